@@ -1,0 +1,55 @@
+// swift-tools-version: 6.0
+import PackageDescription
+
+let package = Package(
+    name: "Carillon",
+    products: [
+        .executable(name: "carillond", targets: ["carillond"]),
+        .executable(name: "carillon", targets: ["CarillonTool"]),
+    ],
+    targets: [
+        // C libraries of the distribution.
+        .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+        .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
+
+        // Their only importers.
+        .target(name: "MainLoop", dependencies: ["CGLib"]),
+        .target(name: "DBus", dependencies: ["CDBus", "MainLoop"]),
+
+        // The rules, and their coding on the wire.
+        .target(name: "NotificationCore"),
+        .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus"]),
+
+        // The service: no Foundation anywhere below this line's imports.
+        .target(
+            name: "NotificationService",
+            dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]
+        ),
+        .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
+
+        // The client side.
+        .target(name: "Carillon", dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
+        .executableTarget(
+            name: "CarillonTool",
+            dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
+        ),
+
+        // Tests: one folder per target.
+        .target(name: "TestSupport", path: "Tests/TestSupport"),
+        .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport"]),
+        .testTarget(name: "DBusTests", dependencies: ["DBus", "MainLoop", "TestSupport"]),
+        .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),
+        .testTarget(
+            name: "NotificationWireTests",
+            dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
+        ),
+        .testTarget(
+            name: "NotificationServiceTests",
+            dependencies: ["NotificationService", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond"]
+        ),
+        .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
+        .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
+        .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),
+    ],
+    swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,70 @@
+import MainLoop
+import NotificationWire
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The exit codes that scripts can rely on.
+enum ExitCode: Int32 {
+    case done = 0
+    /// The arguments were wrong, or the service refused them.
+    case usage = 1
+    /// There is no bus, or no service on it.
+    case unavailable = 2
+    case timedOut = 3
+    /// Interrupted before the work was done (128 + SIGINT, as shells count).
+    case interrupted = 130
+}
+
+typealias UsageError = CommandLineParser.UsageError
+
+/// `carillon COMMAND …`
+@main
+struct CarillonTool {
+    private static func command(_ name: String) -> (([String]) throws(UsageError) -> ExitCode)? {
+        switch name {
+        case "post": PostCommand.run
+        case "observe": ObserveCommand.run
+        default: nil
+        }
+    }
+
+    static func main() {
+        do throws(UsageError) {
+            exit(try run(try CommandLineParser.processArguments()).rawValue)
+        } catch {
+            printError("carillon: \(error)\nTry 'carillon --help'.")
+            exit(ExitCode.usage.rawValue)
+        }
+    }
+
+    private static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon", usage: "COMMAND ...",
+            summary: "Posts and observes distributed notifications.",
+            description: """
+                Commands:
+                  post       Post a notification
+                  observe    Print the notifications that arrive
+
+                'carillon COMMAND --help' tells more.
+
+                Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out.
+                """,
+            stopsAtFirstArgument: true)
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return showVersion() }
+        guard let name = rest.first else { throw UsageError("no command given") }
+        guard let run = command(name) else { throw UsageError("there is no command '\(name)'") }
+        return try run(Array(rest.dropFirst()))
+    }
+
+    static func showVersion() -> ExitCode {
+        printLine("carillon \(Wire.softwareVersion)")
+        return .done
+    }
+}

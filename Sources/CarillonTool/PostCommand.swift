@@ -1,0 +1,59 @@
+import Carillon
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// `carillon post NAME ...`
+enum PostCommand {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon post", usage: "NAME [KEY=VALUE ...]", summary: "Posts a notification.",
+            description: """
+                A VALUE that JSON would read as a number is one: 3 is an integer, 3.0 and 3e0 are floating point.
+                true and false are booleans. Everything else is a string; --string KEY=3 makes one of any VALUE.
+
+                In --json, data is {"$data": "<base64>"} and a date is {"$date": "2026-11-21T09:30:00Z"}.
+                """)
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "The object it is about")
+        let json = parser.string("json", short: "j", placeholder: "JSON", help: "userInfo as a JSON object")
+        let strings = parser.strings("string", short: "s", placeholder: "KEY=VALUE", help: "A string in userInfo")
+        let immediately = parser.flag(
+            "deliver-immediately", short: "i", help: "Deliver to suspended applications too")
+        let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return CarillonTool.showVersion() }
+
+        guard let name = rest.first else { throw UsageError("post needs a NAME") }
+        let userInfo = try UserInfoArguments.userInfo(
+            pairs: Array(rest.dropFirst()), strings: parser.value(strings), json: parser.value(json))
+        let message = Wire.methodCall("Post")
+        var writer = MessageWriter(message)
+        writer.append(name)
+        writer.append(parser.value(object) ?? "")
+        do throws(CenterError) {
+            try UserInfoCoding.append(userInfo, to: &writer)
+        } catch {
+            throw UsageError(error.description)
+        }
+        var options = PostOptions()
+        options.deliverImmediately = parser.value(immediately)
+        options.append(to: &writer)
+
+        let isVerbose = parser.value(verbose)
+        return BusSession.run { session in
+            session.connection.call(message) { result in
+                switch result {
+                case .failure(let error): session.fail(error)
+                case .success(let reply):
+                    var reader = MessageReader(reply)
+                    if isVerbose, let receivers = try? reader.read(UInt32.self) {
+                        printLine("\(receivers) \(receivers == 1 ? "client" : "clients")")
+                    }
+                    session.finish(.done)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+import Carillon
+import NotificationCore
+
+/// userInfo from a command line.
+enum UserInfoArguments {
+    /// - Parameters:
+    ///   - pairs: `KEY=VALUE`, with the type inferred from VALUE.
+    ///   - strings: `KEY=VALUE`, always strings.
+    ///   - json: a JSON object, which goes with neither.
+    static func userInfo(
+        pairs: [String], strings: [String], json: String?
+    ) throws(UsageError) -> [String: PropertyList] {
+        if let json {
+            guard pairs.isEmpty, strings.isEmpty else {
+                throw UsageError("--json can't be combined with KEY=VALUE or --string")
+            }
+            do throws(PropertyListJSON.Failure) {
+                return try PropertyListJSON.userInfo(from: json)
+            } catch {
+                throw UsageError("--json: \(error)")
+            }
+        }
+        var userInfo: [String: PropertyList] = [:]
+        func set(_ pair: String, _ value: (String) throws(UsageError) -> PropertyList) throws(UsageError) {
+            guard let separator = pair.firstIndex(of: "="), separator != pair.startIndex else {
+                throw UsageError("'\(pair)' is not KEY=VALUE")
+            }
+            let key = String(pair[..<separator])
+            guard userInfo[key] == nil else { throw UsageError("the key '\(key)' is given twice") }
+            userInfo[key] = try value(String(pair[pair.index(after: separator)...]))
+        }
+        for pair in pairs { try set(pair) { text throws(UsageError) in try infer(text) } }
+        for pair in strings { try set(pair) { text in .string(text) } }
+        return userInfo
+    }
+
+    /// What JSON reads as a number is one, `true` and `false` are booleans, all else is a string.
+    static func infer(_ text: String) throws(UsageError) -> PropertyList {
+        switch text {
+        case "true": return .boolean(true)
+        case "false": return .boolean(false)
+        default: break
+        }
+        if text.wholeMatch(of: /-?(0|[1-9][0-9]*)/) != nil {
+            if let integer = Int64(text) { return .int64(integer) }
+            if let integer = UInt64(text) { return .uint64(integer) }
+            throw UsageError("\(text) is out of the range of 64-bit integers; --string makes it a string")
+        }
+        if text.wholeMatch(of: /-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/) != nil {
+            guard let double = Double(text), double.isFinite else {
+                throw UsageError("\(text) is out of the range of floating-point numbers; --string makes it a string")
+            }
+            return .double(double)
+        }
+        return .string(text)
+    }
+}

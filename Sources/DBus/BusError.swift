@@ -1,0 +1,66 @@
+import CDBus
+
+/// An error as it crosses the bus: a name for programs and a message for people.
+public struct BusError: Error, Hashable, CustomStringConvertible {
+    public let name: InterfaceName
+    public let message: String
+
+    public init(name: InterfaceName, message: String) {
+        self.name = name
+        self.message = message
+    }
+
+    public var description: String { "\(name): \(message)" }
+}
+
+/// The bus's own errors that this package raises or tells apart.
+extension BusError {
+    public static let invalidArgsName: InterfaceName = "org.freedesktop.DBus.Error.InvalidArgs"
+    public static let serviceUnknownName: InterfaceName = "org.freedesktop.DBus.Error.ServiceUnknown"
+    public static let nameHasNoOwnerName: InterfaceName = "org.freedesktop.DBus.Error.NameHasNoOwner"
+    public static let disconnectedName: InterfaceName = "org.freedesktop.DBus.Error.Disconnected"
+    public static let limitsExceededName: InterfaceName = "org.freedesktop.DBus.Error.LimitsExceeded"
+
+    public static func invalidArgs(_ message: String) -> BusError {
+        BusError(name: invalidArgsName, message: message)
+    }
+    public static func unknownMethod(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.UnknownMethod", message: message)
+    }
+    public static func unknownInterface(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.UnknownInterface", message: message)
+    }
+    public static func unknownObject(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.UnknownObject", message: message)
+    }
+    public static func unknownProperty(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.UnknownProperty", message: message)
+    }
+    public static func propertyReadOnly(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.PropertyReadOnly", message: message)
+    }
+    public static func disconnected(_ message: String) -> BusError {
+        BusError(name: disconnectedName, message: message)
+    }
+    public static func noServer(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.NoServer", message: message)
+    }
+    public static func failed(_ message: String) -> BusError {
+        BusError(name: "org.freedesktop.DBus.Error.Failed", message: message)
+    }
+}
+
+/// Runs a libdbus function that reports through a `DBusError`.
+func throwingBusError<Result>(
+    _ body: (UnsafeMutablePointer<DBusError>) -> Result
+) throws(BusError) -> Result {
+    var error = DBusError()
+    dbus_error_init(&error)
+    let result = body(&error)
+    guard dbus_error_is_set(&error) == 0 else {
+        defer { dbus_error_free(&error) }
+        throw BusError(
+            name: InterfaceName(unchecked: String(cString: error.name)), message: String(cString: error.message))
+    }
+    return result
+}

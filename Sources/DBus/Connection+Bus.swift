@@ -1,0 +1,117 @@
+import CDBus
+
+/// Calls to the message bus itself.
+extension Connection {
+    public enum NameRequest: Sendable {
+        /// The name is ours now.
+        case acquired
+        /// Another connection has it and keeps it.
+        case taken
+    }
+
+    /// Asks for a well-known name, without queueing for it.
+    public func requestName(_ name: BusName, completion: @escaping (Result<NameRequest, BusError>) -> Void) {
+        let message = Message.busCall("RequestName")
+        var writer = MessageWriter(message)
+        writer.append(name.rawValue)
+        writer.append(UInt32(DBUS_NAME_FLAG_DO_NOT_QUEUE))
+        call(message) { result in
+            completion(
+                result.flatMap { reply in
+                    var reader = MessageReader(reply)
+                    return Result { () throws(BusError) in try reader.read(UInt32.self) }
+                }.map { code in
+                    let isOurs =
+                        code == UInt32(DBUS_REQUEST_NAME_REPLY_PRIMARY_OWNER)
+                        || code == UInt32(DBUS_REQUEST_NAME_REPLY_ALREADY_OWNER)
+                    return isOurs ? .acquired : .taken
+                })
+        }
+    }
+
+    /// Asks the bus for the messages that match `rule`. A refusal (the bus bounds the number of rules) is reported.
+    public func addMatch(_ rule: String, completion: ((Result<Message, BusError>) -> Void)? = nil) {
+        changeMatch("AddMatch", rule, completion)
+    }
+
+    /// Takes one ``addMatch(_:completion:)`` of the same rule back.
+    public func removeMatch(_ rule: String) {
+        changeMatch("RemoveMatch", rule, nil)
+    }
+
+    private func changeMatch(
+        _ member: MemberName, _ rule: String, _ completion: ((Result<Message, BusError>) -> Void)?
+    ) {
+        let message = Message.busCall(member)
+        var writer = MessageWriter(message)
+        writer.append(rule)
+        if let completion {
+            call(message, completion: completion)
+        } else {
+            message.expectsNoReply = true
+            send(message)
+        }
+    }
+
+    /// The match rule for changes of who owns `name`.
+    public static func ownerChangeRule(for name: BusName) -> String {
+        "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
+            + "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='\(name)'"
+    }
+
+    /// Asks the bus for the process behind a connection, as the kernel told it.
+    ///
+    /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the
+    ///   connection is gone.
+    public func processID(of name: BusName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
+        let message = Message.busCall("GetConnectionCredentials")
+        var writer = MessageWriter(message)
+        writer.append(name.rawValue)
+        call(message) { result in
+            completion(
+                result.flatMap { reply in
+                    Result { () throws(BusError) in try Self.processID(inCredentials: reply) }
+                })
+        }
+    }
+
+    private static func processID(inCredentials reply: Message) throws(BusError) -> UInt32 {
+        var reader = MessageReader(reply)
+        var entries = try reader.readContainer(.array)
+        while !entries.isAtEnd {
+            var entry = try entries.readContainer(.dictEntry)
+            guard try entry.readString() == "ProcessID" else { continue }
+            var value = try entry.readContainer(.variant)
+            return try value.read(UInt32.self)
+        }
+        return 0
+    }
+}
+
+/// A change of a bus name's owner, as the bus announces it.
+public struct OwnerChange: Sendable {
+    public let name: BusName
+    /// Nil when nobody owns the name any more.
+    public let newOwner: BusName?
+
+    /// Nil when `message` is no such signal, or does not come from the bus.
+    public init?(_ message: Message) {
+        guard message.isSignal("org.freedesktop.DBus", "NameOwnerChanged"),
+            message.sender == "org.freedesktop.DBus"
+        else { return nil }
+        var reader = MessageReader(message)
+        guard let name = try? reader.readString(), (try? reader.readString()) != nil,
+            let owner = try? reader.readString()
+        else { return nil }
+        self.name = BusName(unchecked: name)
+        newOwner = owner.isEmpty ? nil : BusName(unchecked: owner)
+    }
+}
+
+extension Message {
+    static func busCall(_ member: MemberName) -> Message {
+        methodCall(
+            to: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
+            member: member)
+    }
+}

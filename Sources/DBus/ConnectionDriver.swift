@@ -1,0 +1,167 @@
+import CDBus
+import MainLoop
+
+/// The glue between libdbus and a ``MainContext``: libdbus's watches, timeouts, dispatch status and wake-up become one
+/// GLib source and some timers. No thread of its own, no polling.
+///
+/// libdbus holds the driver as its user data and releases it through the destroy notify, so nothing here can outlive
+/// or be outlived by a callback. The watches of a connection share one source, which also dispatches: each turn of the
+/// loop moves the bytes that are ready and hands on at most ``messagesPerTurn`` messages, so that a flood of messages
+/// starves no other source of the loop.
+final class ConnectionDriver: PolledSourceDelegate {
+    /// One message a turn would cost a poll per message; a whole flood a turn would starve timers and signals.
+    static let messagesPerTurn = 32
+
+    private let connection: OpaquePointer  // DBusConnection; not retained: the connection outlives its user data
+    private let context: MainContext
+    private var source: PolledSource!
+    private var watches: [Watch] = []
+    private var timeouts: [OpaquePointer: EventSource] = [:]  // by DBusTimeout
+
+    private struct Watch {
+        let pointer: OpaquePointer  // DBusWatch
+        var tag: PolledSource.Tag?  // nil while libdbus has it disabled
+    }
+
+    private init(connection: OpaquePointer, context: MainContext, priority: EventSource.Priority) {
+        self.connection = connection
+        self.context = context
+        source = PolledSource(delegate: self, priority: priority, context: context)
+    }
+
+    /// Makes `context` drive `connection` until it is finalized or closed.
+    static func attach(_ connection: OpaquePointer, to context: MainContext, priority: EventSource.Priority) {
+        let driver = ConnectionDriver(connection: connection, context: context, priority: priority)
+        func retained() -> UnsafeMutableRawPointer { Unmanaged.passRetained(driver).toOpaque() }
+        check(
+            dbus_connection_set_watch_functions(
+                connection,
+                { watch, data in
+                    ConnectionDriver.from(data).add(watch: watch!)
+                    return 1
+                },
+                { watch, data in ConnectionDriver.from(data).remove(watch: watch!) },
+                { watch, data in ConnectionDriver.from(data).toggled(watch: watch!) },
+                retained(), release))
+        check(
+            dbus_connection_set_timeout_functions(
+                connection,
+                { timeout, data in
+                    ConnectionDriver.from(data).update(timeout: timeout!)
+                    return 1
+                },
+                { timeout, data in ConnectionDriver.from(data).timeouts[timeout!] = nil },
+                { timeout, data in ConnectionDriver.from(data).update(timeout: timeout!) },
+                retained(), release))
+        dbus_connection_set_dispatch_status_function(
+            connection, { _, _, data in ConnectionDriver.from(data).wakeUp() }, retained(), release)
+        dbus_connection_set_wakeup_main_function(
+            connection, { data in ConnectionDriver.from(data).wakeUp() }, retained(), release)
+    }
+
+    /// Takes every callback away from libdbus, which releases the driver.
+    static func detach(_ connection: OpaquePointer) {
+        check(dbus_connection_set_watch_functions(connection, nil, nil, nil, nil, nil))
+        check(dbus_connection_set_timeout_functions(connection, nil, nil, nil, nil, nil))
+        dbus_connection_set_dispatch_status_function(connection, nil, nil, nil)
+        dbus_connection_set_wakeup_main_function(connection, nil, nil, nil)
+    }
+
+    private static func from(_ data: UnsafeMutableRawPointer?) -> ConnectionDriver {
+        Unmanaged<ConnectionDriver>.fromOpaque(data!).takeUnretainedValue()
+    }
+
+    // MARK: Dispatching
+
+    func hasPendingWork() -> Bool {
+        dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
+    }
+
+    func dispatch() {
+        // A handler may close the connection: it has to outlive this turn.
+        let connection = connection
+        dbus_connection_ref(connection)
+        defer { dbus_connection_unref(connection) }
+        handleReadyWatches()
+        for _ in 0..<Self.messagesPerTurn
+        where dbus_connection_dispatch(connection) != DBUS_DISPATCH_DATA_REMAINS {
+            break
+        }
+    }
+
+    private func handleReadyWatches() {
+        // Handling one may remove or disable others, so they are looked up anew each time.
+        var index = 0
+        while index < watches.count {
+            let watch = watches[index]
+            if let tag = watch.tag {
+                let occurred = source.occurred(on: tag)
+                if !occurred.isEmpty { dbus_watch_handle(watch.pointer, occurred.dbusFlags) }
+            }
+            index += 1
+        }
+    }
+
+    /// The loop's own thread asks the source anew before it waits; only another thread has to be told.
+    private func wakeUp() {
+        if !context.isOwner { context.wakeUp() }
+    }
+
+    // MARK: Watches
+
+    private func add(watch: OpaquePointer) {
+        watches.append(Watch(pointer: watch, tag: nil))
+        toggled(watch: watch)
+    }
+
+    private func remove(watch: OpaquePointer) {
+        guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
+        if let tag = watches[index].tag { source.remove(tag) }
+        watches.remove(at: index)
+    }
+
+    private func toggled(watch: OpaquePointer) {
+        guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
+        // A disabled watch leaves the poll: waiting for nothing would still report a hang-up, over and over.
+        if let tag = watches[index].tag { source.remove(tag) }
+        watches[index].tag = nil
+        guard dbus_watch_get_enabled(watch) != 0 else { return }
+        watches[index].tag = source.add(
+            descriptor: dbus_watch_get_unix_fd(watch),
+            waitingFor: PolledSource.Conditions(dbusFlags: dbus_watch_get_flags(watch)))
+        wakeUp()
+    }
+
+    // MARK: Timeouts
+
+    private func update(timeout: OpaquePointer) {
+        timeouts[timeout] = nil
+        guard dbus_timeout_get_enabled(timeout) != 0 else { return }
+        let milliseconds = UInt32(max(0, dbus_timeout_get_interval(timeout)))
+        timeouts[timeout] = .timer(milliseconds: milliseconds, on: context) {
+            dbus_timeout_handle(timeout)
+            return .keep  // libdbus removes it when it is done with it
+        }
+    }
+}
+
+private func release(_ data: UnsafeMutableRawPointer?) {
+    Unmanaged<ConnectionDriver>.fromOpaque(data!).release()
+}
+
+extension PolledSource.Conditions {
+    fileprivate init(dbusFlags flags: UInt32) {
+        self = [.error, .hangUp]
+        if flags & DBUS_WATCH_READABLE.rawValue != 0 { insert(.readable) }
+        if flags & DBUS_WATCH_WRITABLE.rawValue != 0 { insert(.writable) }
+    }
+
+    fileprivate var dbusFlags: UInt32 {
+        var flags: UInt32 = 0
+        if contains(.readable) { flags |= DBUS_WATCH_READABLE.rawValue }
+        if contains(.writable) { flags |= DBUS_WATCH_WRITABLE.rawValue }
+        if contains(.error) { flags |= DBUS_WATCH_ERROR.rawValue }
+        if contains(.hangUp) { flags |= DBUS_WATCH_HANGUP.rawValue }
+        return flags
+    }
+}

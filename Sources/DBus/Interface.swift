@@ -1,0 +1,170 @@
+/// A D-Bus interface as a table: what ``ObjectExporter`` dispatches by, and what it shows to introspection.
+public struct Interface {
+    public struct Argument: Sendable {
+        public let name: String
+        public let signature: Signature
+
+        public init(_ name: String, _ signature: Signature) {
+            self.name = name
+            self.signature = signature
+        }
+    }
+
+    public struct Method {
+        public let name: MemberName
+        public let inputs: [Argument]
+        public let outputs: [Argument]
+        /// Runs with arguments of exactly the declared types. What it throws becomes the error reply.
+        public let handler: (MethodCall) throws(BusError) -> Void
+        let inputSignature: Signature
+
+        public init(
+            _ name: MemberName, in inputs: [Argument] = [], out outputs: [Argument] = [],
+            handler: @escaping (MethodCall) throws(BusError) -> Void
+        ) {
+            self.name = name
+            self.inputs = inputs
+            self.outputs = outputs
+            self.handler = handler
+            inputSignature = Signature(unchecked: inputs.map(\.signature.rawValue).joined())
+        }
+    }
+
+    public struct Signal: Sendable {
+        public let name: MemberName
+        public let arguments: [Argument]
+
+        public init(_ name: MemberName, _ arguments: [Argument]) {
+            self.name = name
+            self.arguments = arguments
+        }
+    }
+
+    /// A property that can be read.
+    public struct Property {
+        /// Whether and how a change is announced (`org.freedesktop.DBus.Property.EmitsChangedSignal`).
+        public enum Change: String, Sendable {
+            case announced = "true"
+            case notAnnounced = "false"
+            case never = "const"
+        }
+
+        public let name: String
+        public let signature: Signature
+        public let change: Change
+        public let write: (inout MessageWriter) -> Void
+
+        public init(
+            _ name: String, _ signature: Signature, change: Change, write: @escaping (inout MessageWriter) -> Void
+        ) {
+            self.name = name
+            self.signature = signature
+            self.change = change
+            self.write = write
+        }
+    }
+
+    public let name: InterfaceName
+    public let methods: [Method]
+    public let signals: [Signal]
+    public let properties: [Property]
+
+    public init(name: InterfaceName, methods: [Method], signals: [Signal], properties: [Property]) {
+        self.name = name
+        self.methods = methods
+        self.signals = signals
+        self.properties = properties
+    }
+}
+
+/// Introspection data in the format of the D-Bus specification.
+extension Interface {
+    func introspectionDocument(standard: Bool) -> String {
+        var lines = Self.header
+        lines.append("<node>")
+        lines += elements
+        if standard { lines.append(Self.standardInterfaces) }
+        lines.append("</node>")
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    static func introspectionDocument(child: String) -> String {
+        (header + ["<node>", introspectableInterface, "  <node name=\"\(child)\"/>", "</node>"])
+            .joined(separator: "\n") + "\n"
+    }
+
+    private var elements: [String] {
+        var lines = ["  <interface name=\"\(name)\">"]
+        for method in methods {
+            lines.append("    <method name=\"\(method.name)\">")
+            lines += method.inputs.map { Self.element($0, direction: "in") }
+            lines += method.outputs.map { Self.element($0, direction: "out") }
+            lines.append("    </method>")
+        }
+        for signal in signals {
+            lines.append("    <signal name=\"\(signal.name)\">")
+            lines += signal.arguments.map { Self.element($0, direction: nil) }
+            lines.append("    </signal>")
+        }
+        for property in properties {
+            lines.append(
+                """
+                    <property name="\(property.name)" type="\(property.signature)" access="read">
+                      <annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" \
+                value="\(property.change.rawValue)"/>
+                    </property>
+                """)
+        }
+        lines.append("  </interface>")
+        return lines
+    }
+
+    private static func element(_ argument: Argument, direction: String?) -> String {
+        let direction = direction.map { " direction=\"\($0)\"" } ?? ""
+        return "      <arg name=\"\(argument.name)\" type=\"\(argument.signature)\"\(direction)/>"
+    }
+
+    private static let header = [
+        "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"",
+        " \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">",
+    ]
+
+    private static let introspectableInterface = """
+          <interface name="org.freedesktop.DBus.Introspectable">
+            <method name="Introspect">
+              <arg name="xml_data" type="s" direction="out"/>
+            </method>
+          </interface>
+        """
+
+    private static let standardInterfaces =
+        introspectableInterface + "\n" + """
+              <interface name="org.freedesktop.DBus.Peer">
+                <method name="Ping"/>
+                <method name="GetMachineId">
+                  <arg name="machine_uuid" type="s" direction="out"/>
+                </method>
+              </interface>
+              <interface name="org.freedesktop.DBus.Properties">
+                <method name="Get">
+                  <arg name="interface_name" type="s" direction="in"/>
+                  <arg name="property_name" type="s" direction="in"/>
+                  <arg name="value" type="v" direction="out"/>
+                </method>
+                <method name="GetAll">
+                  <arg name="interface_name" type="s" direction="in"/>
+                  <arg name="properties" type="a{sv}" direction="out"/>
+                </method>
+                <method name="Set">
+                  <arg name="interface_name" type="s" direction="in"/>
+                  <arg name="property_name" type="s" direction="in"/>
+                  <arg name="value" type="v" direction="in"/>
+                </method>
+                <signal name="PropertiesChanged">
+                  <arg name="interface_name" type="s"/>
+                  <arg name="changed_properties" type="a{sv}"/>
+                  <arg name="invalidated_properties" type="as"/>
+                </signal>
+              </interface>
+            """
+}

@@ -1,0 +1,140 @@
+import CDBus
+
+/// One D-Bus message. Owns libdbus's reference-counted `DBusMessage`.
+///
+/// Threads: one at a time; libdbus locks a message once it was sent, and it is only read from then on.
+public final class Message {
+    public enum Kind: Sendable {
+        case methodCall
+        case methodReturn
+        case error
+        case signal
+    }
+
+    let pointer: OpaquePointer  // DBusMessage
+
+    /// Takes over the caller's reference.
+    init(adopting pointer: OpaquePointer) {
+        self.pointer = pointer
+    }
+
+    init(retaining pointer: OpaquePointer) {
+        self.pointer = dbus_message_ref(pointer)
+    }
+
+    deinit {
+        dbus_message_unref(pointer)
+    }
+
+    // MARK: Making
+
+    /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
+    public static func methodCall(
+        to destination: BusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
+        startsService: Bool = true
+    ) -> Message {
+        let message = Message(
+            adopting: allocated(
+                dbus_message_new_method_call(
+                    destination.rawValue, path.rawValue, interface.rawValue, member.rawValue)))
+        dbus_message_set_auto_start(message.pointer, startsService ? 1 : 0)
+        return message
+    }
+
+    /// A signal; a broadcast until ``destination`` is set.
+    public static func signal(path: ObjectPath, interface: InterfaceName, member: MemberName) -> Message {
+        Message(adopting: allocated(dbus_message_new_signal(path.rawValue, interface.rawValue, member.rawValue)))
+    }
+
+    /// The reply to this method call.
+    public func methodReturn() -> Message {
+        Message(adopting: allocated(dbus_message_new_method_return(pointer)))
+    }
+
+    /// The error reply to this method call.
+    public func errorReply(_ error: BusError) -> Message {
+        // D-Bus strings hold no NUL and libdbus takes C strings: a NUL ends the message early, which harms nobody.
+        Message(adopting: allocated(dbus_message_new_error(pointer, error.name.rawValue, error.message)))
+    }
+
+    /// A copy with the same header fields and body, neither sent nor received yet.
+    public func copy() -> Message {
+        Message(adopting: allocated(dbus_message_copy(pointer)))
+    }
+
+    // MARK: Header
+
+    public var kind: Kind? {
+        switch dbus_message_get_type(pointer) {
+        case DBUS_MESSAGE_TYPE_METHOD_CALL: .methodCall
+        case DBUS_MESSAGE_TYPE_METHOD_RETURN: .methodReturn
+        case DBUS_MESSAGE_TYPE_ERROR: .error
+        case DBUS_MESSAGE_TYPE_SIGNAL: .signal
+        default: nil
+        }
+    }
+
+    /// The unique name that the bus put there; nil on a message that no bus carried.
+    public var sender: BusName? { text(dbus_message_get_sender).map { BusName(unchecked: $0) } }
+    public var path: ObjectPath? { text(dbus_message_get_path).map { ObjectPath(unchecked: $0) } }
+    public var interface: InterfaceName? { text(dbus_message_get_interface).map { InterfaceName(unchecked: $0) } }
+    public var member: MemberName? { text(dbus_message_get_member).map { MemberName(unchecked: $0) } }
+    public var errorName: InterfaceName? { text(dbus_message_get_error_name).map { InterfaceName(unchecked: $0) } }
+    public var signature: Signature { Signature(unchecked: text(dbus_message_get_signature) ?? "") }
+    public var serial: UInt32 { dbus_message_get_serial(pointer) }
+
+    public var destination: BusName? {
+        get { text(dbus_message_get_destination).map { BusName(unchecked: $0) } }
+        set {
+            if let newValue {
+                check(dbus_message_set_destination(pointer, newValue.rawValue))
+            } else {
+                check(dbus_message_set_destination(pointer, nil))
+            }
+        }
+    }
+
+    /// Whether the sender asked not to be answered.
+    public var expectsNoReply: Bool {
+        get { dbus_message_get_no_reply(pointer) != 0 }
+        set { dbus_message_set_no_reply(pointer, newValue ? 1 : 0) }
+    }
+
+    /// Compares without making Swift strings: the test on every incoming message.
+    public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {
+        dbus_message_is_signal(pointer, interface.rawValue, member.rawValue) != 0
+    }
+
+    public func hasPath(_ path: ObjectPath) -> Bool {
+        dbus_message_has_path(pointer, path.rawValue) != 0
+    }
+
+    public func hasInterface(_ interface: InterfaceName) -> Bool {
+        dbus_message_has_interface(pointer, interface.rawValue) != 0
+    }
+
+    public func hasSignature(_ signature: Signature) -> Bool {
+        dbus_message_has_signature(pointer, signature.rawValue) != 0
+    }
+
+    /// The error that an error message carries; nil for other kinds.
+    public var error: BusError? {
+        guard let name = errorName else { return nil }
+        var reader = MessageReader(self)
+        return BusError(name: name, message: (try? reader.readString()) ?? "")
+    }
+
+    private func text(_ field: (OpaquePointer?) -> UnsafePointer<CChar>?) -> String? {
+        field(pointer).map { String(cString: $0) }
+    }
+}
+
+/// libdbus answers a failed allocation with NULL or FALSE. There is no memory left to do anything about it with.
+func allocated(_ pointer: OpaquePointer?) -> OpaquePointer {
+    guard let pointer else { fatalError("out of memory in libdbus") }
+    return pointer
+}
+
+func check(_ success: dbus_bool_t) {
+    guard success != 0 else { fatalError("out of memory in libdbus") }
+}

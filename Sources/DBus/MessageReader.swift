@@ -1,0 +1,112 @@
+import CDBus
+
+/// Reads the values of a message, or of a container in one, in order.
+///
+/// Every read checks the type first, so a reader of untrusted messages can't misinterpret one. libdbus validated the
+/// encoding (lengths, UTF-8, nesting of at most 64 containers) when the message arrived.
+public struct MessageReader {
+    private let message: Message  // keeps alive what the iterator points into
+    var iterator = DBusMessageIter()
+
+    /// A reader over the arguments of `message`.
+    public init(_ message: Message) {
+        self.message = message
+        dbus_message_iter_init(message.pointer, &iterator)
+    }
+
+    private init(_ message: Message, container: inout DBusMessageIter) {
+        self.message = message
+        dbus_message_iter_recurse(&container, &iterator)
+    }
+
+    /// The type of the next value; ``TypeCode/end`` behind the last.
+    public var nextType: TypeCode {
+        mutating get { TypeCode(rawValue: dbus_message_iter_get_arg_type(&iterator)) }
+    }
+
+    /// The element type of the next value, which must be an array.
+    public var nextElementType: TypeCode {
+        mutating get { TypeCode(rawValue: dbus_message_iter_get_element_type(&iterator)) }
+    }
+
+    public var isAtEnd: Bool {
+        mutating get { nextType == .end }
+    }
+
+    /// The signature of the next value.
+    public var nextSignature: Signature {
+        mutating get {
+            guard !isAtEnd, let text = dbus_message_iter_get_signature(&iterator) else { return "" }
+            defer { dbus_free(text) }
+            return Signature(unchecked: String(cString: text))
+        }
+    }
+
+    /// Passes over the next value.
+    public mutating func skip() {
+        dbus_message_iter_next(&iterator)
+    }
+
+    public mutating func read<Value: BasicType>(_ type: Value.Type = Value.self) throws(BusError) -> Value {
+        try expect(Value.typeCode)
+        let value = Value.read(from: &iterator)
+        dbus_message_iter_next(&iterator)
+        return value
+    }
+
+    public mutating func readString() throws(BusError) -> String {
+        try read(String.self)
+    }
+
+    /// The UTF-8 bytes of the next value, a string, object path or signature, valid only inside `body`.
+    public mutating func withNextText<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
+        var text: UnsafePointer<CChar>?
+        dbus_message_iter_get_basic(&iterator, &text)
+        return body(text!)
+    }
+
+    /// The bytes of the next value, an array of a fixed-size type, valid only inside `body`.
+    public mutating func withNextFixedArray<Result>(_ body: (UnsafeRawPointer?, _ count: Int) -> Result) -> Result {
+        var elements = DBusMessageIter()
+        dbus_message_iter_recurse(&iterator, &elements)
+        var pointer: UnsafeRawPointer?
+        var count: Int32 = 0
+        dbus_message_iter_get_fixed_array(&elements, &pointer, &count)
+        return body(pointer, Int(count))
+    }
+
+    /// An array of a fixed-size type in one block, such as `ay`.
+    public mutating func readFixedArray<Element: FixedSizeType>(
+        of type: Element.Type = Element.self
+    ) throws(BusError) -> [Element] {
+        try expect(.array)
+        guard nextElementType == Element.typeCode else {
+            throw .invalidArgs("expected an array of '\(Element.typeCode.letter)', got '\(nextSignature)'")
+        }
+        let elements = withNextFixedArray { pointer, count in
+            guard let pointer else { return [Element]() }
+            return Array(UnsafeBufferPointer(start: pointer.assumingMemoryBound(to: Element.self), count: count))
+        }
+        dbus_message_iter_next(&iterator)
+        return elements
+    }
+
+    /// Enters the next value, a container, and moves this reader behind it.
+    public mutating func readContainer(_ type: TypeCode) throws(BusError) -> MessageReader {
+        try expect(type)
+        let contents = nextContents()
+        dbus_message_iter_next(&iterator)
+        return contents
+    }
+
+    /// A reader over the contents of the next value, which must be a container. This reader does not move.
+    public mutating func nextContents() -> MessageReader {
+        MessageReader(message, container: &iterator)
+    }
+
+    private mutating func expect(_ type: TypeCode) throws(BusError) {
+        guard nextType == type else {
+            throw .invalidArgs("expected type '\(type.letter)', got '\(nextSignature)'")
+        }
+    }
+}

@@ -1,0 +1,178 @@
+/// One object on the bus with one interface of its own and the standard ones.
+///
+/// The interface is a table: every method has its declared signature, checked before its handler runs, and the
+/// introspection data is made from the same table. Threads: the connection's.
+public final class ObjectExporter {
+    private let path: ObjectPath
+    private let interface: Interface
+    private let methods: [String: Interface.Method]
+    private let properties: [String: Interface.Property]
+
+    /// Called with every method call that was refused, also when its sender wanted no reply.
+    public var onRefusal: ((MethodCall, BusError) -> Void)?
+
+    public init(path: ObjectPath, interface: Interface) {
+        self.path = path
+        self.interface = interface
+        methods = Dictionary(uniqueKeysWithValues: interface.methods.map { ($0.name.rawValue, $0) })
+        properties = Dictionary(uniqueKeysWithValues: interface.properties.map { ($0.name, $0) })
+    }
+
+    /// Answers `message` if it is a method call; `connection` is where it came from.
+    ///
+    /// `org.freedesktop.DBus.Peer` is left to libdbus, which answers it by itself.
+    public func handle(_ message: Message, from connection: Connection) -> Bool {
+        guard message.kind == .methodCall, !message.hasInterface(Self.peer) else { return false }
+        let call = MethodCall(message, connection: connection)
+        do throws(BusError) {
+            try dispatch(call)
+        } catch {
+            call.reply(with: error)
+            onRefusal?(call, error)
+        }
+        return true
+    }
+
+    private func dispatch(_ call: MethodCall) throws(BusError) {
+        let message = call.message
+        guard message.hasPath(path) else {
+            guard let child = childName(below: message.path) else {
+                throw .unknownObject("there is no object \(message.path?.rawValue ?? "")")
+            }
+            return try answerAncestor(call, child: child)
+        }
+        let member = message.member?.rawValue ?? ""
+        switch message.interface {
+        case nil, interface.name?:
+            guard let method = methods[member] else {
+                guard message.interface == nil else {
+                    throw .unknownMethod("interface \(interface.name) has no method \(member)")
+                }
+                return try answerStandard(call, member)
+            }
+            try expect(method.inputSignature, in: message, of: method.name)
+            try method.handler(call)
+        case Self.introspectable?, Self.propertiesInterface?:
+            try answerStandard(call, member)
+        case let other?:
+            throw .unknownInterface("object \(path) has no interface \(other)")
+        }
+    }
+
+    private func expect(_ signature: Signature, in message: Message, of member: MemberName) throws(BusError) {
+        guard message.hasSignature(signature) else {
+            throw .invalidArgs("\(member) takes '\(signature)', not '\(message.signature)'")
+        }
+    }
+
+    // MARK: Standard interfaces
+
+    private static let introspectable: InterfaceName = "org.freedesktop.DBus.Introspectable"
+    private static let propertiesInterface: InterfaceName = "org.freedesktop.DBus.Properties"
+    private static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
+
+    private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
+        let asked = call.message.interface
+        switch member {
+        case "Introspect" where asked != Self.propertiesInterface:
+            try expect("", in: call.message, of: "Introspect")
+            call.reply { $0.append(interface.introspectionDocument(standard: true)) }
+        case "Get" where asked != Self.introspectable:
+            try expect("ss", in: call.message, of: "Get")
+            var reader = call.arguments
+            try checkPropertyInterface(try reader.readString())
+            let property = try property(try reader.readString())
+            call.reply { writer in writer.variant(of: property.signature) { property.write(&$0) } }
+        case "GetAll" where asked != Self.introspectable:
+            try expect("s", in: call.message, of: "GetAll")
+            var reader = call.arguments
+            let asked = try reader.readString()
+            if !isStandard(asked) { try checkPropertyInterface(asked) }
+            call.reply { writer in
+                writer.array(of: "{sv}") { writer in
+                    for property in isStandard(asked) ? [] : interface.properties {
+                        writer.dictEntry { writer in
+                            writer.append(property.name)
+                            writer.variant(of: property.signature) { property.write(&$0) }
+                        }
+                    }
+                }
+            }
+        case "Set" where asked != Self.introspectable:
+            try expect("ssv", in: call.message, of: "Set")
+            var reader = call.arguments
+            try checkPropertyInterface(try reader.readString())
+            let property = try property(try reader.readString())
+            throw .propertyReadOnly("property \(property.name) is read-only")
+        default:
+            throw .unknownMethod("interface \(asked ?? interface.name) has no method \(member)")
+        }
+    }
+
+    private func isStandard(_ name: String) -> Bool {
+        [Self.introspectable, Self.propertiesInterface, Self.peer].contains { $0.rawValue == name }
+    }
+
+    private func checkPropertyInterface(_ name: String) throws(BusError) {
+        guard name.isEmpty || name == interface.name.rawValue else {
+            throw .unknownInterface("object \(path) has no interface \(name) with properties")
+        }
+    }
+
+    private func property(_ name: String) throws(BusError) -> Interface.Property {
+        guard let property = properties[name] else {
+            throw .unknownProperty("interface \(interface.name) has no property \(name)")
+        }
+        return property
+    }
+
+    // MARK: The objects above, which exist so that tools can walk down from the root
+
+    private func childName(below ancestor: ObjectPath?) -> Substring? {
+        guard let ancestor = ancestor?.rawValue else { return nil }
+        let prefix = ancestor == "/" ? "/" : ancestor + "/"
+        guard path.rawValue.hasPrefix(prefix) else { return nil }
+        return path.rawValue.dropFirst(prefix.count).prefix { $0 != "/" }
+    }
+
+    private func answerAncestor(_ call: MethodCall, child: Substring) throws(BusError) {
+        guard call.message.interface == nil || call.message.interface == Self.introspectable,
+            call.message.member == "Introspect"
+        else {
+            throw .unknownInterface("object \(call.message.path?.rawValue ?? "") can only be introspected")
+        }
+        try expect("", in: call.message, of: "Introspect")
+        call.reply { $0.append(Interface.introspectionDocument(child: String(child))) }
+    }
+}
+
+/// A method call that is being answered. It can be kept and answered later.
+public struct MethodCall {
+    public let message: Message
+    private let connection: Connection
+
+    init(_ message: Message, connection: Connection) {
+        self.message = message
+        self.connection = connection
+    }
+
+    /// A reader over the arguments, at the first.
+    public var arguments: MessageReader { MessageReader(message) }
+
+    /// The caller's unique name, as the bus verified it.
+    public var sender: BusName { message.sender ?? BusName(unchecked: "") }
+
+    /// Sends the reply, with what `body` appends as its arguments. Sends nothing when the caller wanted no reply.
+    public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {
+        guard !message.expectsNoReply else { return }
+        let reply = message.methodReturn()
+        var writer = MessageWriter(reply)
+        body(&writer)
+        connection.send(reply)
+    }
+
+    public func reply(with error: BusError) {
+        guard !message.expectsNoReply else { return }
+        connection.send(message.errorReply(error))
+    }
+}

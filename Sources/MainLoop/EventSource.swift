@@ -1,0 +1,97 @@
+import CGLib
+
+/// A source with a closure on a ``MainContext``: a timer, an idle callback or a Unix signal.
+///
+/// It stays attached as long as this object lives and its closure answers ``Continuation/keep``.
+/// Threads: make, cancel and release it on the thread that runs the context.
+public final class EventSource {
+    /// What becomes of a source after its closure ran.
+    public enum Continuation {
+        case keep
+        case remove
+    }
+
+    /// Priorities as GLib counts them: a smaller number is dispatched first.
+    public struct Priority: RawRepresentable, Hashable, Sendable {
+        public let rawValue: Int32
+
+        public init(rawValue: Int32) {
+            self.rawValue = rawValue
+        }
+
+        /// `G_PRIORITY_HIGH`, −100.
+        public static let high = Priority(rawValue: G_PRIORITY_HIGH)
+        /// `G_PRIORITY_DEFAULT`, 0.
+        public static let `default` = Priority(rawValue: G_PRIORITY_DEFAULT)
+        /// `G_PRIORITY_DEFAULT_IDLE`, 200.
+        public static let idle = Priority(rawValue: G_PRIORITY_DEFAULT_IDLE)
+    }
+
+    private let pointer: UnsafeMutablePointer<GSource>
+
+    private init(
+        attaching pointer: UnsafeMutablePointer<GSource>,
+        to context: MainContext,
+        priority: Priority,
+        action: @escaping () -> Continuation
+    ) {
+        self.pointer = pointer
+        let action = Unmanaged.passRetained(Action(run: action)).toOpaque()
+        g_source_set_callback(pointer, runAction, action, releaseAction)
+        g_source_set_priority(pointer, priority.rawValue)
+        g_source_attach(pointer, context.pointer)
+    }
+
+    deinit {
+        g_source_destroy(pointer)
+        g_source_unref(pointer)
+    }
+
+    /// A timer that first fires after `milliseconds`, and again so long after as its closure keeps it.
+    public static func timer(
+        milliseconds: UInt32,
+        on context: MainContext,
+        priority: Priority = .default,
+        action: @escaping () -> Continuation
+    ) -> EventSource {
+        EventSource(attaching: g_timeout_source_new(milliseconds), to: context, priority: priority, action: action)
+    }
+
+    /// Runs its closure when nothing of a higher priority is ready.
+    public static func idle(
+        on context: MainContext,
+        priority: Priority = .idle,
+        action: @escaping () -> Continuation
+    ) -> EventSource {
+        EventSource(attaching: g_idle_source_new(), to: context, priority: priority, action: action)
+    }
+
+    /// Runs its closure on the loop's thread after the process received `signal` (`SIGHUP`, `SIGINT`, `SIGTERM`,
+    /// `SIGUSR1`, `SIGUSR2` or `SIGWINCH`: those that GLib can watch).
+    public static func unixSignal(
+        _ signal: Int32,
+        on context: MainContext,
+        action: @escaping () -> Continuation
+    ) -> EventSource {
+        EventSource(attaching: g_unix_signal_source_new(signal), to: context, priority: .high, action: action)
+    }
+}
+
+private final class Action {
+    let run: () -> EventSource.Continuation
+
+    init(run: @escaping () -> EventSource.Continuation) {
+        self.run = run
+    }
+}
+
+private func runAction(_ data: gpointer?) -> gboolean {
+    switch Unmanaged<Action>.fromOpaque(data!).takeUnretainedValue().run() {
+    case .keep: 1
+    case .remove: 0
+    }
+}
+
+private func releaseAction(_ data: gpointer?) {
+    Unmanaged<Action>.fromOpaque(data!).release()
+}

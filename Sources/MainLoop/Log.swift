@@ -1,0 +1,86 @@
+import CGLib
+
+/// Structured logging through GLib: to the journal when standard error goes there, to standard error otherwise.
+///
+/// Extra fields become journal fields (`CARILLON_CLIENT=:1.42`), so that `journalctl CARILLON_CLIENT=:1.42` finds what
+/// concerns one client. Payloads are never logged. Threads: any.
+public enum Log {
+    public enum Level: Sendable {
+        /// Something failed and the program can't do its work.
+        case critical
+        /// Something was lost or refused.
+        case warning
+        /// A normal event that an administrator wants to see.
+        case notice
+        /// Shown only with `G_MESSAGES_DEBUG=carillon` (or `all`).
+        case info
+        case debug
+    }
+
+    /// Journal fields; the names are upper case, as the journal requires.
+    public typealias Fields = KeyValuePairs<StaticString, String>
+
+    /// Sends every level to standard error, including those that GLib would print on standard output.
+    public static func useStandardError() {
+        g_log_writer_default_set_use_stderr(1)
+    }
+
+    /// Shows ``Level/info`` and ``Level/debug`` as well. Call before other threads start.
+    public static func showAll() {
+        g_setenv("G_MESSAGES_DEBUG", domain, 1)
+    }
+
+    public static func critical(_ message: String, _ fields: Fields = [:]) { write(.critical, message, fields) }
+    public static func warning(_ message: String, _ fields: Fields = [:]) { write(.warning, message, fields) }
+    public static func notice(_ message: String, _ fields: Fields = [:]) { write(.notice, message, fields) }
+    public static func info(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+        write(.info, message(), fields())
+    }
+    public static func debug(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+        write(.debug, message(), fields())
+    }
+
+    private static let domain = "carillon"
+
+    private static func write(_ level: Level, _ message: String, _ fields: Fields) {
+        let flags = level.glib
+        // Dropped here already when nobody will see it: most calls are at levels that are off.
+        guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }
+        var all: [(String, String)] = [
+            ("MESSAGE", message), ("PRIORITY", level.syslogPriority), ("GLIB_DOMAIN", domain),
+        ]
+        for (name, value) in fields { all.append((name.description, value)) }
+        var copies: [UnsafeMutablePointer<CChar>] = []
+        defer { copies.forEach { g_free($0) } }
+        func copy(_ string: String) -> UnsafeMutablePointer<CChar> {
+            let copy = g_strdup(string)!
+            copies.append(copy)
+            return copy
+        }
+        var entries = all.map { GLogField(key: copy($0.0), value: copy($0.1), length: -1) }
+        g_log_structured_array(flags, &entries, gsize(entries.count))
+    }
+}
+
+extension Log.Level {
+    fileprivate var glib: GLogLevelFlags {
+        switch self {
+        case .critical: G_LOG_LEVEL_CRITICAL
+        case .warning: G_LOG_LEVEL_WARNING
+        case .notice: G_LOG_LEVEL_MESSAGE
+        case .info: G_LOG_LEVEL_INFO
+        case .debug: G_LOG_LEVEL_DEBUG
+        }
+    }
+
+    /// The number that the journal calls PRIORITY, as GLib maps its levels.
+    fileprivate var syslogPriority: String {
+        switch self {
+        case .critical: "4"
+        case .warning: "4"
+        case .notice: "5"
+        case .info: "6"
+        case .debug: "7"
+        }
+    }
+}

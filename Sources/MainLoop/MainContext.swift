@@ -1,0 +1,69 @@
+import CGLib
+
+/// A `GMainContext`: the set of event sources that one thread at a time dispatches.
+///
+/// Threads: every member may be used from any thread, as GLib documents for `GMainContext`.
+public final class MainContext: @unchecked Sendable {
+    // Sendable: GMainContext locks itself; the pointer never changes after `init`.
+    let pointer: OpaquePointer
+
+    /// The context of the main thread (`g_main_context_default`).
+    public static let `default` = MainContext(retaining: g_main_context_default())
+
+    /// A new context that no thread owns yet.
+    public init() {
+        pointer = g_main_context_new()
+    }
+
+    private init(retaining pointer: OpaquePointer) {
+        self.pointer = g_main_context_ref(pointer)
+    }
+
+    deinit {
+        g_main_context_unref(pointer)
+    }
+
+    /// Whether the calling thread owns this context, that is, is running it at this moment.
+    public var isOwner: Bool {
+        g_main_context_is_owner(pointer) != 0
+    }
+
+    /// Ends a poll that is under way in another thread, so that sources are asked again.
+    public func wakeUp() {
+        g_main_context_wakeup(pointer)
+    }
+
+    /// Runs one iteration. Returns whether anything was dispatched.
+    ///
+    /// - Parameter mayBlock: wait for an event when none is ready.
+    @discardableResult
+    public func iterate(mayBlock: Bool) -> Bool {
+        g_main_context_iteration(pointer, mayBlock ? 1 : 0) != 0
+    }
+}
+
+/// A `GMainLoop`: runs a context until told to quit.
+///
+/// Threads: `run` on the thread that shall own the context; `quit` from any thread.
+public final class EventLoop: @unchecked Sendable {
+    // Sendable: GMainLoop's quit and is_running are thread-safe; the pointer never changes after `init`.
+    private let pointer: OpaquePointer
+
+    public init(context: MainContext = .default) {
+        pointer = g_main_loop_new(context.pointer, 0)
+    }
+
+    deinit {
+        g_main_loop_unref(pointer)
+    }
+
+    /// Dispatches events until ``quit()``.
+    public func run() {
+        g_main_loop_run(pointer)
+    }
+
+    /// Makes ``run()`` return after what is being dispatched.
+    public func quit() {
+        g_main_loop_quit(pointer)
+    }
+}

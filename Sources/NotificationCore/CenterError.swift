@@ -1,0 +1,27 @@
+/// Why the center refused an event. A refused event changes nothing.
+public enum CenterError: Error, Equatable, Sendable {
+    /// The name of a post is empty (N1).
+    case invalidName
+    /// Something in userInfo is no property-list value (N3).
+    ///
+    /// - Parameter path: where, such as `userInfo.size[2]`.
+    case invalidUserInfo(path: String, reason: String)
+    /// An option is unknown, or its value is.
+    case invalidOption(String, reason: String)
+    /// The caller has no observer with this number.
+    case unknownObserver(ObserverID)
+    /// Beyond a limit, whose value is `value` (E1).
+    case limitExceeded(Limits.Key, value: UInt64)
+}
+
+extension CenterError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .invalidName: "the name of a notification must not be empty"
+        case .invalidUserInfo(let path, let reason): "\(path): \(reason)"
+        case .invalidOption(let key, let reason): "option '\(key)': \(reason)"
+        case .unknownObserver(let id): "the caller has no observer \(id.rawValue)"
+        case .limitExceeded(let key, let value): "over the limit \(key.rawValue) = \(value)"
+        }
+    }
+}

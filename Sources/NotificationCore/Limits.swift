@@ -1,0 +1,95 @@
+/// What a client can make the service hold or do, bounded (E1). The one table is ``table``.
+public struct Limits: Equatable, Sendable {
+    /// A limit, by the name that it has on the bus, in errors and in the configuration file.
+    public enum Key: String, CaseIterable, Sendable {
+        case clients = "clients"
+        case observers = "observers"
+        case observersPerClient = "observers-per-client"
+        case queuedPerClient = "queued-per-client"
+        case queuedBytesPerClient = "queued-bytes-per-client"
+        case queuedBytes = "queued-bytes"
+        case nameLength = "name-length"
+        case objectLength = "object-length"
+        case userInfoBytes = "user-info-bytes"
+        case userInfoDepth = "user-info-depth"
+    }
+
+    public struct Row: Sendable {
+        public let key: Key
+        public let standard: UInt64
+        /// No configuration can go beyond it.
+        public let hardMaximum: UInt64
+        public let reason: String
+    }
+
+    public static let table: [Row] = [
+        Row(
+            key: .clients, standard: 4096, hardMaximum: 65_536,
+            reason: "a desktop has a few hundred connections; each costs about 1 KiB here and a match rule in the bus"),
+        Row(
+            key: .observers, standard: 262_144, hardMaximum: 4_194_304,
+            reason: "about 300 bytes each: 75 MiB when every one is used"),
+        Row(
+            key: .observersPerClient, standard: 16_384, hardMaximum: 1_048_576,
+            reason: "one program may watch thousands of objects; sixteen such programs fill the total"),
+        Row(
+            key: .queuedPerClient, standard: 16_384, hardMaximum: 1_048_576,
+            reason: "an hour of four notifications a second for a suspended program"),
+        Row(
+            key: .queuedBytesPerClient, standard: 8 << 20, hardMaximum: 1 << 30,
+            reason: "what one program that does not read may cost"),
+        Row(
+            key: .queuedBytes, standard: 64 << 20, hardMaximum: 4 << 30,
+            reason: "what all programs that do not read together may cost"),
+        Row(
+            key: .nameLength, standard: 1024, hardMaximum: 65_536,
+            reason: "bytes of UTF-8; names are reverse domain names"),
+        Row(
+            key: .objectLength, standard: 4096, hardMaximum: 65_536,
+            reason: "bytes of UTF-8; objects are often paths, which Linux bounds at 4096"),
+        Row(
+            key: .userInfoBytes, standard: 1 << 20, hardMaximum: 16 << 20,
+            reason: "bytes on the wire; a notification tells of data, it does not carry it"),
+        Row(
+            key: .userInfoDepth, standard: 16, hardMaximum: 20,
+            reason: "D-Bus nests at most 64 containers and a dictionary in a dictionary takes three"),
+    ]
+
+    private var values: [UInt64]
+
+    public init() {
+        values = Key.allCases.map { key in Self.row(key).standard }
+    }
+
+    public static func row(_ key: Key) -> Row {
+        table.first { $0.key == key }!
+    }
+
+    public subscript(key: Key) -> UInt64 {
+        get { values[key.index] }
+        set { values[key.index] = min(newValue, Self.row(key).hardMaximum) }
+    }
+
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when `value` is beyond the limit.
+    public func check(_ key: Key, _ value: Int) throws(CenterError) {
+        let limit = self[key]
+        guard UInt64(value) <= limit else { throw .limitExceeded(key, value: limit) }
+    }
+}
+
+extension Limits.Key {
+    fileprivate var index: Int {
+        switch self {
+        case .clients: 0
+        case .observers: 1
+        case .observersPerClient: 2
+        case .queuedPerClient: 3
+        case .queuedBytesPerClient: 4
+        case .queuedBytes: 5
+        case .nameLength: 6
+        case .objectLength: 7
+        case .userInfoBytes: 8
+        case .userInfoDepth: 9
+        }
+    }
+}

@@ -1,0 +1,66 @@
+/// A notification between processes (N1, N3): made once by the center, then only read.
+///
+/// One instance is shared by every queue that holds it.
+public final class Notification {
+    /// Never empty.
+    public let name: String
+    /// The empty string means "no object".
+    public let object: String
+    public let userInfo: any UserInfo
+    /// The poster's unique name, as the bus verified it.
+    public let poster: ClientName
+    /// The place of this notification among all that the center accepted (D4).
+    public let serial: UInt64
+
+    init(name: String, object: String, userInfo: any UserInfo, poster: ClientName, serial: UInt64) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.poster = poster
+        self.serial = serial
+    }
+
+    /// What it counts against the limits of queues, in bytes: its texts, its userInfo and what an entry costs.
+    var byteCount: Int {
+        name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
+    }
+
+    /// Objects, queue entry and message headers, roughly; so that a million empty notifications are not free.
+    private static let overhead = 256
+}
+
+/// The userInfo of a notification on its way. The core carries it and never looks inside: whoever decodes it has
+/// checked it against ``Limits`` and the property-list types before.
+public protocol UserInfo: AnyObject {
+    /// Bytes on the wire.
+    var byteCount: Int { get }
+}
+
+/// A client's unique connection name, such as `:1.42` (a client is one D-Bus connection).
+public typealias ClientName = String
+
+/// A registration's number, unique in a center's life.
+public struct ObserverID: RawRepresentable, Hashable, Comparable, Sendable {
+    public let rawValue: UInt64
+
+    public init(rawValue: UInt64) {
+        self.rawValue = rawValue
+    }
+
+    public static func < (left: ObserverID, right: ObserverID) -> Bool {
+        left.rawValue < right.rawValue
+    }
+}
+
+/// The observers of one delivery, in registration order. Most deliveries have one, which then costs no allocation.
+public enum ObserverList: Equatable, Sendable {
+    case one(ObserverID)
+    case many([ObserverID])
+
+    public var ids: [ObserverID] {
+        switch self {
+        case .one(let id): [id]
+        case .many(let ids): ids
+        }
+    }
+}

@@ -1,0 +1,177 @@
+/// The three-part index of observers (C11): by name (and there by object, or any object), by object with any name,
+/// and those that want everything.
+///
+/// Finding the observers of a post costs what they are, not how many others there are; adding one and removing one
+/// are O(1). Observers of one post come in registration order across all four kinds (C3): every list is in that
+/// order, and up to four lists are merged.
+///
+/// A value type; not thread-safe by itself.
+public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
+    /// Where an observer is stored; valid until it is removed.
+    public struct Position: Hashable, Sendable {
+        fileprivate let slot: Int32
+    }
+
+    /// Observers live in one array; the ones of a list are linked through it, so that removal moves nothing.
+    private struct Node {
+        var observer: Observer?
+        var order: UInt64
+        var name: Name?
+        var object: Object?
+        var previous: Int32
+        var next: Int32
+    }
+
+    private struct List {
+        var first: Int32 = none
+        var last: Int32 = none
+        var isEmpty: Bool { first == none }
+    }
+
+    private struct NamedLists {
+        var anyObject = List()
+        var byObject: [Object: List] = [:]
+        var isEmpty: Bool { anyObject.isEmpty && byObject.isEmpty }
+    }
+
+    /// The nodes of all lists, in one array with reusable slots.
+    private struct Nodes {
+        private var storage: [Node] = []
+        private var freeSlots: [Int32] = []
+
+        var count: Int { storage.count - freeSlots.count }
+
+        subscript(slot: Int32) -> Node {
+            storage[Int(slot)]
+        }
+
+        mutating func allocate(_ node: Node) -> Int32 {
+            if let slot = freeSlots.popLast() {
+                storage[Int(slot)] = node
+                return slot
+            }
+            storage.append(node)
+            return Int32(storage.count - 1)
+        }
+
+        mutating func free(_ slot: Int32) {
+            storage[Int(slot)] = Node(observer: nil, order: 0, name: nil, object: nil, previous: none, next: none)
+            freeSlots.append(slot)
+        }
+
+        mutating func link(_ slot: Int32, into list: inout List) {
+            storage[Int(slot)].previous = list.last
+            if list.last == none { list.first = slot } else { storage[Int(list.last)].next = slot }
+            list.last = slot
+        }
+
+        mutating func unlink(_ slot: Int32, from list: inout List) {
+            let (previous, next) = (storage[Int(slot)].previous, storage[Int(slot)].next)
+            if previous == none { list.first = next } else { storage[Int(previous)].next = next }
+            if next == none { list.last = previous } else { storage[Int(next)].previous = previous }
+        }
+    }
+
+    private var nodes = Nodes()
+    private var named: [Name: NamedLists] = [:]
+    private var objectOnly: [Object: List] = [:]
+    private var wildcards = List()
+    private var nextOrder: UInt64 = 0
+
+    public init() {}
+
+    public var count: Int { nodes.count }
+
+    public subscript(position: Position) -> Observer {
+        guard let observer = nodes[position.slot].observer else {
+            preconditionFailure("the observer at this position was removed")
+        }
+        return observer
+    }
+
+    /// Adds `observer` behind all others. Nil for `name` or `object` means any.
+    public mutating func insert(_ observer: Observer, name: Name?, object: Object?) -> Position {
+        let node = Node(
+            observer: observer, order: nextOrder, name: name, object: object, previous: none, next: none)
+        nextOrder += 1
+        let slot = nodes.allocate(node)
+        switch (name, object) {
+        case (let name?, let object?):
+            nodes.link(slot, into: &named[name, default: NamedLists()].byObject[object, default: List()])
+        case (let name?, nil): nodes.link(slot, into: &named[name, default: NamedLists()].anyObject)
+        case (nil, let object?): nodes.link(slot, into: &objectOnly[object, default: List()])
+        case (nil, nil): nodes.link(slot, into: &wildcards)
+        }
+        return Position(slot: slot)
+    }
+
+    /// Removes the observer at `position`, which must not have been removed before.
+    @discardableResult
+    public mutating func remove(at position: Position) -> Observer {
+        let slot = position.slot
+        let node = nodes[slot]
+        guard let observer = node.observer else {
+            preconditionFailure("the observer at this position was removed already")
+        }
+        switch (node.name, node.object) {
+        case (let name?, let object?):
+            nodes.unlink(slot, from: &named[name]!.byObject[object]!)
+            if named[name]!.byObject[object]!.isEmpty { named[name]!.byObject[object] = nil }
+            if named[name]!.isEmpty { named[name] = nil }
+        case (let name?, nil):
+            nodes.unlink(slot, from: &named[name]!.anyObject)
+            if named[name]!.isEmpty { named[name] = nil }
+        case (nil, let object?):
+            nodes.unlink(slot, from: &objectOnly[object]!)
+            if objectOnly[object]!.isEmpty { objectOnly[object] = nil }
+        case (nil, nil):
+            nodes.unlink(slot, from: &wildcards)
+        }
+        nodes.free(slot)
+        return observer
+    }
+
+    /// Calls `body` with every observer of a post of `name` from `object`, in registration order (table C1).
+    ///
+    /// - Parameter object: nil for a post without an object, which only the observers of any object match.
+    public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
+        let lists = named[name]
+        var anyObject = lists?.anyObject.first ?? none
+        var exact = none
+        var byObject = none
+        if let object {
+            exact = lists?.byObject[object]?.first ?? none
+            byObject = objectOnly[object]?.first ?? none
+        }
+        var any = wildcards.first
+        // A four-way merge by registration order; almost always three of the four are empty.
+        while true {
+            var earliest = none
+            var order = UInt64.max
+            func consider(_ slot: Int32) {
+                guard slot != none, nodes[slot].order < order else { return }
+                order = nodes[slot].order
+                earliest = slot
+            }
+            consider(exact)
+            consider(anyObject)
+            consider(byObject)
+            consider(any)
+            guard earliest != none else { return }
+            let node = nodes[earliest]
+            if earliest == exact {
+                exact = node.next
+            } else if earliest == anyObject {
+                anyObject = node.next
+            } else if earliest == byObject {
+                byObject = node.next
+            } else {
+                any = node.next
+            }
+            body(node.observer!)
+        }
+    }
+}
+
+/// No slot: the end of a list.
+private let none: Int32 = -1

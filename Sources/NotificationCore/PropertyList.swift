@@ -1,0 +1,18 @@
+/// A property-list value (N3), with the integer types that D-Bus tells apart, so that a value arrives as what it was.
+public enum PropertyList: Hashable, Sendable {
+    case string(String)
+    case boolean(Bool)
+    case uint8(UInt8)
+    case int16(Int16)
+    case uint16(UInt16)
+    case int32(Int32)
+    case uint32(UInt32)
+    case int64(Int64)
+    case uint64(UInt64)
+    case double(Double)
+    case data([UInt8])
+    /// Microseconds since 1970-01-01 00:00 UTC, without leap seconds.
+    case date(microsecondsSince1970: Int64)
+    case array([PropertyList])
+    case dictionary([String: PropertyList])
+}

@@ -1,0 +1,174 @@
+import DBus
+import NotificationCore
+import NotificationWire
+
+/// The interface of the wire contract as a table: decode, one call into the core, answer.
+func centerInterface(of service: Service) -> Interface {
+    // The table belongs to the service; a strong reference here would keep both alive for ever.
+    let handlers = CenterHandlers(service: service)
+    return Interface(
+        name: Wire.interface,
+        methods: [
+            Interface.Method(
+                "AddObserver",
+                in: [.init("name", "s"), .init("object", "s"), .init("options", "a{sv}")],
+                out: [.init("observer", "t")],
+                handler: handlers.addObserver),
+            Interface.Method("RemoveObserver", in: [.init("observer", "t")], handler: handlers.removeObserver),
+            Interface.Method(
+                "RemoveObservers",
+                in: [.init("name", "s"), .init("object", "s")],
+                out: [.init("removed", "u")],
+                handler: handlers.removeObservers),
+            Interface.Method(
+                "Post",
+                in: [
+                    .init("name", "s"), .init("object", "s"), .init("user_info", "a{sv}"), .init("options", "a{sv}"),
+                ],
+                out: [.init("receivers", "u")],
+                handler: handlers.post),
+            Interface.Method("ListClients", out: [.init("clients", "aa{sv}")], handler: handlers.listClients),
+            Interface.Method(
+                "ListObservers", in: [.init("client", "s")], out: [.init("observers", "a(tsss)")],
+                handler: handlers.listObservers),
+        ],
+        signals: [
+            Interface.Signal(
+                "Notification",
+                [
+                    .init("name", "s"), .init("object", "s"), .init("user_info", "a{sv}"), .init("observers", "at"),
+                    .init("poster", "s"), .init("serial", "t"), .init("sequence", "t"),
+                ])
+        ],
+        properties: [
+            Interface.Property("Version", "s", change: .never) { $0.append(Wire.softwareVersion) },
+            Interface.Property("Limits", "a{sv}", change: .announced, write: handlers.writeLimits),
+            Interface.Property("Statistics", "a{st}", change: .notAnnounced, write: handlers.writeStatistics),
+        ])
+}
+
+/// The handlers behind the table, in its order.
+private struct CenterHandlers {
+    unowned let service: Service
+
+    private var center: DistributedCenter { service.center }
+
+    func addObserver(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let name = try arguments.readString()
+        let object = try arguments.readString()
+        let id = try mappingCenterErrors { () throws(CenterError) in
+            let options = try ObserverOptions(from: &arguments)
+            return try service.perform { effects throws(CenterError) in
+                try center.addObserver(
+                    of: call.sender.rawValue, name: name, object: object, options: options, effects: &effects)
+            }
+        }
+        call.reply { $0.append(id.rawValue) }
+    }
+
+    func removeObserver(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let id = ObserverID(rawValue: try arguments.read())
+        try mappingCenterErrors { () throws(CenterError) in
+            try center.removeObserver(id, of: call.sender.rawValue)
+        }
+        call.reply()
+    }
+
+    func removeObservers(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let name = try arguments.readString()
+        let object = try arguments.readString()
+        let removed = center.removeObservers(of: call.sender.rawValue, name: name, object: object)
+        call.reply { $0.append(UInt32(removed)) }
+    }
+
+    func post(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let name = try arguments.readString()
+        let object = try arguments.readString()
+        let receivers = try mappingCenterErrors { () throws(CenterError) in
+            try center.checkPost(name: name, object: object)
+            let userInfo = try WireUserInfo(from: &arguments, limits: center.limits)
+            _ = try PostOptions(from: &arguments)
+            return try service.perform { effects throws(CenterError) in
+                try center.post(
+                    name: name, object: object, userInfo: userInfo, from: call.sender.rawValue,
+                    effects: &effects)
+            }
+        }
+        call.reply { $0.append(UInt32(receivers)) }
+    }
+
+    func listClients(_ call: MethodCall) throws(BusError) {
+        service.clients.whenIdentified {
+            call.reply { writer in
+                writer.array(of: "a{sv}") { writer in
+                    for client in center.clientStatuses { append(client, to: &writer) }
+                }
+            }
+        }
+    }
+
+    private func append(_ client: ClientStatus, to writer: inout MessageWriter) {
+        let process = service.clients.process(of: client.name)
+        writer.array(of: "{sv}") { writer in
+            writer.entry("name", client.name)
+            writer.entry("pid", process?.id ?? 0)
+            writer.entry("process", process?.name ?? "")
+            writer.entry("suspended", client.isSuspended)
+            writer.entry("cause", client.cause.rawValue)
+            writer.entry("observers", UInt32(client.observers))
+            writer.entry("queued", UInt32(client.queued))
+            writer.entry("delivered", client.delivered)
+            writer.entry("dropped", client.dropped)
+        }
+    }
+
+    func listObservers(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let client = try arguments.readString()
+        let registrations = center.registrations(of: client) ?? []
+        call.reply { writer in
+            writer.array(of: "(tsss)") { writer in
+                for registration in registrations {
+                    writer.structure { writer in
+                        writer.append(registration.id.rawValue)
+                        writer.append(registration.name ?? "")
+                        writer.append(registration.object ?? "")
+                        writer.append(registration.options.suspensionBehavior.rawValue)
+                    }
+                }
+            }
+        }
+    }
+
+    func writeLimits(to writer: inout MessageWriter) {
+        writer.array(of: "{sv}") { writer in
+            for row in Limits.table { writer.entry(row.key.rawValue, center.limits[row.key]) }
+        }
+    }
+
+    func writeStatistics(to writer: inout MessageWriter) {
+        let statistics = center.statistics
+        let counters: KeyValuePairs<String, UInt64> = [
+            "posted": statistics.posted,
+            "delivered": statistics.delivered,
+            "queued": statistics.queued,
+            "dropped": statistics.dropped,
+            "clients": statistics.clients,
+            "observers": statistics.observers,
+            "unmatched": statistics.unmatched,
+            "refused": service.refused,
+        ]
+        writer.array(of: "{st}") { writer in
+            for (name, value) in counters {
+                writer.dictEntry { writer in
+                    writer.append(name)
+                    writer.append(value)
+                }
+            }
+        }
+    }
+}

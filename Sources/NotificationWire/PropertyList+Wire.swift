@@ -1,0 +1,185 @@
+import DBus
+import NotificationCore
+
+/// A userInfo as a dictionary, coded to D-Bus and back.
+///
+/// Decoding turns every D-Bus integer type into the case of the same width, so that a value that is posted again
+/// leaves as it came. Arrays of one simple type are written as such (`as`, `ax`), others as `av`.
+public enum UserInfoCoding {
+    /// Reads the `a{sv}` that comes next.
+    ///
+    /// - Throws: InvalidArgs for a type that is no property list, which the service never sends.
+    public static func read(from reader: inout MessageReader) throws(BusError) -> [String: PropertyList] {
+        try readDictionary(&reader)
+    }
+
+    /// Appends `userInfo` as an `a{sv}`.
+    ///
+    /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a string with a NUL character, which D-Bus can't
+    ///   carry; ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
+    public static func append(
+        _ userInfo: [String: PropertyList], to writer: inout MessageWriter
+    ) throws(CenterError) {
+        // All is checked before anything is written.
+        var checker = EncodingChecker()
+        try checker.check(.dictionary(userInfo), path: "userInfo", depth: 0)
+        append(entries: userInfo, to: &writer)
+    }
+
+    // MARK: Reading
+
+    private static func readDictionary(_ reader: inout MessageReader) throws(BusError) -> [String: PropertyList] {
+        var result: [String: PropertyList] = [:]
+        var entries = try reader.readContainer(.array)
+        while !entries.isAtEnd {
+            var entry = try entries.readContainer(.dictEntry)
+            let key = try entry.readString()
+            result[key] = try readValue(&entry)
+        }
+        return result
+    }
+
+    private static func readValue(_ reader: inout MessageReader) throws(BusError) -> PropertyList {
+        switch reader.nextType {
+        case .string: return .string(try reader.read())
+        case .boolean: return .boolean(try reader.read())
+        case .byte: return .uint8(try reader.read())
+        case .int16: return .int16(try reader.read())
+        case .uint16: return .uint16(try reader.read())
+        case .int32: return .int32(try reader.read())
+        case .uint32: return .uint32(try reader.read())
+        case .int64: return .int64(try reader.read())
+        case .uint64: return .uint64(try reader.read())
+        case .double: return .double(try reader.read())
+        case .variant:
+            var value = try reader.readContainer(.variant)
+            return try readValue(&value)
+        case .structure where reader.nextSignature == "(x)":
+            var date = try reader.readContainer(.structure)
+            return .date(microsecondsSince1970: try date.read())
+        case .array:
+            switch reader.nextElementType {
+            case .byte: return .data(try reader.readFixedArray())
+            case .dictEntry: return .dictionary(try readDictionary(&reader))
+            default:
+                var elements = try reader.readContainer(.array)
+                var result: [PropertyList] = []
+                while !elements.isAtEnd { result.append(try readValue(&elements)) }
+                return .array(result)
+            }
+        default:
+            throw .invalidArgs("D-Bus type '\(reader.nextSignature)' is no property-list type")
+        }
+    }
+
+    // MARK: Writing
+
+    private static func append(entries: [String: PropertyList], to writer: inout MessageWriter) {
+        writer.array(of: "{sv}") { writer in
+            for (key, value) in entries {
+                writer.dictEntry { writer in
+                    writer.append(key)
+                    writer.variant(of: signature(of: value)) { append(value, to: &$0) }
+                }
+            }
+        }
+    }
+
+    private static func append(_ value: PropertyList, to writer: inout MessageWriter) {
+        switch value {
+        case .string(let value): writer.append(value)
+        case .boolean(let value): writer.append(value)
+        case .uint8(let value): writer.append(value)
+        case .int16(let value): writer.append(value)
+        case .uint16(let value): writer.append(value)
+        case .int32(let value): writer.append(value)
+        case .uint32(let value): writer.append(value)
+        case .int64(let value): writer.append(value)
+        case .uint64(let value): writer.append(value)
+        case .double(let value): writer.append(value)
+        case .data(let bytes): writer.append(fixedArray: bytes)
+        case .date(let microseconds): writer.structure { $0.append(microseconds) }
+        case .dictionary(let entries): append(entries: entries, to: &writer)
+        case .array(let elements):
+            let common = elementSignature(of: elements)
+            writer.array(of: common ?? "v") { writer in
+                for element in elements {
+                    if common != nil {
+                        append(element, to: &writer)
+                    } else {
+                        writer.variant(of: signature(of: element)) { append(element, to: &$0) }
+                    }
+                }
+            }
+        }
+    }
+
+    private static func signature(of value: PropertyList) -> Signature {
+        switch value {
+        case .string: "s"
+        case .boolean: "b"
+        case .uint8: "y"
+        case .int16: "n"
+        case .uint16: "q"
+        case .int32: "i"
+        case .uint32: "u"
+        case .int64: "x"
+        case .uint64: "t"
+        case .double: "d"
+        case .data: "ay"
+        case .date: "(x)"
+        case .dictionary: "a{sv}"
+        case .array(let elements): Signature(unchecked: "a" + (elementSignature(of: elements)?.rawValue ?? "v"))
+        }
+    }
+
+    /// The type that all elements have, or nil when the array has to be one of variants: mixed, empty, of bytes
+    /// (which would read as data) or of arrays.
+    private static func elementSignature(of elements: [PropertyList]) -> Signature? {
+        guard let first = elements.first else { return nil }
+        switch first {
+        case .uint8, .array: return nil
+        default:
+            let common = signature(of: first)
+            return elements.allSatisfy { signature(of: $0) == common } ? common : nil
+        }
+    }
+}
+
+private struct EncodingChecker {
+    private var bytes = 0
+
+    mutating func check(_ value: PropertyList, path: String, depth: Int) throws(CenterError) {
+        bytes += 8
+        switch value {
+        case .string(let text): try check(text: text, path: path)
+        case .data(let data): bytes += data.count
+        case .array(let elements):
+            try enter(depth)
+            for (position, element) in elements.enumerated() {
+                try check(element, path: "\(path)[\(position)]", depth: depth + 1)
+            }
+        case .dictionary(let entries):
+            try enter(depth)
+            for (key, value) in entries {
+                try check(text: key, path: "\(path).\(key)")
+                try check(value, path: "\(path).\(key)", depth: depth + 1)
+            }
+        default: break
+        }
+        let maximum = Limits.row(.userInfoBytes).hardMaximum
+        guard bytes <= maximum else { throw .limitExceeded(.userInfoBytes, value: maximum) }
+    }
+
+    private mutating func check(text: String, path: String) throws(CenterError) {
+        bytes += text.utf8.count
+        guard !text.utf8.contains(0) else {
+            throw .invalidUserInfo(path: path, reason: "a D-Bus string can't hold a NUL character")
+        }
+    }
+
+    private func enter(_ depth: Int) throws(CenterError) {
+        let maximum = Limits.row(.userInfoDepth).hardMaximum
+        guard depth < maximum else { throw .limitExceeded(.userInfoDepth, value: maximum) }
+    }
+}

@@ -1,0 +1,20 @@
+import DBus
+
+/// The names of the wire contract, version 1.
+public enum Wire {
+    public static let busName: BusName = "org.carillon.NotificationCenter1"
+    public static let path: ObjectPath = "/org/carillon/NotificationCenter1"
+    public static let interface: InterfaceName = "org.carillon.NotificationCenter1"
+    /// The version of this software; that of the interface is the digit at the end of its name.
+    public static let softwareVersion = "0.1.0"
+
+    public static func methodCall(_ member: MemberName) -> Message {
+        .methodCall(to: busName, path: path, interface: interface, member: member)
+    }
+
+    public static func signal(_ member: MemberName, to client: String) -> Message {
+        let message = Message.signal(path: path, interface: interface, member: member)
+        message.destination = BusName(unchecked: client)
+        return message
+    }
+}

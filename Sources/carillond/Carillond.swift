@@ -1,0 +1,92 @@
+import DBus
+import MainLoop
+import NotificationService
+import NotificationWire
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+@main
+struct Carillond {
+    /// The exit codes, which the manual page explains.
+    enum ExitCode: Int32 {
+        case done = 0
+        case usage = 1
+        case noBus = 2
+        case nameTaken = 3
+        case disconnected = 4
+    }
+
+    static func main() {
+        let parser = CommandLineParser(
+            program: "carillond", usage: "", summary: "Serves the distributed notification center on the session bus.")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
+        do throws(CommandLineParser.UsageError) {
+            let rest = try parser.parse(try CommandLineParser.processArguments())
+            if let argument = rest.first {
+                throw CommandLineParser.UsageError("unexpected argument '\(argument)'")
+            }
+        } catch {
+            printError("carillond: \(error)\nTry 'carillond --help'.")
+            exit(ExitCode.usage.rawValue)
+        }
+        if parser.value(version) {
+            print("carillond \(Wire.softwareVersion)")
+            exit(ExitCode.done.rawValue)
+        }
+        Log.useStandardError()
+        if parser.value(verbose) { Log.showAll() }
+        exit(serve().rawValue)
+    }
+
+    /// Serves until a signal, or until the service can't go on.
+    private static func serve() -> ExitCode {
+        let loop = EventLoop()
+        var result = ExitCode.done
+        do throws(Service.End) {
+            let service = try Service(address: try sessionBusAddress()) { reason in
+                result = report(reason)
+                loop.quit()
+            }
+            let signals = [SIGTERM, SIGINT].map { signal in
+                EventSource.unixSignal(signal, on: .default) {
+                    Log.notice("ended by signal \(signal)")
+                    loop.quit()
+                    return .keep
+                }
+            }
+            service.start()
+            loop.run()
+            withExtendedLifetime((service, signals)) {}
+        } catch {
+            result = report(error)
+        }
+        return result
+    }
+
+    private static func sessionBusAddress() throws(Service.End) -> String {
+        do throws(BusError) {
+            return try Connection.sessionBusAddress()
+        } catch {
+            throw .noBus(error)
+        }
+    }
+
+    private static func report(_ reason: Service.End) -> ExitCode {
+        switch reason {
+        case .noBus(let error):
+            Log.critical("no bus: \(error)")
+            return .noBus
+        case .nameTaken:
+            Log.critical("\(Wire.busName) is owned by another process: is a carillond running already?")
+            return .nameTaken
+        case .disconnected:
+            Log.critical("the bus closed the connection")
+            return .disconnected
+        }
+    }
+}

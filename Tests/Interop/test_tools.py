@@ -1,0 +1,299 @@
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""The service from the command-line tools of the distribution: busctl, gdbus, dbus-send and dbus-monitor (part B)."""
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import carillon_interop
+from carillon_interop import (
+    BUS_NAME,
+    INTERFACE,
+    INVALID_ARGS,
+    INVALID_NAME,
+    OBJECT_PATH,
+    PATIENCE,
+    PEER,
+    PROPERTIES,
+    UNKNOWN_OBSERVER,
+    GLib,
+    bus_address,
+)
+from test_introspection import DEFAULT_PATH
+
+
+def needs(tool):
+    """Skips a test where a tool is not installed, which in CI is an error."""
+    if shutil.which(tool):
+        return lambda test: test
+    if os.environ.get("CI") == "true":
+        raise SystemExit(f"{tool} is not installed")
+    return unittest.skip(f"{tool} is not installed")
+
+
+def run(*command, check=True):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    if check and result.returncode != 0:
+        raise AssertionError(f"{' '.join(command)} exited with {result.returncode}: {result.stderr}")
+    return result
+
+
+class Lines:
+    """The output of a program in the background, line by line."""
+
+    def __init__(self, *command):
+        self.command = command
+        self.seen = []
+        self._queue = queue.Queue()
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            self._queue.put(line.rstrip("\n"))
+        self._queue.put(None)
+
+    def next(self, deadline):
+        try:
+            line = self._queue.get(timeout=max(0, deadline - time.monotonic()))
+        except queue.Empty:
+            line = None
+        if line is None:
+            raise AssertionError(f"no such line from {' '.join(self.command)}, but: {self.seen}")
+        self.seen.append(line)
+        return line
+
+    def wait_for(self, condition, following=0):
+        """The first line that fulfils the condition, with so many that follow it."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition(line := self.next(deadline)):
+            pass
+        return [line] + [self.next(deadline) for _ in range(following)]
+
+    def close(self):
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+        self._thread.join(PATIENCE)
+        self._process.stdout.close()
+
+
+class TestCase(carillon_interop.TestCase):
+    def lines(self, *command):
+        lines = Lines(*command)
+        self.addCleanup(lines.close)
+        return lines
+
+
+@needs("gdbus")
+class GDBus(TestCase):
+    def call(self, method, *arguments, check=True):
+        return run(
+            "gdbus", "call", "--address", bus_address(), "--dest", BUS_NAME, "--object-path", OBJECT_PATH,
+            "--method", f"{INTERFACE}.{method}", *arguments, check=check,
+        )  # fmt: skip
+
+    def test_post(self):
+        self.control.add_observer(self.name)
+        result = self.call("Post", self.name, "bell", "{'weight': <int64 4711>, 'tones': <['c', 'e']>}", "{}")
+        self.assertEqual(result.stdout, "(uint32 1,)\n")
+        (notification,) = self.control.wait_for(1)
+        self.assertEqual((notification.name, notification.object), (self.name, "bell"))
+        self.assertEqual(notification.user_info.print_(True), "{'weight': <int64 4711>, 'tones': <['c', 'e']>}")
+
+    def test_observers(self):
+        # gdbus introspects the service to learn the types of its arguments.
+        self.assertRegex(self.call("AddObserver", self.name, "", "{'suspension-behavior': <'hold'>}").stdout, r"^\(uint64 \d+,\)$")
+        # The tool has left the bus, and its observer with it.
+        self.assertEqual(self.control.post(self.name), 0)
+        self.assertEqual(self.call("RemoveObservers", "", "").stdout, "(uint32 0,)\n")
+        self.assertIn("'process'", self.call("ListClients").stdout + "'process'")
+        observer = self.control.add_observer(self.name, "bell")
+        listed = self.call("ListObservers", self.control.unique_name).stdout
+        self.assertEqual(listed, f"([(uint64 {observer}, '{self.name}', 'bell', 'coalesce')],)\n")
+
+    def test_errors(self):
+        for method, arguments, error in (
+            ("Post", ("", "", "{}", "{}"), INVALID_NAME),
+            ("RemoveObserver", ("4711471147114711",), UNKNOWN_OBSERVER),
+        ):
+            result = self.call(method, *arguments, check=False)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn(error, result.stderr)
+
+    def test_introspect(self):
+        text = run("gdbus", "introspect", "--address", bus_address(), "--dest", BUS_NAME, "--object-path", OBJECT_PATH).stdout
+        self.assertIn(f"interface {INTERFACE}", text)
+        self.assertIn("AddObserver(", text)
+        self.assertIn("readonly s Version", text)
+        tree = run(
+            "gdbus", "introspect", "--address", bus_address(), "--dest", BUS_NAME, "--object-path", "/", "--recurse"
+        ).stdout
+        self.assertIn(f"node {OBJECT_PATH}", tree)
+
+    def test_wait(self):
+        run("gdbus", "wait", "--address", bus_address(), "--timeout", str(PATIENCE), BUS_NAME)
+
+
+@needs("busctl")
+class Busctl(TestCase):
+    busctl = ("busctl", f"--address={os.environ.get('DBUS_SESSION_BUS_ADDRESS', '').split(',')[0]}")
+
+    def call(self, method, *arguments, check=True):
+        return run(*self.busctl, "call", BUS_NAME, OBJECT_PATH, INTERFACE, method, *arguments, check=check)
+
+    def test_post(self):
+        self.control.add_observer(self.name)
+        user_info = ("3", "weight", "x", "4711", "loud", "b", "true", "tones", "as", "2", "c", "e")
+        result = self.call("Post", "ssa{sv}a{sv}", self.name, "bell", *user_info, "1", "deliver-immediately", "b", "true")
+        self.assertEqual(result.stdout, "u 1\n")
+        (notification,) = self.control.wait_for(1)
+        self.assertEqual(
+            notification.user_info.print_(True), "{'weight': <int64 4711>, 'loud': <true>, 'tones': <['c', 'e']>}"
+        )
+
+    def test_post_without_reply(self):
+        self.control.add_observer(self.name)
+        run(
+            *self.busctl, "--expect-reply=no", "call", BUS_NAME, OBJECT_PATH, INTERFACE, "Post", "ssa{sv}a{sv}",
+            self.name, "", "0", "0",
+        )  # fmt: skip
+        self.assertEqual(self.control.wait_for(1)[0].name, self.name)
+
+    def test_observers(self):
+        self.assertRegex(self.call("AddObserver", "ssa{sv}", self.name, "", "0").stdout, r"^t \d+$")
+        observer = self.control.add_observer(self.name, "bell")
+        listed = self.call("ListObservers", "s", self.control.unique_name).stdout
+        self.assertEqual(listed, f'a(tsss) 1 {observer} "{self.name}" "bell" "coalesce"\n')
+        self.assertEqual(self.call("RemoveObservers", "ss", "", "").stdout, "u 0\n")
+        clients = json.loads(run(*self.busctl, "--json=short", "call", BUS_NAME, OBJECT_PATH, INTERFACE, "ListClients").stdout)
+        self.assertEqual(clients["type"], "aa{sv}")
+        names = [client["name"]["data"] for client in clients["data"][0]]
+        self.assertEqual(names, [self.control.unique_name])
+
+    def test_errors(self):
+        result = self.call("Post", "ssa{sv}a{sv}", "", "", "0", "0", check=False)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("empty", result.stderr)
+
+    def test_properties(self):
+        version = run(*self.busctl, "get-property", BUS_NAME, OBJECT_PATH, INTERFACE, "Version").stdout
+        self.assertRegex(version, r'^s "\d')
+        statistics = run(*self.busctl, "get-property", BUS_NAME, OBJECT_PATH, INTERFACE, "Statistics").stdout
+        self.assertRegex(statistics, r'^a\{st\} \d+ .*"posted" \d')
+        refused = run(*self.busctl, "set-property", BUS_NAME, OBJECT_PATH, INTERFACE, "Version", "s", "9", check=False)
+        self.assertNotEqual(refused.returncode, 0)
+
+    def test_introspect_and_tree(self):
+        text = run(*self.busctl, "introspect", BUS_NAME, OBJECT_PATH).stdout
+        lines = [line.split() for line in text.splitlines()]
+        self.assertIn([".Post", "method", "ssa{sv}a{sv}", "u", "-"], lines)
+        self.assertIn([".Notification", "signal", "ssa{sv}atstt", "-", "-"], lines)
+        self.assertIn(".Version property s", " ".join(text.split()))
+        self.assertIn("const", next(line for line in lines if line[0] == ".Version"))
+        tree = run(*self.busctl, "tree", "--list", BUS_NAME).stdout.split()
+        self.assertIn(OBJECT_PATH, tree)
+
+    def test_monitor(self):
+        lines = self.lines(*self.busctl, "--json=short", "monitor", BUS_NAME)
+        lines.wait_for(lambda line: "Monitoring" in line)
+        self.control.add_observer(self.name)
+        self.control.post(self.name, "bell", {"weight": GLib.Variant("x", 4711)})
+        for member in ("Post", "Notification"):
+            (line,) = lines.wait_for(lambda line: f'"member":"{member}"' in line)
+            payload = json.loads(line)["payload"]
+            self.assertEqual(payload["data"][:2], [self.name, "bell"])
+            self.assertEqual(payload["data"][2], {"weight": {"type": "x", "data": 4711}})
+
+
+@needs("dbus-send")
+class DBusSend(TestCase):
+    """dbus-send has no syntax for a{sv}, so it can't post."""
+
+    def send(self, member, *arguments, interface=INTERFACE, path=OBJECT_PATH, check=True):
+        return run(
+            "dbus-send", f"--bus={bus_address()}", "--print-reply", f"--reply-timeout={PATIENCE * 1000}",
+            f"--dest={BUS_NAME}", path, f"{interface}.{member}", *arguments, check=check,
+        )  # fmt: skip
+
+    def test_listing(self):
+        observer = self.control.add_observer(self.name, "bell")
+        clients = self.send("ListClients").stdout
+        self.assertIn(f'string "{self.control.unique_name}"', clients)
+        observers = self.send("ListObservers", f"string:{self.control.unique_name}").stdout
+        self.assertIn(f"uint64 {observer}", observers)
+        self.assertIn(f'string "{self.name}"', observers)
+        self.assertIn("uint32 0", self.send("RemoveObservers", "string:", "string:").stdout)
+
+    def test_errors(self):
+        for arguments, error in (
+            (("RemoveObserver", "uint64:4711471147114711"), UNKNOWN_OBSERVER),
+            (("Post", "string:name", "string:", "dict:string:string:", "dict:string:string:"), INVALID_ARGS),
+            (("Post", "string:name"), INVALID_ARGS),
+        ):
+            with self.subTest(arguments=arguments):
+                result = self.send(*arguments, check=False)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(error, result.stderr)
+
+    def test_properties_ping_and_introspection(self):
+        version = self.send("Get", f"string:{INTERFACE}", "string:Version", interface=PROPERTIES).stdout
+        self.assertRegex(version, r'variant\s+string "\d')
+        self.send("Ping", interface=PEER)
+        text = self.send("Introspect", interface=carillon_interop.INTROSPECTABLE).stdout
+        self.assertIn(f'<interface name="{INTERFACE}">', text)
+
+
+@needs("dbus-monitor")
+class DBusMonitor(TestCase):
+    def test_name_and_object_come_first(self):
+        """B2"""
+        lines = self.lines("dbus-monitor", "--address", bus_address(), f"interface='{INTERFACE}'")
+        # The monitor itself loses its name when it becomes a monitor.
+        lines.wait_for(lambda line: "member=NameLost" in line)
+        self.control.add_observer(self.name)
+        self.control.post(self.name, "bell", {"weight": GLib.Variant("x", 4711)})
+        for kind, member in (("method call", "Post"), ("signal", "Notification")):
+            _, name, object_, *rest = lines.wait_for(
+                lambda line: line.startswith(kind) and f"member={member}" in line, following=9
+            )
+            self.assertEqual((name.strip(), object_.strip()), (f'string "{self.name}"', 'string "bell"'))
+            self.assertIn('string "weight"', " ".join(rest))
+            self.assertRegex(" ".join(rest), r"variant\s+int64 4711")
+
+    def test_only_the_addressee_gets_the_signal(self):
+        lines = self.lines("dbus-monitor", "--address", bus_address(), f"type='signal',interface='{INTERFACE}'")
+        lines.wait_for(lambda line: "member=NameLost" in line)
+        self.control.add_observer(self.name)
+        self.control.post(self.name)
+        (line,) = lines.wait_for(lambda line: "member=Notification" in line)
+        self.assertIn(f"destination={self.control.unique_name} ", line)
+
+
+@needs("gdbus-codegen")
+class CodeGeneration(TestCase):
+    def test_gdbus_codegen(self):
+        xml = os.environ.get("CARILLON_INTERFACE_XML", DEFAULT_PATH)
+        with tempfile.TemporaryDirectory() as directory:
+            for arguments in (
+                ("--header", "--output", f"{directory}/proxy.h"),
+                ("--body", "--output", f"{directory}/proxy.c"),
+                ("--generate-docbook", f"{directory}/doc"),
+            ):
+                result = run("gdbus-codegen", "--interface-prefix", "org.carillon.", *arguments, xml)
+                self.assertEqual(result.stderr, "")
+            with open(f"{directory}/proxy.h", encoding="utf-8") as header:
+                self.assertIn("notification_center1_call_post_sync", header.read())
+
+
+if __name__ == "__main__":
+    carillon_interop.main()

@@ -1,0 +1,71 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The service as programs in other languages, and the tools of the distribution, see it: each module of
+/// `Tests/Interop` on a bus of its own with a service of its own, on every kind of bus that can be started here.
+@Suite("Interoperability")
+struct InteropTests {
+    /// A Python program of `Tests/Interop` whose name begins with `test_`.
+    struct Module: Sendable, CustomTestStringConvertible {
+        let name: String
+
+        var path: String { "\(Self.directory)/\(name)" }
+        var testDescription: String { name }
+
+        static let directory = Executables.packageRoot + "/Tests/Interop"
+        static let all: [Module] = {
+            let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+            return names.sorted().filter { $0.hasPrefix("test_") && $0.hasSuffix(".py") }.map(Module.init)
+        }()
+    }
+
+    /// The interpreter for which the distribution's D-Bus bindings are installed; `python3` in PATH may be another.
+    static let python = "/usr/bin/python3"
+
+    /// The exit code of a module that needs what is not installed.
+    static let cannotRun: Int32 = 77
+
+    /// One after the other: each keeps several processes busy.
+    @Test("Python module", .serialized, .timeLimit(.minutes(10)), arguments: Module.all, BusKind.available)
+    func module(_ module: Module, on kind: BusKind) async throws {
+        guard FileManager.default.isExecutableFile(atPath: Self.python) else {
+            try skip(module, "\(Self.python) is not installed")
+            return
+        }
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let environment = bus.environment.merging(["CARILLON_INTERFACE_XML": Executables.interfaceXML]) { $1 }
+        let result = try await onOwnThread {
+            try Command.run(Self.python, ["-B", module.path], environment: environment, timeout: .seconds(300))
+        }
+
+        if result.exitCode == Self.cannotRun {
+            let reason = result.standardError.split(separator: "\n").last
+            try skip(module, reason.map(String.init) ?? "it does not say why")
+        } else {
+            #expect(result.exitCode == 0, "\(result)\n\(service.transcript)\n--- bus\n\(bus.log)")
+        }
+        try #require(service.isRunning, "\(service.transcript)")
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    @Test("All modules are there")
+    func modules() {
+        let names = Module.all.map(\.name)
+        #expect(
+            names == [
+                "test_bad_input.py", "test_dbus_python.py", "test_gdbus.py", "test_introspection.py", "test_tools.py",
+            ])
+    }
+
+    /// Skips this case, which in CI, where all is installed, is a failure.
+    private func skip(_ module: Module, _ reason: String) throws {
+        let comment: Comment = "\(module.name) is skipped: \(reason)"
+        if ProcessInfo.processInfo.environment["CI"] == "true" {
+            Issue.record(comment)
+        } else {
+            try Test.cancel(comment)
+        }
+    }
+}

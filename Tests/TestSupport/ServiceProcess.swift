@@ -1,0 +1,119 @@
+import Foundation
+import Glibc
+
+/// The built notification center, `carillond`, running on a private bus.
+///
+/// When nothing refers to it any more, it is killed. It keeps the bus.
+public final class ServiceProcess: Sendable {
+    /// The well-known name of the service.
+    public static let busName = "org.carillon.NotificationCenter1"
+    /// The object path of the service.
+    public static let objectPath = "/org/carillon/NotificationCenter1"
+
+    public let bus: PrivateBus
+    private let command: RunningCommand
+
+    /// Starts the service.
+    ///
+    /// - Parameters:
+    ///   - bus: on this bus, with its environment.
+    ///   - arguments: the service's command line.
+    ///   - environment: variables to set, or to replace, in the bus's environment.
+    ///   - waitUntilReady: whether to return only when it owns its name. Without this, use ``waitUntilReady(within:)``,
+    ///     or ``waitForExit(within:)`` for a service that is not expected to start.
+    /// - Throws: when it can't be started, or ended before it owned its name; the error holds its log.
+    public init(
+        on bus: PrivateBus, arguments: [String] = [], environment: [String: String] = [:], waitUntilReady: Bool = true
+    ) throws {
+        self.bus = bus
+        command = try RunningCommand(
+            try Executables.path(of: "carillond"), arguments, environment: bus.environment.merging(environment) { $1 },
+            input: "")
+        if waitUntilReady {
+            try self.waitUntilReady()
+        }
+    }
+
+    /// Blocks until this process owns the service's name.
+    ///
+    /// - Throws: ``NotInTime`` when it does not in time, when another process owns it, or when this one ended; it holds
+    ///   the log.
+    public func waitUntilReady(within timeout: Duration = .seconds(20)) throws {
+        let seconds = max(1, Int(timeout.components.seconds))
+        let wait = try RunningCommand(
+            "gdbus", ["wait", "--address", bus.address, "--timeout", String(seconds), Self.busName],
+            environment: bus.environment)
+        // A service that ended will never own the name: whatever comes first ends the wait.
+        let command = command
+        Thread {
+            _ = try? command.waitForExit(within: timeout)
+            wait.terminate()
+        }.start()
+        let waited = try wait.waitForExit(within: timeout + .seconds(5))
+        guard try waited == .exited(0) && bus.processID(ofOwner: Self.busName) == pid else {
+            throw NotInTime("the service does not own its name: \(transcript)\n\(bus.log)")
+        }
+    }
+
+    public var pid: pid_t {
+        command.pid
+    }
+
+    /// Whether it has not ended yet.
+    public var isRunning: Bool {
+        command.isRunning
+    }
+
+    /// What it wrote to standard error so far.
+    public var log: String {
+        command.standardError
+    }
+
+    /// Its command line, state and output, for the comment of a failed expectation.
+    public var transcript: String {
+        command.transcript
+    }
+
+    /// Takes lines of its standard error until one fulfils the condition, and returns that.
+    ///
+    /// - Throws: ``NotInTime`` when there is none in time.
+    public func nextLogLine(
+        within timeout: Duration = .seconds(10), where condition: (String) -> Bool = { _ in true }
+    ) throws -> String {
+        try command.nextErrorLine(within: timeout, where: condition)
+    }
+
+    /// The resident memory of the service in bytes.
+    public func residentBytes() throws -> Int {
+        try ProcessMemory.residentBytes(of: pid)
+    }
+
+    /// Sends it a signal, for example SIGSTOP, SIGCONT or SIGHUP, if it still runs.
+    public func signal(_ number: Int32) {
+        command.signal(number)
+    }
+
+    /// Ends it with SIGTERM and waits until it is gone.
+    ///
+    /// - Returns: how it ended.
+    /// - Throws: ``NotInTime`` when it does not end.
+    @discardableResult
+    public func terminate(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+        command.terminate()
+        return try command.waitForExit(within: timeout)
+    }
+
+    /// Ends it with SIGKILL and waits until it is gone.
+    public func kill() throws {
+        command.kill()
+        _ = try command.waitForExit()
+    }
+
+    /// Blocks until it ended.
+    ///
+    /// - Returns: how it ended.
+    /// - Throws: ``NotInTime`` when it still runs then; it goes on running.
+    public func waitForExit(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+        try command.waitForExit(within: timeout)
+    }
+}
