@@ -20,7 +20,7 @@ let package = Package(
         .target(name: "NotificationCore"),
         .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus"]),
 
-        // The service: no Foundation anywhere below this line's imports.
+        // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
             dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]
@@ -32,6 +32,13 @@ let package = Package(
         .executableTarget(
             name: "CarillonTool",
             dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
+        ),
+
+        // A load for tests and benchmarks.
+        .executableTarget(
+            name: "bus-load",
+            dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop"],
+            path: "Benchmarks/BusLoad"
         ),
 
         // Tests: one folder per target.

@@ -56,9 +56,14 @@ class Observer:
             fail("there is no session bus", 2)
         if not self.subscription:
             fail("there is no notification center, and the bus can't start one", 2)
-        # The service ended; what is posted until it is back is missed.
+        # The service ended; what is posted until it is back is missed. Nobody else may call it for hours, so ask the
+        # bus to start it again. If the bus can't, this fails, and the watch still tells when somebody else does.
         connection.signal_unsubscribe(self.subscription)
         print("waiting for the notification center", file=sys.stderr, flush=True)
+        connection.call(
+            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "StartServiceByName",
+            GLib.Variant("(su)", (BUS_NAME, 0)), None, Gio.DBusCallFlags.NONE, -1, None,
+        )  # fmt: skip
 
     def on_notification(self, _connection, _sender, _path, _interface, _signal, parameters):
         name, object_, _, observers, poster, serial, sequence = parameters.unpack()

@@ -33,6 +33,25 @@ public final class ObjectExporter {
         return true
     }
 
+    /// The broadcast signal that these properties have new values.
+    public func propertiesChanged(_ names: Set<String>) -> Message {
+        let signal = Message.signal(path: path, interface: Self.propertiesInterface, member: "PropertiesChanged")
+        var writer = MessageWriter(signal)
+        writer.append(interface.name.rawValue)
+        writer.array(of: "{sv}") { append(interface.properties.filter { names.contains($0.name) }, to: &$0) }
+        writer.array(of: "s") { _ in }
+        return signal
+    }
+
+    private func append(_ properties: [Interface.Property], to writer: inout MessageWriter) {
+        for property in properties {
+            writer.dictEntry { writer in
+                writer.append(property.name)
+                writer.variant(of: property.signature) { property.write(&$0) }
+            }
+        }
+    }
+
     private func dispatch(_ call: MethodCall) throws(BusError) {
         let message = call.message
         guard message.hasPath(path) else {
@@ -89,14 +108,7 @@ public final class ObjectExporter {
             let asked = try reader.readString()
             if !isStandard(asked) { try checkPropertyInterface(asked) }
             call.reply { writer in
-                writer.array(of: "{sv}") { writer in
-                    for property in isStandard(asked) ? [] : interface.properties {
-                        writer.dictEntry { writer in
-                            writer.append(property.name)
-                            writer.variant(of: property.signature) { property.write(&$0) }
-                        }
-                    }
-                }
+                writer.array(of: "{sv}") { append(isStandard(asked) ? [] : interface.properties, to: &$0) }
             }
         case "Set" where asked != Self.introspectable:
             try expect("ssv", in: call.message, of: "Set")

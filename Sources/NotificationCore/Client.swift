@@ -2,35 +2,52 @@
 final class Client {
     let name: ClientName
     /// Its registrations and where the index has them.
-    var observers: [ObserverID: ObserverIndex<String, String, Observer>.Position] = [:]
-    /// The sequence number of the last delivery.
+    var observers: [ObserverID: ObserverIndex<ExactText, ExactText, Observer>.Position] = [:]
+
+    // Policy: suspension (S1).
+    /// What the client said; nil when it leaves that to the activity of its application.
+    var explicitSuspension: Bool?
+    /// Counts the changes of ``isSuspended`` (S5).
+    var suspensionEpoch: UInt64 = 0
+
+    // Safety: flow (A4). The two never mix.
+    var flow = FlowWindow()
+
+    var queue = DeliveryQueue()
+    /// The sequence number of the last notification that was delivered, or announced as lost.
     var sequence: UInt64 = 0
     var delivered: UInt64 = 0
     var dropped: UInt64 = 0
+    /// What was lost and not announced yet.
+    var unannounced: Loss?
 
     /// While a post is matched: this client's observers so far.
-    var matched: [ObserverID] = []
+    var matched: [Match] = []
+
+    struct Match {
+        let observer: ObserverID
+        let behavior: SuspensionBehavior
+    }
+
+    struct Loss {
+        var count: UInt64
+        var observers: Set<ObserverID>
+        var reason: DropReason
+    }
 
     init(name: ClientName) {
         self.name = name
     }
+
+    var isSuspended: Bool { explicitSuspension ?? false }
+
+    var suspensionCause: SuspensionCause { explicitSuspension == nil ? .none : .explicit }
 }
 
 /// An entry of the index.
 struct Observer {
     let registration: Registration
     let client: Client
-}
-
-/// A client as it is shown to others.
-public struct ClientStatus: Sendable {
-    public let name: ClientName
-    public let isSuspended: Bool
-    public let cause: SuspensionCause
-    public let observers: Int
-    public let queued: Int
-    public let delivered: UInt64
-    public let dropped: UInt64
 }
 
 /// Why a client is suspended or not.
@@ -41,20 +58,4 @@ public enum SuspensionCause: String, Sendable {
     case explicit = "explicit"
     /// Its application's activity.
     case activity = "activity"
-}
-
-/// Counters over a center's life, and what it holds at the moment.
-public struct Statistics: Equatable, Sendable {
-    /// Posts accepted.
-    public internal(set) var posted: UInt64 = 0
-    /// Posts accepted that no observer matched.
-    public internal(set) var unmatched: UInt64 = 0
-    /// Deliveries to clients.
-    public internal(set) var delivered: UInt64 = 0
-    /// Deliveries that were lost for want of room.
-    public internal(set) var dropped: UInt64 = 0
-    /// Notifications that wait for a client.
-    public internal(set) var queued: UInt64 = 0
-    public internal(set) var clients: UInt64 = 0
-    public internal(set) var observers: UInt64 = 0
 }

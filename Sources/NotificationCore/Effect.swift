@@ -2,6 +2,16 @@
 public enum Effect {
     /// Send the client a notification.
     case deliver(Delivery)
+    /// Tell the client that it lost notifications, before it gets a newer one (S4).
+    case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason)
+    /// Tell the client that it is suspended or resumed.
+    case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
+    /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
+    case probe(ClientName)
+    /// Report the end of this time with ``DistributedCenter/probeTimedOut(_:effects:)``.
+    case startProbeTimer(ClientName, seconds: Int)
+    /// The client does not read and its queue is full: the first notification is lost. A log line is due.
+    case overflowed(ClientName, DropReason)
     /// From now on, tell the center when this client leaves the bus.
     case watch(ClientName)
     /// The client is no longer known; stop watching it.
@@ -14,6 +24,15 @@ public struct Delivery {
     public let notification: Notification
     /// The client's observers that it matched.
     public let observers: ObserverList
-    /// The client's count of deliveries: 1, 2, 3 … without holes.
+    /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:)``
+    /// said so.
     public let sequence: UInt64
+}
+
+/// Why notifications were lost.
+public enum DropReason: String, Sendable {
+    /// The client does not read, and its queue reached a limit of its own.
+    case queueFull = "queue-full"
+    /// The client does not read, and the queues of all clients together reached their limit.
+    case totalQueueFull = "total-queue-full"
 }

@@ -1,4 +1,5 @@
 import DBus
+import MainLoop
 import NotificationCore
 import NotificationWire
 
@@ -27,10 +28,13 @@ func centerInterface(of service: Service) -> Interface {
                 ],
                 out: [.init("receivers", "u")],
                 handler: handlers.post),
+            Interface.Method("SetSuspended", in: [.init("suspended", "b")], handler: handlers.setSuspended),
+            Interface.Method("FollowActivity", handler: handlers.followActivity),
             Interface.Method("ListClients", out: [.init("clients", "aa{sv}")], handler: handlers.listClients),
             Interface.Method(
                 "ListObservers", in: [.init("client", "s")], out: [.init("observers", "a(tsss)")],
                 handler: handlers.listObservers),
+            Interface.Method("ReloadConfiguration", handler: handlers.reloadConfiguration),
         ],
         signals: [
             Interface.Signal(
@@ -38,7 +42,10 @@ func centerInterface(of service: Service) -> Interface {
                 [
                     .init("name", "s"), .init("object", "s"), .init("user_info", "a{sv}"), .init("observers", "at"),
                     .init("poster", "s"), .init("serial", "t"), .init("sequence", "t"),
-                ])
+                ]),
+            Interface.Signal(
+                "Dropped", [.init("count", "t"), .init("observers", "at"), .init("reason", "s")]),
+            Interface.Signal("SuspensionChanged", [.init("suspended", "b"), .init("cause", "s")]),
         ],
         properties: [
             Interface.Property("Version", "s", change: .never) { $0.append(Wire.softwareVersion) },
@@ -90,15 +97,44 @@ private struct CenterHandlers {
         let object = try arguments.readString()
         let receivers = try mappingCenterErrors { () throws(CenterError) in
             try center.checkPost(name: name, object: object)
-            let userInfo = try WireUserInfo(from: &arguments, limits: center.limits)
-            _ = try PostOptions(from: &arguments)
+            let userInfo = try WireUserInfo(of: call.message, at: &arguments, limits: center.limits)
+            let options = try PostOptions(from: &arguments)
             return try service.perform { effects throws(CenterError) in
                 try center.post(
-                    name: name, object: object, userInfo: userInfo, from: call.sender.rawValue,
-                    effects: &effects)
+                    name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
+                    from: call.sender.rawValue, effects: &effects)
             }
         }
         call.reply { $0.append(UInt32(receivers)) }
+    }
+
+    func setSuspended(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let isSuspended = try arguments.read(Bool.self)
+        try mappingCenterErrors { () throws(CenterError) in
+            try service.perform { effects throws(CenterError) in
+                try center.setSuspended(isSuspended, of: call.sender.rawValue, effects: &effects)
+            }
+        }
+        call.reply()
+    }
+
+    func followActivity(_ call: MethodCall) throws(BusError) {
+        try mappingCenterErrors { () throws(CenterError) in
+            try service.perform { effects throws(CenterError) in
+                try center.followActivity(of: call.sender.rawValue, effects: &effects)
+            }
+        }
+        call.reply()
+    }
+
+    func reloadConfiguration(_ call: MethodCall) throws(BusError) {
+        do throws(KeyFile.Fault) {
+            try service.reloadConfiguration()
+        } catch {
+            throw BusError(name: "org.carillon.Error.InvalidConfiguration", message: error.description)
+        }
+        call.reply()
     }
 
     func listClients(_ call: MethodCall) throws(BusError) {
@@ -160,6 +196,8 @@ private struct CenterHandlers {
             "clients": statistics.clients,
             "observers": statistics.observers,
             "unmatched": statistics.unmatched,
+            "coalesced": statistics.coalesced,
+            "queued-bytes": statistics.queuedBytes,
             "refused": service.refused,
         ]
         writer.array(of: "{st}") { writer in

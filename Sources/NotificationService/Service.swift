@@ -26,6 +26,12 @@ public final class Service {
     /// Reused from event to event.
     private var effects: [Effect] = []
     private var exporter: ObjectExporter!
+    /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
+    /// which numbers all other messages, does not come.
+    var lastSignal = firstSignal
+    static let firstSignal: UInt32 = 1 << 31
+    /// For clients that never answered a probe.
+    var probeTimers: [ClientName: EventSource] = [:]
     private let onEnd: (End) -> Void
 
     /// Connects to the bus at `address`. Call ``start()`` next.
@@ -42,8 +48,25 @@ public final class Service {
         clients = ClientRegistry(connection: connection)
         exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
         exporter.onRefusal = { [unowned self] call, error in noteRefusal(of: call, error) }
+        try? reloadConfiguration()  // a fault has been logged, and the standard values stay
         connection.onMessage = { [unowned self] message in handle(message) }
         connection.onDisconnect = { [unowned self] in self.onEnd(.disconnected) }
+    }
+
+    /// Reads the configuration and applies it. With a fault in it, everything stays as it was.
+    ///
+    /// - Throws: the fault, with file and line. It has been logged.
+    public func reloadConfiguration() throws(KeyFile.Fault) {
+        do throws(KeyFile.Fault) {
+            let configuration = try Configuration()
+            guard configuration.limits != center.limits else { return }
+            center.limits = configuration.limits
+            Log.notice("configuration changed")
+            if connection.uniqueName != nil { connection.send(exporter.propertiesChanged(["Limits"])) }
+        } catch {
+            Log.warning("configuration refused, the old one stays: \(error)", ["CARILLON_REASON": error.reason])
+            throw error
+        }
     }
 
     /// Registers with the bus, then takes the service's name; from then on it serves.
@@ -69,6 +92,9 @@ public final class Service {
     }
 
     private func handle(_ message: Message) -> Bool {
+        if message.kind == .methodCall, let sender = message.sender {
+            perform { effects in center.clientShowedLife(sender.rawValue, effects: &effects) }
+        }
         if let change = OwnerChange(message) {
             if change.newOwner == nil {
                 perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
@@ -78,8 +104,6 @@ public final class Service {
         return exporter.handle(message, from: connection)
     }
 
-    // MARK: Effects
-
     /// Makes one call into the core, and carries out what it decided.
     func perform<Result, Failure: Error>(
         _ event: (inout [Effect]) throws(Failure) -> Result
@@ -88,22 +112,6 @@ public final class Service {
         let result = try event(&effects)
         for effect in effects { carryOut(effect) }
         return result
-    }
-
-    private func carryOut(_ effect: Effect) {
-        switch effect {
-        case .deliver(let delivery):
-            guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
-                preconditionFailure("every post of this service carries a WireUserInfo")
-            }
-            connection.send(userInfo.signal(for: delivery))
-        case .watch(let client):
-            clients.watch(client) { [weak self] in
-                self?.perform { effects in self?.center.clientDisappeared(client, effects: &effects) }
-            }
-        case .forget(let client):
-            clients.forget(client)
-        }
     }
 
     /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.

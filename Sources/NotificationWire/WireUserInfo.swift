@@ -1,46 +1,48 @@
 import DBus
 import NotificationCore
 
-/// A userInfo that passes through: it stays in the message it came with, and is copied from there, types unchanged,
-/// into the signals that carry it on.
+/// A userInfo that passes through: the marshalled bytes it came with go out again, types unchanged.
 public final class WireUserInfo: UserInfo {
     public let byteCount: Int
-    /// At the userInfo of the post it came with.
-    private let source: MessageReader
-    /// The signal up to what differs from client to client, made when the first one is sent.
-    private var commonPart: Message?
+    /// Name, object and userInfo, with which the bodies of the method `Post` and of the signal `Notification` both
+    /// begin.
+    private let commonBody: [UInt8]
 
-    /// Takes the `a{sv}` that comes next in a post, and moves `reader` behind it.
+    /// Takes the userInfo of a post whose signature is `ssa{sv}a{sv}`.
     ///
+    /// - Parameter userInfo: a reader at its third argument, which it moves behind that.
     /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for what is no property-list value, or
     ///   ``CenterError/limitExceeded(_:value:)`` (N3, E1).
-    public init(from reader: inout MessageReader, limits: Limits) throws(CenterError) {
-        source = reader
+    public init(of post: Message, at userInfo: inout MessageReader, limits: Limits) throws(CenterError) {
         var checker = PropertyListChecker(limits: limits)
-        byteCount = try checker.check(userInfo: &reader)
+        byteCount = try checker.check(userInfo: &userInfo)
+        commonBody = Self.commonBody(of: post.marshalledBody)
     }
 
     /// The signal `Notification` for one client.
-    public func signal(for delivery: Delivery) -> Message {
-        let message = commonPart(of: delivery.notification).copy()
-        message.destination = BusName(unchecked: delivery.client)
-        var writer = MessageWriter(message)
-        writer.append(fixedArray: delivery.observers.ids.map(\.rawValue))
-        writer.append(delivery.notification.poster)
-        writer.append(delivery.notification.serial)
-        writer.append(delivery.sequence)
-        return message
+    ///
+    /// - Parameter serial: of the message, unique among those of the connection.
+    public func signal(for delivery: Delivery, serial: UInt32) -> Message {
+        let observers = delivery.observers.ids
+        var body = MarshalledBytes(continuing: commonBody, reserving: 64 + 8 * observers.count)
+        body.append(observers.map(\.rawValue))
+        body.append(delivery.notification.poster)
+        body.append(delivery.notification.serial)
+        body.append(delivery.sequence)
+        return .signal(
+            to: BusName(unchecked: delivery.client), path: Wire.path, interface: Wire.interface, member: "Notification",
+            serial: serial, signature: "ssa{sv}atstt", body: body.bytes)
     }
 
-    private func commonPart(of notification: Notification) -> Message {
-        if let commonPart { return commonPart }
-        let message = Message.signal(path: Wire.path, interface: Wire.interface, member: "Notification")
-        var writer = MessageWriter(message)
-        writer.append(notification.name)
-        writer.append(notification.object)
-        var userInfo = source
-        writer.copyValue(from: &userInfo)
-        commonPart = message
-        return message
+    /// The bytes up to the end of the third argument.
+    private static func commonBody(of body: [UInt8]) -> [UInt8] {
+        body.withUnsafeBytes { body in
+            func length(at offset: Int) -> Int { Int(body.load(fromByteOffset: offset, as: UInt32.self)) }
+            func aligned(_ offset: Int, _ alignment: Int) -> Int { (offset + alignment - 1) & ~(alignment - 1) }
+            let object = aligned(4 + length(at: 0) + 1, 4)
+            let userInfo = aligned(object + 4 + length(at: object) + 1, 4)
+            let end = aligned(userInfo + 4, 8) + length(at: userInfo)
+            return Array(body[..<end])
+        }
     }
 }

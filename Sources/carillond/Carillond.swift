@@ -52,6 +52,10 @@ struct Carillond {
                 result = report(reason)
                 loop.quit()
             }
+            let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
+                try? service.reloadConfiguration()  // a fault has been logged
+                return .keep
+            }
             let signals = [SIGTERM, SIGINT].map { signal in
                 EventSource.unixSignal(signal, on: .default) {
                     Log.notice("ended by signal \(signal)")
@@ -61,7 +65,7 @@ struct Carillond {
             }
             service.start()
             loop.run()
-            withExtendedLifetime((service, signals)) {}
+            withExtendedLifetime((service, signals, hangUp)) {}
         } catch {
             result = report(error)
         }

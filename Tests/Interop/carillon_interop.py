@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -357,6 +358,42 @@ class Monitor:
 
     def close(self):
         self._connection.close()
+
+
+class RawClient:
+    """A connection that sends bytes as they are, right or wrong."""
+
+    def __init__(self):
+        path = re.search("unix:path=([^,]*)", bus_address()).group(1)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(PATIENCE)
+        self._socket.connect(path)
+        self._socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
+        if not self._socket.recv(1000).startswith(b"OK "):
+            raise AssertionError("the bus refused the authentication")
+        hello = Gio.DBusMessage.new_method_call(
+            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello"
+        )
+        self._socket.sendall(b"BEGIN\r\n" + marshalled(hello))
+        received = b""
+        while b"NameAcquired" not in received:
+            received += self._socket.recv(10_000)
+
+    def send(self, message):
+        """Sends bytes and waits for the answer. Returns False if the bus closed the connection instead."""
+        try:
+            self._socket.sendall(message)
+            return len(self._socket.recv(10_000)) > 0
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+
+    def close(self):
+        self._socket.close()
+
+
+def marshalled(message):
+    message.set_serial(1)
+    return bytes(message.to_blob(Gio.DBusCapabilityFlags.NONE))
 
 
 class TestCase(unittest.TestCase):

@@ -65,6 +65,7 @@ struct InteropTests {
         if ProcessInfo.processInfo.environment["CI"] == "true" {
             Issue.record(comment)
         } else {
+            FileHandle.standardError.write(Data("\(comment)\n".utf8))
             try Test.cancel(comment)
         }
     }

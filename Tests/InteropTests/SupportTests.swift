@@ -10,7 +10,8 @@ struct SupportTests {
     @Test("A command's output, input, exit code and environment")
     func command() throws {
         let result = try Command.run(
-            "sh", ["-c", "cat; echo \"$NAME\" >&2; exit 7"], environment: ["NAME": "Emmanuel", "PATH": "/usr/bin:/bin"],
+            "sh", ["-c", "cat; echo \"$NAME\" >&2; exit 7"],
+            environment: ["NAME": "Emmanuel", "PATH": "/usr/bin:/bin"],
             input: "hello\n")
         #expect(result.standardOutput == "hello\n")
         #expect(result.standardError == "Emmanuel\n")
@@ -120,7 +121,9 @@ struct SupportTests {
         let directory = try TemporaryDirectory()
         let mark = directory.entry("it's started")
         let bus = try PrivateBus(activations: [
-            .init(name: "org.example.Started", executable: "/bin/sh", arguments: ["-c", "echo $XDG_RUNTIME_DIR >\"\(mark)\"; exit 1"])
+            .init(
+                name: "org.example.Started", executable: "/bin/sh",
+                arguments: ["-c", "echo $XDG_RUNTIME_DIR >\"\(mark)\"; exit 1"])
         ])
         // The program owns no name, so the call fails when it exits.
         _ = try Command.run(

@@ -105,7 +105,8 @@ final class BrokerController: Sendable {
         let sent = bytes.withUnsafeMutableBytes { payload in
             // One control message that carries one descriptor: SCM_RIGHTS, after a header that is aligned to a word.
             let header = (MemoryLayout<cmsghdr>.size + MemoryLayout<Int>.size - 1) & ~(MemoryLayout<Int>.size - 1)
-            let control = UnsafeMutableRawBufferPointer.allocate(byteCount: header + MemoryLayout<Int>.size, alignment: 8)
+            let control = UnsafeMutableRawBufferPointer.allocate(
+                byteCount: header + MemoryLayout<Int>.size, alignment: 8)
             defer { control.deallocate() }
             control.initializeMemory(as: UInt8.self, repeating: 0)
 

@@ -22,7 +22,8 @@ enum GNUExtensions {
     private static let pipe2Function = function("pipe2", as: Pipe2.self)
 
     private typealias AddCloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
-    private static let addCloseFromFunction = function("posix_spawn_file_actions_addclosefrom_np", as: AddCloseFrom.self)
+    private static let addCloseFromFunction = function(
+        "posix_spawn_file_actions_addclosefrom_np", as: AddCloseFrom.self)
 
     private static func function<Function>(_ name: String, as type: Function.Type) -> Function? {
         dlsym(nil, name).map { unsafeBitCast($0, to: type) }

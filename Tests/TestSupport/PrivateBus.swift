@@ -103,7 +103,8 @@ public final class PrivateBus: Sendable {
             return nil
         }
         // (uint32 4711,)
-        guard reply.exitCode == 0, let digits = reply.standardOutput.split(separator: " ").last?.prefix(while: \.isNumber)
+        guard reply.exitCode == 0,
+            let digits = reply.standardOutput.split(separator: " ").last?.prefix(while: \.isNumber)
         else {
             throw NotInTime("no process id of \(name): \(reply)")
         }
@@ -132,7 +133,9 @@ public final class PrivateBus: Sendable {
     // MARK: Setting up
 
     private static func makeEnvironment(in directory: TemporaryDirectory) throws -> [String: String] {
-        let ofTheSession = ["DBUS_", "XDG_", "LISTEN_", "DISPLAY", "WAYLAND_", "NOTIFY_SOCKET", "JOURNAL_STREAM", "LC_"]
+        let ofTheSession = [
+            "DBUS_", "XDG_", "LISTEN_", "DISPLAY", "WAYLAND_", "NOTIFY_SOCKET", "JOURNAL_STREAM", "LC_",
+        ]
         var environment = ProcessInfo.processInfo.environment.filter { variable in
             !ofTheSession.contains(where: variable.key.hasPrefix)
         }

@@ -1,0 +1,148 @@
+/// Queues and flow: what goes to a client now, what waits, and what is lost (S2 to S4, A4).
+extension DistributedCenter {
+    // MARK: Towards the client
+
+    /// Delivers a notification after all that waits for the client (S2, S3).
+    func deliver(
+        _ notification: Notification, to client: Client, observers: ObserverList, effects: inout [Effect]
+    ) {
+        if client.queue.isEmpty, client.flow.isOpen, client.unannounced == nil {
+            return send(notification, to: client, observers: observers, effects: &effects)
+        }
+        changeQueue(of: client) { queue in
+            queue.flush()
+            queue.appendDue(notification, observers: observers.ids)
+        }
+        pump(client, effects: &effects)
+        enforceLimits(of: client, effects: &effects)
+    }
+
+    /// Keeps a notification until the client is resumed (S1).
+    func hold(_ notification: Notification, for client: Client, _ matches: [Client.Match], effects: inout [Effect]) {
+        let coalescing = matches.filter { $0.behavior == .coalesce }.map(\.observer)
+        changeQueue(of: client) { queue in
+            counters.coalesced += UInt64(
+                queue.hold(notification, observers: matches.map(\.observer), coalescing: coalescing))
+        }
+        enforceLimits(of: client, effects: &effects)
+    }
+
+    /// Delivers all that is held, at once and in its order, before anything newer (S2).
+    func flush(_ client: Client, effects: inout [Effect]) {
+        changeQueue(of: client) { $0.flush() }
+        pump(client, effects: &effects)
+    }
+
+    /// Sends what is due as long as the client confirms.
+    func pump(_ client: Client, effects: inout [Effect]) {
+        guard client.flow.isOpen else { return startProbeTimer(for: client, effects: &effects) }
+        announceLoss(to: client, effects: &effects)
+        while client.flow.isOpen, let entry = changeQueue(of: client, { $0.popDue() }) {
+            let observers: ObserverList = entry.observers.count == 1 ? .one(entry.observers[0]) : .many(entry.observers)
+            send(entry.notification, to: client, observers: observers, effects: &effects)
+        }
+    }
+
+    private func send(
+        _ notification: Notification, to client: Client, observers: ObserverList, effects: inout [Effect]
+    ) {
+        client.sequence += 1
+        client.delivered += 1
+        counters.delivered += 1
+        effects.append(
+            .deliver(
+                Delivery(
+                    client: client.name, notification: notification, observers: observers, sequence: client.sequence)))
+        if client.flow.sent(byteCount: notification.byteCount) {
+            client.flow.probed()
+            effects.append(.probe(client.name))
+        }
+        startProbeTimer(for: client, effects: &effects)
+    }
+
+    // MARK: Limits (S4, E1)
+
+    /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
+    /// losing the oldest and saying so.
+    private func enforceLimits(of client: Client, effects: inout [Effect]) {
+        if isOverLimits(client), client.flow.isOpen { flush(client, effects: &effects) }
+        while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
+        while counters.queuedBytes > limits[.queuedBytes] {
+            // The largest queue pays, so that one client that does not read never costs another its notifications.
+            guard let largest = clients.values.max(by: { $0.queue.byteCount < $1.queue.byteCount }) else { return }
+            if largest.flow.isOpen {
+                flush(largest, effects: &effects)
+            } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {
+                return
+            }
+        }
+    }
+
+    private func isOverLimits(_ client: Client) -> Bool {
+        client.queue.count > limits[.queuedPerClient] || client.queue.byteCount > limits[.queuedBytesPerClient]
+    }
+
+    private func loseOldest(of client: Client, because reason: DropReason, effects: inout [Effect]) -> Bool {
+        guard let entry = changeQueue(of: client, { $0.dropOldest() }) else { return false }
+        client.dropped += 1
+        counters.dropped += 1
+        if client.unannounced == nil {
+            client.unannounced = Client.Loss(count: 0, observers: [], reason: reason)
+            effects.append(.overflowed(client.name, reason))
+        }
+        client.unannounced!.count += 1
+        client.unannounced!.observers.formUnion(entry.observers)
+        return true
+    }
+
+    /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.
+    private func announceLoss(to client: Client, effects: inout [Effect]) {
+        guard let loss = client.unannounced else { return }
+        client.unannounced = nil
+        client.sequence += loss.count
+        effects.append(
+            .dropped(client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason))
+    }
+
+    // MARK: Flow
+
+    /// The client answered a probe, with a reply or with an error.
+    public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
+        guard let client = clients[name] else { return }
+        client.flow.answered()
+        pump(client, effects: &effects)
+    }
+
+    /// The time of ``Effect/startProbeTimer(_:seconds:)`` is over.
+    public func probeTimedOut(_ name: ClientName, effects: inout [Effect]) {
+        guard let client = clients[name] else { return }
+        client.flow.timedOut()
+        pump(client, effects: &effects)
+    }
+
+    /// A client sent something of its own, which matters only as long as it never answered a probe.
+    public func clientShowedLife(_ name: ClientName, effects: inout [Effect]) {
+        guard let client = clients[name], client.flow.isUnproven else { return }
+        client.flow.showedLife()
+        startProbeTimer(for: client, effects: &effects)
+    }
+
+    private func startProbeTimer(for client: Client, effects: inout [Effect]) {
+        if let seconds = client.flow.startTimer() {
+            effects.append(.startProbeTimer(client.name, seconds: seconds))
+        }
+    }
+
+    // MARK: Counting
+
+    /// Every change of a queue goes through here, so that the totals stay right.
+    @discardableResult
+    func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
+        let (count, byteCount) = (client.queue.count, client.queue.byteCount)
+        defer {
+            counters.queued = UInt64(Int(counters.queued) + client.queue.count - count)
+            counters.queuedBytes = UInt64(Int(counters.queuedBytes) + client.queue.byteCount - byteCount)
+        }
+        return change(&client.queue)
+    }
+}

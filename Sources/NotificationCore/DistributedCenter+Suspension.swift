@@ -1,0 +1,32 @@
+/// Who is suspended (S1, S2, S5).
+extension DistributedCenter {
+    /// The client's explicit word, which overrides the activity of its application (A2).
+    ///
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    public func setSuspended(
+        _ isSuspended: Bool, of name: ClientName, effects: inout [Effect]
+    ) throws(CenterError) {
+        let client = try client(name, effects: &effects)
+        changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = isSuspended }
+    }
+
+    /// Takes the explicit word back: from now on activity decides, and without a source of it the client is active.
+    ///
+    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
+    public func followActivity(of name: ClientName, effects: inout [Effect]) throws(CenterError) {
+        let client = try client(name, effects: &effects)
+        changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = nil }
+    }
+
+    /// Applies a change of what decides about suspension. What it resumes gets all that was held for it (S2).
+    private func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
+        let before = (client.isSuspended, client.suspensionCause)
+        change(client)
+        guard before != (client.isSuspended, client.suspensionCause) else { return }
+        effects.append(
+            .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+        guard before.0 != client.isSuspended else { return }
+        client.suspensionEpoch += 1
+        if !client.isSuspended { flush(client, effects: &effects) }
+    }
+}

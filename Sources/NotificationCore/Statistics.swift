@@ -1,0 +1,31 @@
+/// A client as it is shown to others.
+public struct ClientStatus: Sendable {
+    public let name: ClientName
+    public let isSuspended: Bool
+    public let cause: SuspensionCause
+    public let observers: Int
+    /// Notifications that wait for it.
+    public let queued: Int
+    public let delivered: UInt64
+    public let dropped: UInt64
+}
+
+/// Counters over a center's life, and what it holds at the moment.
+public struct Statistics: Equatable, Sendable {
+    /// Posts accepted.
+    public internal(set) var posted: UInt64 = 0
+    /// Posts accepted that no observer matched.
+    public internal(set) var unmatched: UInt64 = 0
+    /// Deliveries to clients.
+    public internal(set) var delivered: UInt64 = 0
+    /// Deliveries that were lost for want of room.
+    public internal(set) var dropped: UInt64 = 0
+    /// Held notifications whose place a newer one took.
+    public internal(set) var coalesced: UInt64 = 0
+    /// Notifications that wait for a client.
+    public internal(set) var queued: UInt64 = 0
+    /// What those count against the limits, in bytes.
+    public internal(set) var queuedBytes: UInt64 = 0
+    public internal(set) var clients: UInt64 = 0
+    public internal(set) var observers: UInt64 = 0
+}

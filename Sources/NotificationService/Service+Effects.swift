@@ -1,0 +1,80 @@
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// What the core decided, done: signals, probes, timers, log lines.
+extension Service {
+    func carryOut(_ effect: Effect) {
+        switch effect {
+        case .deliver(let delivery): send(delivery)
+        case .dropped(let client, let count, let observers, let reason):
+            tell(client, count: count, lost: observers, because: reason)
+        case .suspensionChanged(let client, let isSuspended, let cause):
+            let signal = Wire.signal("SuspensionChanged", to: client)
+            var writer = MessageWriter(signal)
+            writer.append(isSuspended)
+            writer.append(cause.rawValue)
+            connection.send(signal)
+        case .probe(let client): probe(client)
+        case .startProbeTimer(let client, let seconds):
+            startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
+                perform { effects in center.probeTimedOut(client, effects: &effects) }
+            }
+        case .overflowed(let client, let reason):
+            Log.warning(
+                "\(client) does not read: the oldest of its notifications are lost (\(reason.rawValue))",
+                ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+        case .watch(let client):
+            clients.watch(client) { [unowned self] in
+                perform { effects in center.clientDisappeared(client, effects: &effects) }
+            }
+        case .forget(let client):
+            probeTimers[client] = nil
+            clients.forget(client)
+        }
+    }
+
+    private func send(_ delivery: Delivery) {
+        guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
+            preconditionFailure("every post of this service carries a WireUserInfo")
+        }
+        lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
+        connection.send(userInfo.signal(for: delivery, serial: lastSignal))
+    }
+
+    private func tell(_ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason) {
+        Log.notice(
+            "\(client) reads again; it lost \(count) notifications (\(reason.rawValue))",
+            ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+        let signal = Wire.signal("Dropped", to: client)
+        var writer = MessageWriter(signal)
+        writer.append(count)
+        writer.append(fixedArray: observers.map(\.rawValue))
+        writer.append(reason.rawValue)
+        connection.send(signal)
+    }
+
+    /// Any answer will do, an error too: it shows that the client's end of the connection was read up to here.
+    private func probe(_ client: ClientName) {
+        let ping = Message.methodCall(
+            to: BusName(unchecked: client), path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
+            startsService: false)
+        connection.call(ping, timeout: .never) { [unowned self] result in
+            if case .failure(let error) = result, error.name == BusError.limitsExceededName {
+                // The bus has no room for this client: nothing was read, and the probe itself never got through.
+                return startTimer(for: client, milliseconds: 1000) { [unowned self] in probe(client) }
+            }
+            perform { effects in center.clientAnswered(client, effects: &effects) }
+        }
+    }
+
+    private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {
+        probeTimers[client] = .timer(milliseconds: milliseconds, on: connection.context) { [unowned self] in
+            // Out of the table first: the action may start the next one.
+            let timer = probeTimers.removeValue(forKey: client)
+            withExtendedLifetime(timer) { action() }
+            return .remove
+        }
+    }
+}

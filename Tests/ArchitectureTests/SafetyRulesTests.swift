@@ -1,0 +1,130 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Safety rules of the sources (STYLE 6 and 9)", .timeLimit(.minutes(1)))
+struct SafetyRulesTests {
+    @Test(
+        "STYLE 9: @unchecked Sendable and nonisolated(unsafe) have their reason in a comment within two lines",
+        arguments: SourceFile.all)
+    func reasons(file: SourceFile) {
+        for number in linesWithoutReason(file) { Issue.record("\(file):\(number + 1) gives no reason") }
+    }
+
+    @Test(
+        "The check of reasons tells good from bad",
+        arguments: [
+            ("// Sendable: locked.\nfinal class A: @unchecked Sendable {}", []),
+            ("final class A: @unchecked Sendable {\n    // Sendable: locked.\n}", []),
+            ("nonisolated(unsafe) var a = 1  // written before threads start", []),
+            ("/// What it is.\nfinal class A: @unchecked Sendable {}", [1]),
+            ("final class A: @unchecked Sendable {}", [0]),
+            ("// Far away.\n\n\n\nnonisolated(unsafe) var a = 1", [4]),
+            ("extension A: @retroactive @unchecked Sendable {}", [0]),
+            ("// It is no @unchecked Sendable.", []),
+        ])
+    func reasonsChecked(text: String, lines: [Int]) {
+        #expect(linesWithoutReason(SourceFile(folder: "", name: "", text: text)) == lines)
+    }
+
+    @Test("STYLE 6: OpaquePointer appears in no public signature", arguments: SourceFile.all)
+    func opaquePointers(file: SourceFile) {
+        for signature in publicSignatures(in: file.code) where signature.contains("OpaquePointer") {
+            Issue.record("\(file): \(signature)")
+        }
+    }
+
+    @Test(
+        "The check of signatures tells good from bad",
+        arguments: [
+            ("public let a: OpaquePointer", true),
+            ("public private(set) var a: [OpaquePointer] = []", true),
+            ("public init(\n    a: Int,\n    b: OpaquePointer?\n) {\n}", true),
+            ("public func a() -> (Int, OpaquePointer) { b }", true),
+            ("public func a(b: Int)\n    -> OpaquePointer\n{\n}", true),
+            ("public protocol A {\n    func a() -> OpaquePointer\n}", true),
+            ("public enum A {\n    case a(OpaquePointer)\n}", true),
+            ("public typealias A = OpaquePointer", true),
+            ("public func a() -> Int {\n    let b: OpaquePointer? = nil\n}", false),
+            ("public final class A {\n    private let b: OpaquePointer\n    init(b: OpaquePointer) {}\n}", false),
+            ("public let a: Int\nlet b: OpaquePointer", false),
+        ])
+    func opaquePointersChecked(text: String, isFound: Bool) {
+        #expect(publicSignatures(in: text).contains { $0.contains("OpaquePointer") } == isFound)
+    }
+
+    // MARK: Reading
+
+    /// The numbers, from 0, of the lines that switch a check of the compiler off without a `//` comment near. A `///`
+    /// comment says what a thing is, not why this is right.
+    private func linesWithoutReason(_ file: SourceFile) -> [Int] {
+        let code = file.code.split(separator: "\n", omittingEmptySubsequences: false)
+        return code.indices.filter { number in
+            guard code[number].contains("@unchecked Sendable") || code[number].contains("nonisolated(unsafe)") else {
+                return false
+            }
+            let near = max(0, number - 2)...min(code.count - 1, number + 2)
+            return !near.contains { line in
+                // A comment is where the text goes on behind the code.
+                let comment = file.lines[line].dropFirst(code[line].reversed().drop { $0 == " " }.count)
+                    .drop { $0 == " " }
+                return comment.hasPrefix("//") && !comment.hasPrefix("///") && comment.count > 10
+            }
+        }
+    }
+
+    /// Every public declaration up to its body, the whole of a public protocol, and the cases of enumerations.
+    private func publicSignatures(in code: String) -> [String] {
+        var signatures = code.matches(of: /\bcase\s[^\n]*/).map { String($0.0) }
+        for match in code.matches(of: /\b(?:public|open|package)\b(?!\()/) {
+            var signature = ""
+            var depth = 0
+            var braces = 0
+            for character in code[match.range.lowerBound...] {
+                switch character {
+                case "(", "[": depth += 1
+                case ")", "]": depth -= 1
+                case "{": braces += 1
+                case "}": braces -= 1
+                default: break
+                }
+                let isProtocol = signature.contains(/\bprotocol\b/)
+                if character == "{", !isProtocol { break }
+                if character == "}", isProtocol, braces == 0 { break }
+                signature.append(character)
+                // A line that ends outside of parentheses ends a stored property; a function goes on to its body.
+                if character == "\n", depth == 0, !isProtocol, !signature.contains(/\b(?:func|init|subscript)\b/) {
+                    break
+                }
+            }
+            signatures.append(signature)
+        }
+        return signatures
+    }
+}
+
+@Suite("Linkage of the service", .timeLimit(.minutes(1)))
+struct LinkageTests {
+    @Test("carillond is linked with libdbus and GLib, and with nothing of Foundation")
+    func libraries() throws {
+        let path = try Executables.path(of: "carillond")
+        let result = try Command.run("ldd", [path])
+        try #require(result.exitCode == 0, "\(result)")
+        let libraries = result.standardOutput
+        #expect(libraries.contains("libdbus-1.so"))
+        #expect(libraries.contains("libglib-2.0.so"))
+        #expect(!libraries.contains("Foundation"), "\(libraries)")
+        #expect(!libraries.contains("libicu"), "\(libraries)")
+        #expect(!libraries.contains("not found"), "\(libraries)")
+    }
+
+    @Test("carillond is not linked with Foundation statically either")
+    func symbols() throws {
+        let bytes = try Data(contentsOf: URL(fileURLWithPath: try Executables.path(of: "carillond")))
+        // The prefix of every mangled name of its Swift half, and a symbol of its C half.
+        for symbol in ["$s10Foundation", "$s20FoundationEssentials", "CFRunLoopRunInMode"] {
+            #expect(bytes.range(of: Data(symbol.utf8)) == nil, "\(symbol)")
+        }
+        #expect(bytes.range(of: Data("$s19NotificationService".utf8)) != nil, "the binary is stripped?")
+    }
+}

@@ -1,0 +1,57 @@
+import DBus
+import Foundation
+import TestSupport
+import Testing
+
+/// Bus activation, which dbus-daemon does by itself (dbus-broker leaves it to systemd).
+@Suite("D1: bus activation", .serialized, .timeLimit(.minutes(1)))
+struct ActivationTests {
+    @Test("D1: the first AddObserver starts the service, and observes")
+    func addObserver() throws {
+        let bus = try PrivateBus(activations: [.service()])
+        #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
+        let client = try Client(on: bus)
+        let observer = try client.addObserver("Ding")
+        let pid = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
+        defer { kill(pid, SIGTERM) }
+
+        #expect(try client.post("Ding", "bell") == 1)
+        try client.run("the notification") { !client.signals.isEmpty }
+        #expect(client.signals.map(\.name) == ["Ding"])
+        #expect(client.signals.map(\.observers) == [[observer]])
+    }
+
+    @Test("D1: the first Post starts the service; nobody can have observed it")
+    func post() throws {
+        let bus = try PrivateBus(activations: [.service()])
+        let client = try Client(on: bus)
+        #expect(try client.post("Ding") == 0)
+        let pid = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
+        kill(pid, SIGTERM)
+    }
+
+    @Test("D1: many first calls at once start one service, and all are answered")
+    func many() throws {
+        let bus = try PrivateBus(activations: [.service()])
+        let clients = try (0..<20).map { _ in try Client(on: bus) }
+        for client in clients { #expect(try client.addObserver("Ding") > 0) }
+        let pid = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
+        defer { kill(pid, SIGTERM) }
+        #expect(try clients[0].post("Ding") == 20)
+    }
+
+    @Test("E3: killed, the service is started again by the next call")
+    func restarted() throws {
+        let bus = try PrivateBus(activations: [.service()])
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        let first = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
+        kill(first, SIGKILL)
+        try eventually("the bus notices") { try bus.processID(ofOwner: ServiceProcess.busName) == nil }
+        // Its observers went with it.
+        #expect(try client.post("Ding") == 0)
+        let second = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
+        defer { kill(second, SIGTERM) }
+        #expect(second != first)
+    }
+}

@@ -1,0 +1,108 @@
+import DBus
+import MainLoop
+import NotificationWire
+import TestSupport
+
+/// A client of the service in this process, on a context of its own. Calls block the test's thread by running it.
+final class Client {
+    let connection: Connection
+    private(set) var signals: [NotificationSignal] = []
+    private let context = MainContext()
+
+    init(on bus: PrivateBus) throws {
+        connection = try Connection(address: bus.address, context: context)
+        connection.onMessage = { [unowned self] message in
+            guard let signal = try? NotificationSignal(message) else { return false }
+            signals.append(signal)
+            return true
+        }
+        _ = try wait("Hello") { connection.hello(completion: $0) }
+    }
+
+    /// The unique name.
+    var name: String { connection.uniqueName?.rawValue ?? "" }
+
+    /// Calls a method of the service and returns its reply.
+    ///
+    /// - Throws: the error reply as ``BusError``, or ``NotInTime``.
+    @discardableResult
+    func call(_ member: MemberName, _ body: (inout MessageWriter) -> Void = { _ in }) throws -> Message {
+        let message = Wire.methodCall(member)
+        var writer = MessageWriter(message)
+        body(&writer)
+        return try wait("\(member)") { connection.call(message, completion: $0) }
+    }
+
+    @discardableResult
+    func addObserver(_ name: String, _ object: String = "") throws -> UInt64 {
+        let reply = try call("AddObserver") { writer in
+            writer.append(name)
+            writer.append(object)
+            writer.array(of: "{sv}") { _ in }
+        }
+        var reader = MessageReader(reply)
+        return try reader.read()
+    }
+
+    /// Returns how many clients matched.
+    @discardableResult
+    func post(_ name: String, _ object: String = "") throws -> UInt32 {
+        let reply = try call("Post") { writer in
+            writer.append(name)
+            writer.append(object)
+            writer.array(of: "{sv}") { _ in }
+            writer.array(of: "{sv}") { _ in }
+        }
+        var reader = MessageReader(reply)
+        return try reader.read()
+    }
+
+    /// The names and process ids of the service's clients.
+    func listClients() throws -> [String: UInt32] {
+        var clients: [String: UInt32] = [:]
+        var reader = MessageReader(try call("ListClients"))
+        var entries = try reader.readContainer(.array)
+        while !entries.isAtEnd {
+            var name = ""
+            var pid: UInt32 = 0
+            var fields = try entries.readContainer(.array)
+            while !fields.isAtEnd {
+                var field = try fields.readContainer(.dictEntry)
+                let key = try field.readString()
+                var value = try field.readContainer(.variant)
+                if key == "name" { name = try value.readString() }
+                if key == "pid" { pid = try value.read() }
+            }
+            clients[name] = pid
+        }
+        return clients
+    }
+
+    /// Asks for the service's process id of the bus, and so waits until the bus handled all that was sent before.
+    func processID(of name: BusName) throws -> UInt32 {
+        try wait("processID") { connection.processID(of: name, completion: $0) }
+    }
+
+    /// Runs the context until `condition` holds.
+    func run(_ what: String, until condition: () -> Bool) throws {
+        var isLate = false
+        let timer = EventSource.timer(milliseconds: 10_000, on: context) {
+            isLate = true
+            return .remove
+        }
+        while !condition() {
+            guard !isLate else { throw NotInTime(what) }
+            context.iterate(mayBlock: true)
+        }
+        withExtendedLifetime(timer) {}
+    }
+
+    private func wait<Value>(
+        _ what: String, _ start: (@escaping (Result<Value, BusError>) -> Void) -> Void
+    ) throws -> Value {
+        var result: Result<Value, BusError>?
+        start { result = $0 }
+        try run("an answer to \(what)") { result != nil }
+        return try result!.get()
+    }
+}

@@ -1,0 +1,102 @@
+import DBus
+import Foundation
+import TestSupport
+import Testing
+
+/// Clients that come and go.
+@Suite("D8: clients that leave", .serialized, .timeLimit(.minutes(1)))
+struct ClientLifeTests {
+    @Test("D8: a client that is killed is forgotten, with all that it had", arguments: BusKind.available)
+    func killed(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Dong")
+        let victim = try RunningCommand(
+            try Executables.path(of: "carillon"), ["observe", "Ding"], environment: bus.environment)
+        _ = try victim.nextErrorLine { $0.hasPrefix("observing") }
+        #expect(try Set(client.listClients().values) == [UInt32(getpid()), UInt32(victim.pid)])
+        #expect(try client.post("Ding") == 1)
+
+        victim.kill()
+        try eventually("the killed client is forgotten") {
+            try Array(client.listClients().values) == [UInt32(getpid())]
+        }
+        #expect(try client.post("Ding") == 0)
+        #expect(try client.post("Dong") == 1)
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    @Test("D8: a connection that closes is forgotten; another of the same process is not", arguments: BusKind.available)
+    func closed(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let stays = try Client(on: bus)
+        try stays.addObserver("Ding")
+        var leaves: Client? = try Client(on: bus)
+        try leaves?.addObserver("Ding")
+        #expect(try stays.post("Ding") == 2)
+        leaves = nil
+        try eventually("the client that left is forgotten") {
+            try Array(stays.listClients().keys) == [stays.name]
+        }
+        #expect(try stays.post("Ding") == 1)
+        #expect(service.isRunning)
+    }
+
+    @Test("D8: a client that posts and observes nothing is never listed", arguments: BusKind.available)
+    func posterOnly(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        #expect(try client.post("Ding") == 0)
+        #expect(try client.listClients().isEmpty)
+        #expect(service.isRunning)
+    }
+
+    @Test("D8, E2: a thousand clients that connect, register and vanish leave nothing", arguments: BusKind.available)
+    func thousand(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let stays = try Client(on: bus)
+        try stays.addObserver("Ding")
+        for _ in 0..<20 {
+            // Fifty at a time, so that the test needs no more descriptors than it may have.
+            let crowd = try (0..<50).map { _ in try Client(on: bus) }
+            for client in crowd { try client.addObserver("Ding") }
+            #expect(try crowd[0].post("Ding") >= 51)
+        }
+        try eventually("all are forgotten") { try Array(stays.listClients().keys) == [stays.name] }
+        #expect(try stays.post("Ding") == 1)
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    @Test("E2: clients that vanish with the call on its way harm nobody", arguments: BusKind.available)
+    func vanishAtOnce(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let stays = try Client(on: bus)
+        for index in 0..<100 {
+            let client = try Client(on: bus)
+            // Sent, and the connection closed, before the service can answer.
+            client.connection.send(observerCall("Ding \(index)"))
+            client.connection.send(observerCall("Dong \(index)"))
+        }
+        // Numbers of observers are given out one by one, so this tells when all have been registered.
+        try eventually("all calls have arrived") { try stays.addObserver("") > 200 }
+        try eventually("all are forgotten") { try Array(stays.listClients().keys) == [stays.name] }
+        #expect(try stays.post("Ding 0") == 1)
+        #expect(service.isRunning, "\(service.transcript)")
+    }
+
+    private func observerCall(_ name: String) -> Message {
+        let message = Message.methodCall(
+            to: "org.carillon.NotificationCenter1", path: "/org/carillon/NotificationCenter1",
+            interface: "org.carillon.NotificationCenter1", member: "AddObserver")
+        var writer = MessageWriter(message)
+        writer.append(name)
+        writer.append("")
+        writer.array(of: "{sv}") { _ in }
+        return message
+    }
+}
