@@ -72,7 +72,7 @@ private final class Observation {
     func start() {
         // The connection keeps this object for as long as it lives.
         session.connection.onMessage = { [self] message in handle(message) }
-        session.connection.addMatch(Connection.ownerChangeRule(for: Wire.busName))
+        session.connection.addMatch(OwnerChange.matchRule(for: Wire.busName))
         register()
     }
 

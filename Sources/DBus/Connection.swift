@@ -5,24 +5,7 @@ import MainLoop
 ///
 /// Nothing here blocks: the handshake, calls and their replies all happen while the context runs. Threads: all members
 /// on the thread that runs the context.
-public final class Connection {
-    /// How long a caller waits for a reply.
-    public enum ReplyTimeout: Sendable {
-        /// libdbus's own, 25 s.
-        case standard
-        case milliseconds(Int32)
-        /// Until the reply comes or the peer leaves the bus.
-        case never
-
-        fileprivate var dbus: Int32 {
-            switch self {
-            case .standard: cdbus_timeout_use_default
-            case .milliseconds(let milliseconds): milliseconds
-            case .never: cdbus_timeout_infinite
-            }
-        }
-    }
-
+public final class Connection: MessageBus {
     public let context: MainContext
     /// The name that the bus gave this connection; nil before ``hello(completion:)`` completed.
     public private(set) var uniqueName: BusName?
@@ -104,7 +87,7 @@ public final class Connection {
     ///
     /// What is still pending when the connection object goes away is not completed.
     public func call(
-        _ message: Message, timeout: ReplyTimeout = .standard,
+        _ message: Message, timeout: ReplyTimeout,
         completion: @escaping (Result<Message, BusError>) -> Void
     ) {
         var pending: OpaquePointer?
@@ -124,6 +107,16 @@ public final class Connection {
             return true
         }
         return onMessage?(message) ?? false
+    }
+}
+
+extension ReplyTimeout {
+    fileprivate var dbus: Int32 {
+        switch self {
+        case .standard: cdbus_timeout_use_default
+        case .milliseconds(let milliseconds): milliseconds
+        case .never: cdbus_timeout_infinite
+        }
     }
 }
 

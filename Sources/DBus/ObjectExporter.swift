@@ -18,12 +18,12 @@ public final class ObjectExporter {
         properties = Dictionary(uniqueKeysWithValues: interface.properties.map { ($0.name, $0) })
     }
 
-    /// Answers `message` if it is a method call; `connection` is where it came from.
+    /// Answers `message` if it is a method call; `bus` is where it came from.
     ///
     /// `org.freedesktop.DBus.Peer` is left to libdbus, which answers it by itself.
-    public func handle(_ message: Message, from connection: Connection) -> Bool {
+    public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
         guard message.kind == .methodCall, !message.hasInterface(Self.peer) else { return false }
-        let call = MethodCall(message, connection: connection)
+        let call = MethodCall(message, bus: bus)
         do throws(BusError) {
             try dispatch(call)
         } catch {
@@ -161,11 +161,11 @@ public final class ObjectExporter {
 /// A method call that is being answered. It can be kept and answered later.
 public struct MethodCall {
     public let message: Message
-    private let connection: Connection
+    private let bus: any MessageBus
 
-    init(_ message: Message, connection: Connection) {
+    init(_ message: Message, bus: any MessageBus) {
         self.message = message
-        self.connection = connection
+        self.bus = bus
     }
 
     /// A reader over the arguments, at the first.
@@ -180,11 +180,11 @@ public struct MethodCall {
         let reply = message.methodReturn()
         var writer = MessageWriter(reply)
         body(&writer)
-        connection.send(reply)
+        bus.send(reply)
     }
 
     public func reply(with error: BusError) {
         guard !message.expectsNoReply else { return }
-        connection.send(message.errorReply(error))
+        bus.send(message.errorReply(error))
     }
 }

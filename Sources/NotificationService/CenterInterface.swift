@@ -4,9 +4,9 @@ import NotificationCore
 import NotificationWire
 
 /// The interface of the wire contract as a table: decode, one call into the core, answer.
-func centerInterface(of service: Service) -> Interface {
-    // The table belongs to the service; a strong reference here would keep both alive for ever.
-    let handlers = CenterHandlers(service: service)
+func centerInterface(of object: CenterObject) -> Interface {
+    // The table belongs to the object; a strong reference here would keep both alive for ever.
+    let handlers = CenterHandlers(object: object)
     return Interface(
         name: Wire.interface,
         methods: [
@@ -56,19 +56,19 @@ func centerInterface(of service: Service) -> Interface {
 
 /// The handlers behind the table, in its order.
 private struct CenterHandlers {
-    unowned let service: Service
+    unowned let object: CenterObject
 
-    private var center: DistributedCenter { service.center }
+    private var center: DistributedCenter { object.center }
 
     func addObserver(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         let name = try arguments.readString()
-        let object = try arguments.readString()
+        let about = try arguments.readString()
         let id = try mappingCenterErrors { () throws(CenterError) in
             let options = try ObserverOptions(from: &arguments)
-            return try service.perform { effects throws(CenterError) in
+            return try object.perform { effects throws(CenterError) in
                 try center.addObserver(
-                    of: call.sender.rawValue, name: name, object: object, options: options, effects: &effects)
+                    of: call.sender.rawValue, name: name, object: about, options: options, effects: &effects)
             }
         }
         call.reply { $0.append(id.rawValue) }
@@ -86,22 +86,22 @@ private struct CenterHandlers {
     func removeObservers(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         let name = try arguments.readString()
-        let object = try arguments.readString()
-        let removed = center.removeObservers(of: call.sender.rawValue, name: name, object: object)
+        let about = try arguments.readString()
+        let removed = center.removeObservers(of: call.sender.rawValue, name: name, object: about)
         call.reply { $0.append(UInt32(removed)) }
     }
 
     func post(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         let name = try arguments.readString()
-        let object = try arguments.readString()
+        let about = try arguments.readString()
         let receivers = try mappingCenterErrors { () throws(CenterError) in
-            try center.checkPost(name: name, object: object)
+            try center.checkPost(name: name, object: about)
             let userInfo = try WireUserInfo(of: call.message, at: &arguments, limits: center.limits)
             let options = try PostOptions(from: &arguments)
-            return try service.perform { effects throws(CenterError) in
+            return try object.perform { effects throws(CenterError) in
                 try center.post(
-                    name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
+                    name: name, object: about, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
                     from: call.sender.rawValue, effects: &effects)
             }
         }
@@ -112,7 +112,7 @@ private struct CenterHandlers {
         var arguments = call.arguments
         let isSuspended = try arguments.read(Bool.self)
         try mappingCenterErrors { () throws(CenterError) in
-            try service.perform { effects throws(CenterError) in
+            try object.perform { effects throws(CenterError) in
                 try center.setSuspended(isSuspended, of: call.sender.rawValue, effects: &effects)
             }
         }
@@ -121,7 +121,7 @@ private struct CenterHandlers {
 
     func followActivity(_ call: MethodCall) throws(BusError) {
         try mappingCenterErrors { () throws(CenterError) in
-            try service.perform { effects throws(CenterError) in
+            try object.perform { effects throws(CenterError) in
                 try center.followActivity(of: call.sender.rawValue, effects: &effects)
             }
         }
@@ -130,7 +130,7 @@ private struct CenterHandlers {
 
     func reloadConfiguration(_ call: MethodCall) throws(BusError) {
         do throws(KeyFile.Fault) {
-            try service.reloadConfiguration()
+            try object.reloadConfiguration()
         } catch {
             throw BusError(name: "org.carillon.Error.InvalidConfiguration", message: error.description)
         }
@@ -138,7 +138,7 @@ private struct CenterHandlers {
     }
 
     func listClients(_ call: MethodCall) throws(BusError) {
-        service.clients.whenIdentified {
+        object.clients.whenIdentified {
             call.reply { writer in
                 writer.array(of: "a{sv}") { writer in
                     for client in center.clientStatuses { append(client, to: &writer) }
@@ -148,7 +148,7 @@ private struct CenterHandlers {
     }
 
     private func append(_ client: ClientStatus, to writer: inout MessageWriter) {
-        let process = service.clients.process(of: client.name)
+        let process = object.clients.process(of: client.name)
         writer.array(of: "{sv}") { writer in
             writer.entry("name", client.name)
             writer.entry("pid", process?.id ?? 0)
@@ -198,7 +198,7 @@ private struct CenterHandlers {
             "unmatched": statistics.unmatched,
             "coalesced": statistics.coalesced,
             "queued-bytes": statistics.queuedBytes,
-            "refused": service.refused,
+            "refused": object.refused,
         ]
         writer.array(of: "{st}") { writer in
             for (name, value) in counters {

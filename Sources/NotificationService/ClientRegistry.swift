@@ -20,15 +20,15 @@ final class ClientRegistry {
         let name: String
     }
 
-    private let connection: Connection
+    private let bus: any MessageBus
     private var processes: [String: Process] = [:]
     private var unidentified: Set<String> = []
     private var waiting: [() -> Void] = []
     private var refusals: [String: UInt64] = [:]
     private var refusalsOfOthers: UInt64 = 0
 
-    init(connection: Connection) {
-        self.connection = connection
+    init(bus: any MessageBus) {
+        self.bus = bus
     }
 
     /// Has the bus tell when `client` leaves, and asks for its process.
@@ -37,13 +37,13 @@ final class ClientRegistry {
     func watch(_ client: String, isGone: @escaping () -> Void) {
         let name = BusName(unchecked: client)
         unidentified.insert(client)
-        connection.addMatch(Connection.ownerChangeRule(for: name)) { result in
+        bus.addMatch(OwnerChange.matchRule(for: name)) { result in
             if case .failure(let error) = result {
                 Log.warning("the bus does not tell when \(client) leaves: \(error)", ["CARILLON_CLIENT": client])
             }
         }
         // Asked behind the match rule: either this fails, or a later departure is announced.
-        connection.processID(of: name) { [weak self] result in
+        bus.processID(of: name) { [weak self] result in
             guard let self, unidentified.contains(client) else { return }
             switch result {
             case .success(let id): processes[client] = Process(id: id, name: processName(of: id))
@@ -56,7 +56,7 @@ final class ClientRegistry {
     }
 
     func forget(_ client: String) {
-        connection.removeMatch(Connection.ownerChangeRule(for: BusName(unchecked: client)))
+        bus.removeMatch(OwnerChange.matchRule(for: BusName(unchecked: client)))
         processes[client] = nil
         refusals[client] = nil
         identified(client)

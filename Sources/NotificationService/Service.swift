@@ -1,12 +1,10 @@
 import DBus
 import MainLoop
-import NotificationCore
 import NotificationWire
 
-/// The notification center on a bus: the shell around ``DistributedCenter``.
+/// The notification center on a bus: a connection, the service's name on it, and the object behind both.
 ///
-/// It decodes what comes in, makes one call into the core, and carries the effects out. Everything runs on the thread
-/// of `context`; nothing blocks.
+/// Threads: all members on the thread that runs `context`.
 public final class Service {
     /// Why a service ended by itself.
     public enum End: Error {
@@ -18,20 +16,8 @@ public final class Service {
         case disconnected
     }
 
-    let center = DistributedCenter()
-    let connection: Connection
-    let clients: ClientRegistry
-    /// Calls that were refused, also those whose sender wanted no answer.
-    private(set) var refused: UInt64 = 0
-    /// Reused from event to event.
-    private var effects: [Effect] = []
-    private var exporter: ObjectExporter!
-    /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
-    /// which numbers all other messages, does not come.
-    var lastSignal = firstSignal
-    static let firstSignal: UInt32 = 1 << 31
-    /// For clients that never answered a probe.
-    var probeTimers: [ClientName: EventSource] = [:]
+    private let connection: Connection
+    private let object: CenterObject
     private let onEnd: (End) -> Void
 
     /// Connects to the bus at `address`. Call ``start()`` next.
@@ -45,28 +31,9 @@ public final class Service {
             throw .noBus(error)
         }
         self.onEnd = onEnd
-        clients = ClientRegistry(connection: connection)
-        exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
-        exporter.onRefusal = { [unowned self] call, error in noteRefusal(of: call, error) }
-        try? reloadConfiguration()  // a fault has been logged, and the standard values stay
-        connection.onMessage = { [unowned self] message in handle(message) }
+        object = CenterObject(bus: connection)
+        connection.onMessage = { [unowned self] message in object.handle(message) }
         connection.onDisconnect = { [unowned self] in self.onEnd(.disconnected) }
-    }
-
-    /// Reads the configuration and applies it. With a fault in it, everything stays as it was.
-    ///
-    /// - Throws: the fault, with file and line. It has been logged.
-    public func reloadConfiguration() throws(KeyFile.Fault) {
-        do throws(KeyFile.Fault) {
-            let configuration = try Configuration()
-            guard configuration.limits != center.limits else { return }
-            center.limits = configuration.limits
-            Log.notice("configuration changed")
-            if connection.uniqueName != nil { connection.send(exporter.propertiesChanged(["Limits"])) }
-        } catch {
-            Log.warning("configuration refused, the old one stays: \(error)", ["CARILLON_REASON": error.reason])
-            throw error
-        }
     }
 
     /// Registers with the bus, then takes the service's name; from then on it serves.
@@ -91,40 +58,8 @@ public final class Service {
         }
     }
 
-    private func handle(_ message: Message) -> Bool {
-        if message.kind == .methodCall, let sender = message.sender {
-            perform { effects in center.clientShowedLife(sender.rawValue, effects: &effects) }
-        }
-        if let change = OwnerChange(message) {
-            if change.newOwner == nil {
-                perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
-            }
-            return true
-        }
-        return exporter.handle(message, from: connection)
-    }
-
-    /// Makes one call into the core, and carries out what it decided.
-    func perform<Result, Failure: Error>(
-        _ event: (inout [Effect]) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        defer { effects.removeAll(keepingCapacity: true) }
-        let result = try event(&effects)
-        for effect in effects { carryOut(effect) }
-        return result
-    }
-
-    /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.
-    private func noteRefusal(of call: MethodCall, _ error: BusError) {
-        refused += 1
-        let fields: Log.Fields = ["CARILLON_CLIENT": call.sender.rawValue, "CARILLON_REASON": error.name.rawValue]
-        guard call.message.expectsNoReply else {
-            return Log.debug("refused a call of \(call.sender): \(error)", fields)
-        }
-        // A client that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of its refusals are logged.
-        let count = clients.countRefusal(of: call.sender.rawValue)
-        if count & (count - 1) == 0 {
-            Log.warning("refused a call of \(call.sender), who wants no answer (\(count) so far): \(error)", fields)
-        }
+    /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
+    public func reloadConfiguration() {
+        try? object.reloadConfiguration()
     }
 }

@@ -53,7 +53,7 @@ struct Carillond {
                 loop.quit()
             }
             let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
-                try? service.reloadConfiguration()  // a fault has been logged
+                service.reloadConfiguration()
                 return .keep
             }
             let signals = [SIGTERM, SIGINT].map { signal in

@@ -4,7 +4,7 @@ import NotificationCore
 import NotificationWire
 
 /// What the core decided, done: signals, probes, timers, log lines.
-extension Service {
+extension CenterObject {
     func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery): send(delivery)
@@ -15,7 +15,7 @@ extension Service {
             var writer = MessageWriter(signal)
             writer.append(isSuspended)
             writer.append(cause.rawValue)
-            connection.send(signal)
+            bus.send(signal)
         case .probe(let client): probe(client)
         case .startProbeTimer(let client, let seconds):
             startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
@@ -40,7 +40,7 @@ extension Service {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
-        connection.send(userInfo.signal(for: delivery, serial: lastSignal))
+        bus.send(userInfo.signal(for: delivery, serial: lastSignal))
     }
 
     private func tell(_ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason) {
@@ -52,7 +52,7 @@ extension Service {
         writer.append(count)
         writer.append(fixedArray: observers.map(\.rawValue))
         writer.append(reason.rawValue)
-        connection.send(signal)
+        bus.send(signal)
     }
 
     /// Any answer will do, an error too: it shows that the client's end of the connection was read up to here.
@@ -60,7 +60,7 @@ extension Service {
         let ping = Message.methodCall(
             to: BusName(unchecked: client), path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
             startsService: false)
-        connection.call(ping, timeout: .never) { [unowned self] result in
+        bus.call(ping, timeout: .never) { [unowned self] result in
             if case .failure(let error) = result, error.name == BusError.limitsExceededName {
                 // The bus has no room for this client: nothing was read, and the probe itself never got through.
                 return startTimer(for: client, milliseconds: 1000) { [unowned self] in probe(client) }
@@ -70,7 +70,7 @@ extension Service {
     }
 
     private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {
-        probeTimers[client] = .timer(milliseconds: milliseconds, on: connection.context) { [unowned self] in
+        probeTimers[client] = .timer(milliseconds: milliseconds, on: bus.context) { [unowned self] in
             // Out of the table first: the action may start the next one.
             let timer = probeTimers.removeValue(forKey: client)
             withExtendedLifetime(timer) { action() }

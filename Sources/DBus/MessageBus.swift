@@ -1,12 +1,29 @@
 import CDBus
+import MainLoop
 
-/// Calls to the message bus itself.
-extension Connection {
-    public enum NameRequest: Sendable {
-        /// The name is ours now.
-        case acquired
-        /// Another connection has it and keeps it.
-        case taken
+/// What sends messages to a bus: a ``Connection``, or what a test puts in its place.
+public protocol MessageBus: AnyObject {
+    var context: MainContext { get }
+    /// Sends without waiting for an answer.
+    func send(_ message: Message)
+    /// Sends a method call; `completion` gets the reply, or the error that came instead.
+    func call(
+        _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
+}
+
+/// How long a caller waits for a reply.
+public enum ReplyTimeout: Sendable {
+    /// libdbus's own, 25 s.
+    case standard
+    case milliseconds(Int32)
+    /// Until the reply comes or the peer leaves the bus.
+    case never
+}
+
+/// Calls to the bus itself.
+extension MessageBus {
+    public func call(_ message: Message, completion: @escaping (Result<Message, BusError>) -> Void) {
+        call(message, timeout: .standard, completion: completion)
     }
 
     /// Asks for a well-known name, without queueing for it.
@@ -53,12 +70,6 @@ extension Connection {
         }
     }
 
-    /// The match rule for changes of who owns `name`.
-    public static func ownerChangeRule(for name: BusName) -> String {
-        "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
-            + "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='\(name)'"
-    }
-
     /// Asks the bus for the process behind a connection, as the kernel told it.
     ///
     /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the
@@ -70,26 +81,28 @@ extension Connection {
         call(message) { result in
             completion(
                 result.flatMap { reply in
-                    Result { () throws(BusError) in try Self.processID(inCredentials: reply) }
+                    Result { () throws(BusError) in try DBus.processID(inCredentials: reply) }
                 })
         }
     }
+}
 
-    private static func processID(inCredentials reply: Message) throws(BusError) -> UInt32 {
-        var reader = MessageReader(reply)
-        var entries = try reader.readContainer(.array)
-        while !entries.isAtEnd {
-            var entry = try entries.readContainer(.dictEntry)
-            guard try entry.readString() == "ProcessID" else { continue }
-            var value = try entry.readContainer(.variant)
-            return try value.read(UInt32.self)
-        }
-        return 0
-    }
+/// What became of a request for a name.
+public enum NameRequest: Sendable {
+    /// The name is ours now.
+    case acquired
+    /// Another connection has it and keeps it.
+    case taken
 }
 
 /// A change of a bus name's owner, as the bus announces it.
 public struct OwnerChange: Sendable {
+    /// The match rule for those of one name.
+    public static func matchRule(for name: BusName) -> String {
+        "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
+            + "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='\(name)'"
+    }
+
     public let name: BusName
     /// Nil when nobody owns the name any more.
     public let newOwner: BusName?
@@ -114,4 +127,16 @@ extension Message {
             to: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
             member: member)
     }
+}
+
+private func processID(inCredentials reply: Message) throws(BusError) -> UInt32 {
+    var reader = MessageReader(reply)
+    var entries = try reader.readContainer(.array)
+    while !entries.isAtEnd {
+        var entry = try entries.readContainer(.dictEntry)
+        guard try entry.readString() == "ProcessID" else { continue }
+        var value = try entry.readContainer(.variant)
+        return try value.read(UInt32.self)
+    }
+    return 0
 }

@@ -1,0 +1,95 @@
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// The object of the wire contract: the shell around ``DistributedCenter``.
+///
+/// It decodes what comes in, makes one call into the core, and carries the effects out. It runs on the thread of the
+/// bus's context, and nothing in it blocks.
+package final class CenterObject {
+    let center = DistributedCenter()
+    unowned let bus: any MessageBus
+    let clients: ClientRegistry
+    /// Calls that were refused, also those whose sender wanted no answer.
+    private(set) var refused: UInt64 = 0
+    private var exporter: ObjectExporter!
+    /// An empty array whose memory is used again from event to event.
+    private var spareEffects: [Effect] = []
+    /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
+    /// which numbers all other messages, does not come.
+    var lastSignal = firstSignal
+    static let firstSignal: UInt32 = 1 << 31
+    /// For clients that never answered a probe.
+    var probeTimers: [ClientName: EventSource] = [:]
+
+    /// - Parameter bus: where effects go; the caller keeps it.
+    package init(bus: any MessageBus) {
+        self.bus = bus
+        clients = ClientRegistry(bus: bus)
+        exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
+        exporter.onRefusal = { [unowned self] call, error in noteRefusal(of: call, error) }
+        try? applyConfiguration()  // a fault has been logged, and the standard values stay
+    }
+
+    /// Takes a message that arrived. Returns whether it was one for this object.
+    package func handle(_ message: Message) -> Bool {
+        if message.kind == .methodCall, let sender = message.sender {
+            perform { effects in center.clientShowedLife(sender.rawValue, effects: &effects) }
+        }
+        if let change = OwnerChange(message) {
+            if change.newOwner == nil {
+                perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
+            }
+            return true
+        }
+        return exporter.handle(message, from: bus)
+    }
+
+    /// Reads the configuration, applies it and announces what changed. With a fault in it, everything stays as it was.
+    ///
+    /// - Throws: the fault, with file and line. It has been logged.
+    func reloadConfiguration() throws(KeyFile.Fault) {
+        let before = center.limits
+        try applyConfiguration()
+        guard center.limits != before else { return }
+        Log.notice("configuration changed")
+        bus.send(exporter.propertiesChanged(["Limits"]))
+    }
+
+    private func applyConfiguration() throws(KeyFile.Fault) {
+        do throws(KeyFile.Fault) {
+            center.limits = try Configuration().limits
+        } catch {
+            Log.warning("configuration refused, the old one stays: \(error)", ["CARILLON_REASON": error.reason])
+            throw error
+        }
+    }
+
+    /// Makes one call into the core, and carries out what it decided.
+    func perform<Result, Failure: Error>(
+        _ event: (inout [Effect]) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        var effects = spareEffects
+        spareEffects = []
+        let result = try event(&effects)
+        for effect in effects { carryOut(effect) }
+        effects.removeAll(keepingCapacity: true)
+        spareEffects = effects
+        return result
+    }
+
+    /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.
+    private func noteRefusal(of call: MethodCall, _ error: BusError) {
+        refused += 1
+        let fields: Log.Fields = ["CARILLON_CLIENT": call.sender.rawValue, "CARILLON_REASON": error.name.rawValue]
+        guard call.message.expectsNoReply else {
+            return Log.debug("refused a call of \(call.sender): \(error)", fields)
+        }
+        // A client that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of its refusals are logged.
+        let count = clients.countRefusal(of: call.sender.rawValue)
+        if count & (count - 1) == 0 {
+            Log.warning("refused a call of \(call.sender), who wants no answer (\(count) so far): \(error)", fields)
+        }
+    }
+}
