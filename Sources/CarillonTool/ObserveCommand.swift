@@ -56,7 +56,10 @@ private final class Observation {
     private var remaining: Int?
     /// The unique name of the service that has our registrations; nobody else's signals are believed.
     private var service: BusName?
+    private var observers: Set<UInt64> = []
     private var hasStarted = false
+    /// Whether a call is under way that ends with our observers registered.
+    private var isRegistering = false
 
     init(
         session: BusSession, names: [String], object: String, wanted: Int?,
@@ -93,14 +96,42 @@ private final class Observation {
 
     private func ownerChanged(to owner: BusName?) {
         guard hasStarted, owner != service else { return }
+        service = owner
         if owner == nil { printError("carillon: the service went away; notifications may be missing") }
-        service = nil
-        // A call starts the service again where the bus can; where it can't, its next owner is announced.
-        register()
+        if !isRegistering { renew() }
+    }
+
+    private func renew() {
+        isRegistering = true
+        // The next service may have taken up our registrations. This call starts it where the bus can; where it
+        // can't, its coming is announced.
+        let message = Wire.methodCall("ListObservers")
+        var writer = MessageWriter(message)
+        writer.append(session.connection.uniqueName!.rawValue)
+        session.connection.call(message) { [self] result in
+            switch result {
+            case .success(let reply):
+                service = reply.sender
+                isRegistering = false
+                if !observers.isSubset(of: Self.observers(in: reply)) { register() }
+            case .failure(let error): registrationFailed(error)
+            }
+        }
+    }
+
+    private static func observers(in reply: Message) -> Set<UInt64> {
+        var observers: Set<UInt64> = []
+        var reader = MessageReader(reply)
+        guard var entries = try? reader.readContainer(.array) else { return [] }
+        while var entry = try? entries.readContainer(.structure), let id = try? entry.read(UInt64.self) {
+            observers.insert(id)
+        }
+        return observers
     }
 
     private func register() {
-        var missing = names.count
+        observers = []
+        isRegistering = true
         for name in names {
             let message = Wire.methodCall("AddObserver")
             var writer = MessageWriter(message)
@@ -111,17 +142,25 @@ private final class Observation {
                 switch result {
                 case .success(let reply):
                     service = reply.sender
-                    missing -= 1
-                    if missing == 0 { registered() }
-                case .failure(let error):
-                    if !hasStarted || !error.meansNoService { session.fail(error) }
+                    var reader = MessageReader(reply)
+                    if let id = try? reader.read(UInt64.self) { observers.insert(id) }
+                    if observers.count == names.count { registered() }
+                case .failure(let error): registrationFailed(error)
                 }
             }
         }
     }
 
+    /// Without a service we wait for the next one, unless there never was one, or it came while we were asking.
+    private func registrationFailed(_ error: BusError) {
+        guard hasStarted, error.meansNoService || error.name == BusError.noReplyName else { return session.fail(error) }
+        isRegistering = false
+        if service != nil { renew() }
+    }
+
     private func registered() {
         hasStarted = true
+        isRegistering = false
         let what = names == [""] ? "all names" : names.joined(separator: ", ")
         printError("observing \(what)\(object.isEmpty ? "" : " about \(object)")")
     }

@@ -18,6 +18,7 @@ extension BusError {
     public static let invalidArgsName: InterfaceName = "org.freedesktop.DBus.Error.InvalidArgs"
     public static let serviceUnknownName: InterfaceName = "org.freedesktop.DBus.Error.ServiceUnknown"
     public static let nameHasNoOwnerName: InterfaceName = "org.freedesktop.DBus.Error.NameHasNoOwner"
+    public static let noReplyName: InterfaceName = "org.freedesktop.DBus.Error.NoReply"
     public static let disconnectedName: InterfaceName = "org.freedesktop.DBus.Error.Disconnected"
     public static let limitsExceededName: InterfaceName = "org.freedesktop.DBus.Error.LimitsExceeded"
 

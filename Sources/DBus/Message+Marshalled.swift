@@ -21,11 +21,11 @@ extension Message {
 
     /// A signal to one connection with these marshalled arguments.
     ///
-    /// - Precondition: `body` holds values of exactly the types in `signature`.
+    /// - Returns: nil when `body` does not hold values of exactly the types in `signature`.
     public static func signal(
         to destination: BusName, path: ObjectPath, interface: InterfaceName, member: MemberName, serial: UInt32,
         signature: Signature, body: [UInt8]
-    ) -> Message {
+    ) -> Message? {
         var header = MarshalledBytes(capacity: 256 + body.count)
         header.append(byteOrderMark)
         header.append(UInt8(DBUS_MESSAGE_TYPE_SIGNAL))
@@ -54,7 +54,8 @@ extension Message {
             dbus_message_demarshal(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(bytes.count), &error)
         }
         guard let message else {
-            preconditionFailure("the body is not of type '\(signature)': \(String(cString: error.message))")
+            dbus_error_free(&error)
+            return nil
         }
         return Message(adopting: message)
     }

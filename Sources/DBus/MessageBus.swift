@@ -70,6 +70,17 @@ extension MessageBus {
         }
     }
 
+    /// Asks the bus for its id, which no other bus has, nor this one after a restart.
+    public func busID(completion: @escaping (Result<String, BusError>) -> Void) {
+        call(.busCall("GetId")) { result in
+            completion(
+                result.flatMap { reply in
+                    var reader = MessageReader(reply)
+                    return Result { () throws(BusError) in try reader.readString() }
+                })
+        }
+    }
+
     /// Asks the bus for the process behind a connection, as the kernel told it.
     ///
     /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the

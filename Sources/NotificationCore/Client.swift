@@ -14,10 +14,7 @@ final class Client {
     var flow = FlowWindow()
 
     var queue = DeliveryQueue()
-    /// The sequence number of the last notification that was delivered, or announced as lost.
-    var sequence: UInt64 = 0
-    var delivered: UInt64 = 0
-    var dropped: UInt64 = 0
+    var counts = ClientCounts()
     /// What was lost and not announced yet.
     var unannounced: Loss?
 

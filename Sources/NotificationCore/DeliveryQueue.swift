@@ -40,11 +40,17 @@ struct DeliveryQueue {
 
     var isEmpty: Bool { count == 0 }
 
+    func forEach(_ body: (Entry, _ isDue: Bool) -> Void) {
+        for slot in head..<slots.count {
+            if let entry = slots[slot] { body(entry, slot < dueEnd) }
+        }
+    }
+
     // MARK: Putting in
 
     /// Adds a notification that shall go out as soon as possible. Nothing may be held: ``flush()`` comes first.
     mutating func appendDue(_ notification: Notification, observers: [ObserverID]) {
-        assert(dueEnd == slots.count, "what is due never stands behind what is held")
+        precondition(dueEnd == slots.count, "what is due never stands behind what is held")
         append(notification, observers: observers, coalescing: [])
         compactIfSparse()
         dueEnd = slots.count

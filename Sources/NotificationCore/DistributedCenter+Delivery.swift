@@ -13,23 +13,29 @@ extension DistributedCenter {
             queue.flush()
             queue.appendDue(notification, observers: observers.ids)
         }
+        remember(.queuedDue(client.name, notification, observers: observers.ids), effects: &effects)
         pump(client, effects: &effects)
         enforceLimits(of: client, effects: &effects)
     }
 
     /// Keeps a notification until the client is resumed (S1).
     func hold(_ notification: Notification, for client: Client, _ matches: [Client.Match], effects: inout [Effect]) {
+        let observers = matches.map(\.observer)
         let coalescing = matches.filter { $0.behavior == .coalesce }.map(\.observer)
         changeQueue(of: client) { queue in
             counters.coalesced += UInt64(
-                queue.hold(notification, observers: matches.map(\.observer), coalescing: coalescing))
+                queue.hold(notification, observers: observers, coalescing: coalescing))
         }
+        remember(
+            .held(client.name, notification, observers: observers, coalescing: coalescing), effects: &effects)
         enforceLimits(of: client, effects: &effects)
     }
 
     /// Delivers all that is held, at once and in its order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
+        guard !client.queue.isEmpty else { return }
         changeQueue(of: client) { $0.flush() }
+        remember(.flushed(client.name), effects: &effects)
         pump(client, effects: &effects)
     }
 
@@ -38,6 +44,7 @@ extension DistributedCenter {
         guard client.flow.isOpen else { return startProbeTimer(for: client, effects: &effects) }
         announceLoss(to: client, effects: &effects)
         while client.flow.isOpen, let entry = changeQueue(of: client, { $0.popDue() }) {
+            remember(.popped(client.name), effects: &effects)
             let observers: ObserverList = entry.observers.count == 1 ? .one(entry.observers[0]) : .many(entry.observers)
             send(entry.notification, to: client, observers: observers, effects: &effects)
         }
@@ -46,13 +53,14 @@ extension DistributedCenter {
     private func send(
         _ notification: Notification, to client: Client, observers: ObserverList, effects: inout [Effect]
     ) {
-        client.sequence += 1
-        client.delivered += 1
+        client.counts.sequence += 1
+        client.counts.delivered += 1
         counters.delivered += 1
         effects.append(
             .deliver(
                 Delivery(
-                    client: client.name, notification: notification, observers: observers, sequence: client.sequence)))
+                    client: client.name, notification: notification, observers: observers,
+                    sequence: client.counts.sequence)))
         if client.flow.sent(byteCount: notification.byteCount) {
             client.flow.probed()
             effects.append(.probe(client.name))
@@ -83,15 +91,22 @@ extension DistributedCenter {
     }
 
     private func loseOldest(of client: Client, because reason: DropReason, effects: inout [Effect]) -> Bool {
+        let isFirst = client.unannounced == nil
+        guard dropOldest(of: client, because: reason) else { return false }
+        remember(.lost(client.name, reason), effects: &effects)
+        if isFirst { effects.append(.overflowed(client.name, reason)) }
+        return true
+    }
+
+    func dropOldest(of client: Client, because reason: DropReason) -> Bool {
         guard let entry = changeQueue(of: client, { $0.dropOldest() }) else { return false }
-        client.dropped += 1
+        client.counts.dropped += 1
         counters.dropped += 1
-        if client.unannounced == nil {
-            client.unannounced = Client.Loss(count: 0, observers: [], reason: reason)
-            effects.append(.overflowed(client.name, reason))
-        }
-        client.unannounced!.count += 1
-        client.unannounced!.observers.formUnion(entry.observers)
+        var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
+        client.unannounced = nil  // so that the set below is not shared
+        loss.count += 1
+        loss.observers.formUnion(entry.observers)
+        client.unannounced = loss
         return true
     }
 
@@ -99,9 +114,12 @@ extension DistributedCenter {
     private func announceLoss(to client: Client, effects: inout [Effect]) {
         guard let loss = client.unannounced else { return }
         client.unannounced = nil
-        client.sequence += loss.count
+        client.counts.sequence += loss.count
+        remember(.lossAnnounced(client.name), effects: &effects)
         effects.append(
-            .dropped(client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason))
+            .dropped(
+                client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason,
+                sequence: client.counts.sequence))
     }
 
     // MARK: Flow

@@ -25,6 +25,7 @@ extension DistributedCenter {
         guard before != (client.isSuspended, client.suspensionCause) else { return }
         effects.append(
             .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+        remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
         guard before.0 != client.isSuspended else { return }
         client.suspensionEpoch += 1
         if !client.isSuspended { flush(client, effects: &effects) }

@@ -4,14 +4,16 @@
 /// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.
 ///
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+Delivery` queues and
-/// flow, `+Suspension` who is suspended.
+/// flow, `+Suspension` who is suspended, `+Recovery` what survives the process.
 public final class DistributedCenter {
     public var limits: Limits
     var index = ObserverIndex<ExactText, ExactText, Observer>()
     var clients: [ClientName: Client] = [:]
     var counters = Statistics()
     var lastSerial: UInt64 = 0
-    private var lastObserver: UInt64 = 0
+    var lastObserver: UInt64 = 0
+    /// Whether ``Effect/remember(_:)`` is wanted.
+    public var remembersChanges = false
     /// The clients that the post at hand matched, in the order of their first matching observer.
     var matchedClients: [Client] = []
 
@@ -37,25 +39,35 @@ public final class DistributedCenter {
         let registration = Registration(
             id: id, client: clientName, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
             options: options)
-        client.observers[id] = index.insert(
+        insert(registration, of: client)
+        remember(.observer(registration), effects: &effects)
+        return id
+    }
+
+    func insert(_ registration: Registration, of client: Client) {
+        client.observers[registration.id] = index.insert(
             Observer(registration: registration, client: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
-        return id
     }
 
     /// Removes one observer of `client`, also from what waits for it.
     ///
     /// - Throws: ``CenterError/unknownObserver(_:)`` when it has none with this number, also when another client has.
-    public func removeObserver(_ id: ObserverID, of clientName: ClientName) throws(CenterError) {
+    public func removeObserver(
+        _ id: ObserverID, of clientName: ClientName, effects: inout [Effect]
+    ) throws(CenterError) {
         guard let client = clients[clientName], client.observers[id] != nil else { throw .unknownObserver(id) }
         remove([id], of: client)
+        remember(.observersRemoved(clientName, [id]), effects: &effects)
     }
 
     /// Removes those observers of `client` that were registered for `name` and `object`, also from what waits for it;
     /// the empty string means any.
     ///
     /// - Returns: how many.
-    public func removeObservers(of clientName: ClientName, name: String, object: String) -> Int {
+    public func removeObservers(
+        of clientName: ClientName, name: String, object: String, effects: inout [Effect]
+    ) -> Int {
         guard let client = clients[clientName] else { return 0 }
         func matches(_ wanted: String, _ registered: String?) -> Bool {
             wanted.isEmpty || registered.map(ExactText.init) == ExactText(wanted)
@@ -64,11 +76,13 @@ public final class DistributedCenter {
             let registration = index[position].registration
             return matches(name, registration.name) && matches(object, registration.object)
         }
+        guard !ids.isEmpty else { return 0 }
         remove(Set(ids.keys), of: client)
+        remember(.observersRemoved(clientName, Set(ids.keys)), effects: &effects)
         return ids.count
     }
 
-    private func remove(_ ids: Set<ObserverID>, of client: Client) {
+    func remove(_ ids: Set<ObserverID>, of client: Client) {
         for id in ids {
             guard let position = client.observers.removeValue(forKey: id) else { continue }
             index.remove(at: position)
@@ -78,10 +92,16 @@ public final class DistributedCenter {
 
     /// The client left the bus: everything that it had goes (D8).
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
-        guard let client = clients.removeValue(forKey: name) else { return }
+        guard let client = clients[name] else { return }
+        forget(client)
+        remember(.clientGone(name), effects: &effects)
+        effects.append(.forget(name))
+    }
+
+    func forget(_ client: Client) {
+        clients[client.name] = nil
         for position in client.observers.values { index.remove(at: position) }
         changeQueue(of: client) { $0 = DeliveryQueue() }
-        effects.append(.forget(name))
     }
 
     /// The client of this name; a new one is watched, and probed, so that its first answer comes before it matters.
@@ -90,10 +110,15 @@ public final class DistributedCenter {
         try limits.check(.clients, clients.count + 1)
         let client = Client(name: name)
         clients[name] = client
-        effects.append(.watch(name))
-        client.flow.probed()
-        effects.append(.probe(name))
+        remember(.client(name, client.counts), effects: &effects)
+        watch(client, effects: &effects)
         return client
+    }
+
+    func watch(_ client: Client, effects: inout [Effect]) {
+        effects.append(.watch(client.name))
+        client.flow.probed()
+        effects.append(.probe(client.name))
     }
 
     // MARK: Looking
@@ -110,8 +135,8 @@ public final class DistributedCenter {
         clients.values.map { client in
             ClientStatus(
                 name: client.name, isSuspended: client.isSuspended, cause: client.suspensionCause,
-                observers: client.observers.count, queued: client.queue.count, delivered: client.delivered,
-                dropped: client.dropped)
+                observers: client.observers.count, queued: client.queue.count, delivered: client.counts.delivered,
+                dropped: client.counts.dropped)
         }
     }
 

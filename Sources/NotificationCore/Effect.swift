@@ -3,7 +3,9 @@ public enum Effect {
     /// Send the client a notification.
     case deliver(Delivery)
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
-    case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason)
+    ///
+    /// - Parameter sequence: the client's count of notifications with the lost ones.
+    case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason, sequence: UInt64)
     /// Tell the client that it is suspended or resumed.
     case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
     /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
@@ -12,10 +14,53 @@ public enum Effect {
     case startProbeTimer(ClientName, seconds: Int)
     /// The client does not read and its queue is full: the first notification is lost. A log line is due.
     case overflowed(ClientName, DropReason)
+    /// Keep this beyond the life of the process, before what follows is carried out (E3).
+    case remember(Change)
     /// From now on, tell the center when this client leaves the bus.
     case watch(ClientName)
     /// The client is no longer known; stop watching it.
     case forget(ClientName)
+}
+
+/// A change of state that has to survive the process (E3). Replayed in their order on a new center, changes make it
+/// what the old one was; ``Delivery/sequence`` and the sequence of ``Effect/dropped(_:count:observers:reason:sequence:)``
+/// come on top.
+public enum Change {
+    /// A client is known from now on, with these counts.
+    case client(ClientName, ClientCounts)
+    case clientGone(ClientName)
+    case observer(Registration)
+    case observersRemoved(ClientName, Set<ObserverID>)
+    /// The client's explicit word; nil when it has none.
+    case suspension(ClientName, Bool?)
+    /// Waits for the client, due at once, with all that is held.
+    case queuedDue(ClientName, Notification, observers: [ObserverID])
+    /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.
+    case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
+    /// All that was held is due.
+    case flushed(ClientName)
+    /// The first that was due left the queue, towards the client.
+    case popped(ClientName)
+    /// The oldest left the queue for want of room.
+    case lost(ClientName, DropReason)
+    /// What the client lost and was not told yet, in sum.
+    case unannouncedLoss(ClientName, count: UInt64, observers: Set<ObserverID>, DropReason)
+    /// The client was told what it lost.
+    case lossAnnounced(ClientName)
+}
+
+/// What a client was sent so far.
+public struct ClientCounts: Equatable, Sendable {
+    /// The sequence number of the last notification that was delivered, or announced as lost.
+    public var sequence: UInt64
+    public var delivered: UInt64
+    public var dropped: UInt64
+
+    public init(sequence: UInt64 = 0, delivered: UInt64 = 0, dropped: UInt64 = 0) {
+        self.sequence = sequence
+        self.delivered = delivered
+        self.dropped = dropped
+    }
 }
 
 /// One notification on its way to one client (D6).
@@ -24,13 +69,13 @@ public struct Delivery {
     public let notification: Notification
     /// The client's observers that it matched.
     public let observers: ObserverList
-    /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:)``
+    /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:sequence:)``
     /// said so.
     public let sequence: UInt64
 }
 
 /// Why notifications were lost.
-public enum DropReason: String, Sendable {
+public enum DropReason: String, Sendable, CaseIterable {
     /// The client does not read, and its queue reached a limit of its own.
     case queueFull = "queue-full"
     /// The client does not read, and the queues of all clients together reached their limit.

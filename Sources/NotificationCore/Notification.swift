@@ -12,7 +12,8 @@ public final class Notification {
     /// The place of this notification among all that the center accepted (D4).
     public let serial: UInt64
 
-    init(name: String, object: String, userInfo: any UserInfo, poster: ClientName, serial: UInt64) {
+    /// Made by the center for a post, or by whoever restores what one had queued.
+    public init(name: String, object: String, userInfo: any UserInfo, poster: ClientName, serial: UInt64) {
         self.name = name
         self.object = object
         self.userInfo = userInfo

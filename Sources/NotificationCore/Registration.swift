@@ -46,4 +46,12 @@ public struct Registration: Sendable {
     /// Nil means any.
     public let object: String?
     public let options: ObserverOptions
+
+    public init(id: ObserverID, client: ClientName, name: String?, object: String?, options: ObserverOptions) {
+        self.id = id
+        self.client = client
+        self.name = name
+        self.object = object
+        self.options = options
+    }
 }

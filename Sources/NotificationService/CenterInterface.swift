@@ -78,7 +78,9 @@ private struct CenterHandlers {
         var arguments = call.arguments
         let id = ObserverID(rawValue: try arguments.read())
         try mappingCenterErrors { () throws(CenterError) in
-            try center.removeObserver(id, of: call.sender.rawValue)
+            try object.perform { effects throws(CenterError) in
+                try center.removeObserver(id, of: call.sender.rawValue, effects: &effects)
+            }
         }
         call.reply()
     }
@@ -87,7 +89,9 @@ private struct CenterHandlers {
         var arguments = call.arguments
         let name = try arguments.readString()
         let about = try arguments.readString()
-        let removed = center.removeObservers(of: call.sender.rawValue, name: name, object: about)
+        let removed = object.perform { effects in
+            center.removeObservers(of: call.sender.rawValue, name: name, object: about, effects: &effects)
+        }
         call.reply { $0.append(UInt32(removed)) }
     }
 

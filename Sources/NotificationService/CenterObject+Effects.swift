@@ -7,8 +7,13 @@ import NotificationWire
 extension CenterObject {
     func carryOut(_ effect: Effect) {
         switch effect {
-        case .deliver(let delivery): send(delivery)
-        case .dropped(let client, let count, let observers, let reason):
+        case .deliver(let delivery):
+            // Counted first: a crash in between makes a hole that the client sees, not a number that comes twice.
+            store?.countDelivery(
+                to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
+            send(delivery)
+        case .dropped(let client, let count, let observers, let reason, let sequence):
+            store?.countLoss(of: client, sequence: sequence, count: count)
             tell(client, count: count, lost: observers, because: reason)
         case .suspensionChanged(let client, let isSuspended, let cause):
             let signal = Wire.signal("SuspensionChanged", to: client)
@@ -25,6 +30,7 @@ extension CenterObject {
             Log.warning(
                 "\(client) does not read: the oldest of its notifications are lost (\(reason.rawValue))",
                 ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+        case .remember(let change): store?.remember(change)
         case .watch(let client):
             clients.watch(client) { [unowned self] in
                 perform { effects in center.clientDisappeared(client, effects: &effects) }

@@ -20,6 +20,8 @@ package final class CenterObject {
     /// which numbers all other messages, does not come.
     var lastSignal = firstSignal
     static let firstSignal: UInt32 = 1 << 31
+    /// What survives the process; nil where nothing does.
+    private(set) var store: RecoveryStore?
     /// For clients that never answered a probe.
     var probeTimers: [ClientName: EventSource] = [:]
 
@@ -30,6 +32,35 @@ package final class CenterObject {
         exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
         exporter.onRefusal = { [unowned self] call, error in noteRefusal(of: call, error) }
         try? applyConfiguration()  // a fault has been logged, and the standard values stay
+    }
+
+    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call once,
+    /// before the first message.
+    ///
+    /// - Parameters:
+    ///   - directory: private to the user.
+    ///   - busID: of the bus that ``bus`` is connected to.
+    package func recover(directory: String, busID: String) {
+        do throws(RecoveryLog.Failure) {
+            let store = try RecoveryStore(directory: directory, busID: busID)
+            let count = store.restore(into: center)
+            if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
+            center.remembersChanges = true
+            self.store = store
+            perform { effects in
+                center.finishRestoring(
+                    lastSerial: store.lastSerial, lastObserver: store.lastObserver, effects: &effects)
+            }
+        } catch {
+            Log.warning(
+                "state can't be kept, so that a crash of the service would lose registrations: \(error)",
+                ["CARILLON_REASON": error.description])
+        }
+    }
+
+    /// The bus is gone: nobody is left to take up the state for.
+    package func busDisappeared() {
+        store?.remove()
     }
 
     /// Takes a message that arrived. Returns whether it was one for this object.
@@ -76,6 +107,7 @@ package final class CenterObject {
         for effect in effects { carryOut(effect) }
         effects.removeAll(keepingCapacity: true)
         spareEffects = effects
+        store?.tidy(from: center)
         return result
     }
 

@@ -2,6 +2,12 @@ import DBus
 import MainLoop
 import NotificationWire
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// The notification center on a bus: a connection, the service's name on it, and the object behind both.
 ///
 /// Threads: all members on the thread that runs `context`.
@@ -33,33 +39,64 @@ public final class Service {
         self.onEnd = onEnd
         object = CenterObject(bus: connection)
         connection.onMessage = { [unowned self] message in object.handle(message) }
-        connection.onDisconnect = { [unowned self] in self.onEnd(.disconnected) }
+        connection.onDisconnect = { [unowned self] in
+            object.busDisappeared()
+            self.onEnd(.disconnected)
+        }
     }
 
-    /// Registers with the bus, then takes the service's name; from then on it serves.
+    /// Registers with the bus, takes the service's name, takes up the state of an earlier process, and serves.
     public func start() {
         connection.hello { [weak self] result in
             guard let self else { return }
             switch result {
             case .failure(let error): onEnd(.noBus(error))
-            case .success: requestName()
+            case .success: identifyBus()
             }
         }
     }
 
-    private func requestName() {
+    private func identifyBus() {
+        connection.busID { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .failure(let error): onEnd(.noBus(error))
+            case .success(let id): requestName(onBus: id)
+            }
+        }
+    }
+
+    private func requestName(onBus busID: String) {
         connection.requestName(Wire.busName) { [weak self] result in
             guard let self else { return }
             switch result {
             case .failure(let error): onEnd(.noBus(error))
             case .success(.taken): onEnd(.nameTaken)
-            case .success(.acquired): Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
+            case .success(.acquired):
+                // Here, in the loop's turn that brought the name: the first call to us is handled in a later one.
+                recover(onBus: busID)
+                Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
             }
         }
+    }
+
+    private func recover(onBus busID: String) {
+        guard let directory = runtimeDirectory() else {
+            return Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
+        }
+        guard busID.allSatisfy(\.isHexDigit) else {
+            return Log.warning("the bus has no usable id: a crash of the service will lose registrations")
+        }
+        object.recover(directory: directory + "/carillon", busID: busID)
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
     public func reloadConfiguration() {
         try? object.reloadConfiguration()
     }
+}
+
+private func runtimeDirectory() -> String? {
+    guard let directory = getenv("XDG_RUNTIME_DIR"), directory[0] == UInt8(ascii: "/") else { return nil }
+    return String(cString: directory)
 }

@@ -6,7 +6,7 @@ public final class WireUserInfo: UserInfo {
     public let byteCount: Int
     /// Name, object and userInfo, with which the bodies of the method `Post` and of the signal `Notification` both
     /// begin.
-    private let commonBody: [UInt8]
+    public let commonBody: [UInt8]
 
     /// Takes the userInfo of a post whose signature is `ssa{sv}a{sv}`.
     ///
@@ -19,6 +19,32 @@ public final class WireUserInfo: UserInfo {
         commonBody = Self.commonBody(of: post.marshalledBody)
     }
 
+    private init(commonBody: [UInt8], byteCount: Int) {
+        self.commonBody = commonBody
+        self.byteCount = byteCount
+    }
+
+    /// Checks bytes that were kept as a ``commonBody``, and may have been damaged since.
+    ///
+    /// - Returns: nil when they are no name, object and userInfo.
+    public static func restored(
+        fromCommonBody body: [UInt8]
+    ) -> (name: String, object: String, userInfo: WireUserInfo)? {
+        let message = Message.signal(
+            to: Wire.busName, path: Wire.path, interface: Wire.interface, member: "Notification", serial: 1,
+            signature: "ssa{sv}", body: body)
+        guard let message else { return nil }
+        var limits = Limits()
+        limits[.userInfoBytes] = .max
+        limits[.userInfoDepth] = .max
+        var checker = PropertyListChecker(limits: limits)
+        var reader = MessageReader(message)
+        guard let name = try? reader.readString(), !name.isEmpty, let object = try? reader.readString(),
+            let byteCount = try? checker.check(userInfo: &reader)
+        else { return nil }
+        return (name, object, WireUserInfo(commonBody: body, byteCount: byteCount))
+    }
+
     /// The signal `Notification` for one client.
     ///
     /// - Parameter serial: of the message, unique among those of the connection.
@@ -29,9 +55,11 @@ public final class WireUserInfo: UserInfo {
         body.append(delivery.notification.poster)
         body.append(delivery.notification.serial)
         body.append(delivery.sequence)
-        return .signal(
+        let signal = Message.signal(
             to: BusName(unchecked: delivery.client), path: Wire.path, interface: Wire.interface, member: "Notification",
             serial: serial, signature: "ssa{sv}atstt", body: body.bytes)
+        guard let signal else { preconditionFailure("libdbus accepted these bytes when they came") }
+        return signal
     }
 
     /// The bytes up to the end of the third argument.

@@ -1,0 +1,95 @@
+/// What survives the process, and how it comes back (E3).
+extension DistributedCenter {
+    func remember(_ change: @autoclosure () -> Change, effects: inout [Effect]) {
+        if remembersChanges { effects.append(.remember(change())) }
+    }
+
+    /// All that has to survive, as the shortest list of changes that makes it: what a log that has grown long is
+    /// replaced with.
+    public func forEachRememberedChange(_ body: (Change) -> Void) {
+        for client in clients.values {
+            body(.client(client.name, client.counts))
+            for id in client.observers.keys.sorted() { body(.observer(index[client.observers[id]!].registration)) }
+            if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
+            client.queue.forEach { entry, isDue in
+                if isDue {
+                    body(.queuedDue(client.name, entry.notification, observers: entry.observers))
+                } else {
+                    body(
+                        .held(
+                            client.name, entry.notification, observers: entry.observers,
+                            coalescing: entry.coalescing))
+                }
+            }
+            if let loss = client.unannounced {
+                body(.unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason))
+            }
+        }
+    }
+
+    /// Takes over a change that an earlier process remembered. One that does not fit is passed over.
+    ///
+    /// - Returns: whether it fitted.
+    public func restore(_ change: Change) -> Bool {
+        switch change {
+        case .client(let name, let counts):
+            guard clients[name] == nil else { return false }
+            let client = Client(name: name)
+            client.counts = counts
+            clients[name] = client
+            return true
+        case .observer(let registration):
+            guard let client = clients[registration.client], client.observers[registration.id] == nil else {
+                return false
+            }
+            insert(registration, of: client)
+            lastObserver = max(lastObserver, registration.id.rawValue)
+            return true
+        case .clientGone(let name): return withClient(name) { forget($0) }
+        case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
+        case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
+        case .queuedDue(let name, let notification, let observers):
+            return queue(name) { queue in
+                queue.flush()
+                queue.appendDue(notification, observers: observers)
+            }
+        case .held(let name, let notification, let observers, let coalescing):
+            return queue(name) { _ = $0.hold(notification, observers: observers, coalescing: coalescing) }
+        case .flushed(let name): return queue(name) { $0.flush() }
+        case .popped(let name): return queue(name) { _ = $0.popDue() }
+        case .lost(let name, let reason): return withClient(name) { _ = dropOldest(of: $0, because: reason) }
+        case .unannouncedLoss(let name, let count, let observers, let reason):
+            return withClient(name) {
+                $0.unannounced = Client.Loss(count: count, observers: observers, reason: reason)
+            }
+        case .lossAnnounced(let name): return withClient(name) { $0.unannounced = nil }
+        }
+    }
+
+    private func withClient(_ name: ClientName, _ body: (Client) -> Void) -> Bool {
+        guard let client = clients[name] else { return false }
+        body(client)
+        return true
+    }
+
+    private func queue(_ name: ClientName, _ body: (inout DeliveryQueue) -> Void) -> Bool {
+        withClient(name) { changeQueue(of: $0, body) }
+    }
+
+    /// Ends the restoring: watches and probes every client, who then gets what is due. Those that left the bus
+    /// meanwhile are reported as such in answer to the watch.
+    ///
+    /// - Parameters:
+    ///   - lastSerial, lastObserver: numbers that the earlier process used up; none is used again.
+    public func finishRestoring(lastSerial: UInt64, lastObserver: UInt64, effects: inout [Effect]) {
+        self.lastSerial = max(self.lastSerial, lastSerial)
+        self.lastObserver = max(self.lastObserver, lastObserver)
+        for client in clients.values {
+            watch(client, effects: &effects)
+            pump(client, effects: &effects)
+        }
+    }
+
+    /// The number of the last observer that was registered.
+    public var lastObserverID: ObserverID { ObserverID(rawValue: lastObserver) }
+}
