@@ -4,6 +4,9 @@ final class Client {
     /// Its registrations and where the index has them.
     var observers: [ObserverID: ObserverIndex<ExactText, ExactText, Observer>.Position] = [:]
 
+    /// Whether the bus was asked to tell when it leaves; not yet for one that an earlier process knew.
+    var isWatched = false
+
     // Policy: suspension (S1).
     /// What the client said; nil when it leaves that to the activity of its application.
     var explicitSuspension: Bool?

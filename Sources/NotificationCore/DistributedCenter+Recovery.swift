@@ -76,20 +76,18 @@ extension DistributedCenter {
         withClient(name) { changeQueue(of: $0, body) }
     }
 
-    /// Ends the restoring: watches and probes every client, who then gets what is due. Those that left the bus
-    /// meanwhile are reported as such in answer to the watch.
-    ///
-    /// - Parameters:
-    ///   - lastSerial, lastObserver: numbers that the earlier process used up; none is used again.
-    public func finishRestoring(lastSerial: UInt64, lastObserver: UInt64, effects: inout [Effect]) {
+    /// Takes over the numbers that an earlier process used up; none is used again.
+    public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
         self.lastSerial = max(self.lastSerial, lastSerial)
         self.lastObserver = max(self.lastObserver, lastObserver)
-        for client in clients.values {
+    }
+
+    /// Ends the restoring: watches and probes the clients that came back, who then get what is due. Those that left the bus
+    /// meanwhile are reported as such in answer to the watch.
+    public func finishRestoring(effects: inout [Effect]) {
+        for client in clients.values where !client.isWatched {
             watch(client, effects: &effects)
             pump(client, effects: &effects)
         }
     }
-
-    /// The number of the last observer that was registered.
-    public var lastObserverID: ObserverID { ObserverID(rawValue: lastObserver) }
 }

@@ -116,6 +116,7 @@ public final class DistributedCenter {
     }
 
     func watch(_ client: Client, effects: inout [Effect]) {
+        client.isWatched = true
         effects.append(.watch(client.name))
         client.flow.probed()
         effects.append(.probe(client.name))

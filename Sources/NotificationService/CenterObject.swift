@@ -35,7 +35,7 @@ package final class CenterObject {
     }
 
     /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call once,
-    /// before the first message.
+    /// before the first message can come; ``resume()`` follows when the service has its name.
     ///
     /// - Parameters:
     ///   - directory: private to the user.
@@ -47,15 +47,16 @@ package final class CenterObject {
             if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
             center.remembersChanges = true
             self.store = store
-            perform { effects in
-                center.finishRestoring(
-                    lastSerial: store.lastSerial, lastObserver: store.lastObserver, effects: &effects)
-            }
         } catch {
             Log.warning(
                 "state can't be kept, so that a crash of the service would lose registrations: \(error)",
                 ["CARILLON_REASON": error.description])
         }
+    }
+
+    /// Watches the clients that came back, and delivers what waited for them.
+    package func resume() {
+        perform { effects in center.finishRestoring(effects: &effects) }
     }
 
     /// The bus is gone: nobody is left to take up the state for.

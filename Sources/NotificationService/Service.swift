@@ -61,20 +61,22 @@ public final class Service {
             guard let self else { return }
             switch result {
             case .failure(let error): onEnd(.noBus(error))
-            case .success(let id): requestName(onBus: id)
+            case .success(let id):
+                // Before the name: the call that had the bus start us comes ahead of the answer to RequestName.
+                recover(onBus: id)
+                requestName()
             }
         }
     }
 
-    private func requestName(onBus busID: String) {
+    private func requestName() {
         connection.requestName(Wire.busName) { [weak self] result in
             guard let self else { return }
             switch result {
             case .failure(let error): onEnd(.noBus(error))
             case .success(.taken): onEnd(.nameTaken)
             case .success(.acquired):
-                // Here, in the loop's turn that brought the name: the first call to us is handled in a later one.
-                recover(onBus: busID)
+                object.resume()
                 Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
             }
         }

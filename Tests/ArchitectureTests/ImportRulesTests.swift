@@ -79,11 +79,6 @@ struct ImportRulesTests {
         }
     }
 
-    @Test("Files lie directly in the folder of their target")
-    func flat() {
-        for file in SourceFile.all { #expect(!file.name.contains("/"), "\(file)") }
-    }
-
     @Test("No module hands on another's names: that would go round the table")
     func noReexports() {
         for file in SourceFile.all {

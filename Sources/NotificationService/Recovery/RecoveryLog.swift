@@ -29,10 +29,11 @@ final class RecoveryLog {
     init(path: String) throws(Failure) {
         self.path = path
         descriptor = try Self.open(path, O_RDWR | O_CREAT | O_APPEND)
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            let code = errno
+        do throws(Failure) {
+            try Self.lock(descriptor, path)
+        } catch {
             close(descriptor)
-            throw Failure(operation: "lock \(path)", code: code)
+            throw error
         }
     }
 
@@ -76,7 +77,7 @@ final class RecoveryLog {
         let replacement = try Self.open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND)
         var newSize = 0
         do throws(Failure) {
-            guard flock(replacement, LOCK_EX | LOCK_NB) == 0 else { throw Failure(operation: "lock", code: errno) }
+            try Self.lock(replacement, temporary)
             var buffer: [UInt8] = []
             try records { record throws(Failure) in
                 buffer += Self.frame(record)
@@ -125,6 +126,17 @@ final class RecoveryLog {
         let descriptor = path.withCString { cOpen($0, flags | O_CLOEXEC | O_NOFOLLOW, 0o600) }
         guard descriptor >= 0 else { throw Failure(operation: "open \(path)", code: errno) }
         return descriptor
+    }
+
+    /// The bus may start us while the kernel is still closing the files of the process before: its connection went
+    /// first, its lock goes in the next microseconds. So a lock that is held is asked for again for a moment.
+    private static func lock(_ descriptor: Int32, _ path: String) throws(Failure) {
+        for _ in 0..<100 {
+            if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return }
+            guard errno == EWOULDBLOCK || errno == EINTR else { break }
+            usleep(2000)
+        }
+        throw Failure(operation: "lock \(path)", code: errno)
     }
 
     private static func write(_ bytes: [UInt8], to descriptor: Int32, _ path: String) throws(Failure) {

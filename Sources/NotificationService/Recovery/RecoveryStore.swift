@@ -43,7 +43,7 @@ final class RecoveryStore {
 
     /// Replays what an earlier process left into `center`, which is new, and starts the log anew from there.
     ///
-    /// - Returns: how many clients came back. They have to be watched: ``DistributedCenter/finishRestoring(lastSerial:lastObserver:effects:)``.
+    /// - Returns: how many clients came back. They have to be watched: ``DistributedCenter/finishRestoring(effects:)``.
     func restore(into center: DistributedCenter) -> Int {
         var decoder = ChangeDecoder()
         var misfits = 0
@@ -69,13 +69,11 @@ final class RecoveryStore {
             if misfits > 0 {
                 Log.warning("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
             }
+            center.restoreNumbers(lastSerial: counters.serial, lastObserver: counters.observer)
             try rewrite(from: center)
         }
         return slots.count
     }
-
-    var lastSerial: UInt64 { counters.serial }
-    var lastObserver: UInt64 { counters.observer }
 
     private func takeSlot(_ slot: UInt32, for client: ClientName) -> ClientCounts? {
         guard slots[client] == nil, !slots.values.contains(slot), let counts = counters.counts(in: slot) else {

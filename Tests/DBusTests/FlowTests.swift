@@ -1,0 +1,179 @@
+import DBus
+import Foundation
+import MainLoop
+import TestSupport
+import Testing
+
+/// Many messages: none is lost, none overtakes, and the loop still turns.
+@Suite("The flow of messages", .serialized, .timeLimit(.minutes(1)))
+struct FlowTests {
+    @Test("D4: signals of one sender arrive in their order", arguments: BusKind.available)
+    func order(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (sender, receiver) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        let numbers = Numbers(of: receiver)
+        for number in UInt32(0)..<1000 { sender.send(signal(number, to: receiver)) }
+        try loop.run("all signals") { numbers.received.count >= 1000 }
+        #expect(numbers.received == Array(0..<1000))
+    }
+
+    @Test("A handler can send and call, also to its own connection", arguments: BusKind.available)
+    func sendInHandler(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (left, right) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        var bounces = 0
+        var replies = 0
+        func bounce(_ from: Connection, _ to: Connection) {
+            from.onMessage = { [unowned from, unowned to] message in
+                guard message.member == "Bounce" else { return false }
+                bounces += 1
+                if bounces < 1000 { from.send(Sample.signal("Bounce", to: to.uniqueName)) }
+                from.processID(of: from.uniqueName!) { _ in replies += 1 }
+                return true
+            }
+        }
+        bounce(left, right)
+        bounce(right, left)
+        left.send(Sample.signal("Bounce", to: right.uniqueName))
+        try loop.run("the bounces") { bounces == 1000 && replies == 1000 }
+
+        var own = 0
+        left.onMessage = { [unowned left] message in
+            guard message.member == "Own" else { return false }
+            own += 1
+            if own < 100 { left.send(Sample.signal("Own", to: left.uniqueName)) }
+            return true
+        }
+        left.send(Sample.signal("Own", to: left.uniqueName))
+        try loop.run("the echoes") { own == 100 }
+    }
+
+    @Test("20,000 messages in both directions at once: none is lost, order is kept", arguments: BusKind.available)
+    func flood(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (left, right) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        let (atLeft, atRight) = (Numbers(of: left), Numbers(of: right))
+        let count: UInt32 = 20_000
+        // In portions that the bus's quota for one connection holds (dbus-broker counts what nobody read yet).
+        for start in stride(from: 0, to: count, by: 4000) {
+            for number in start..<start + 4000 {
+                left.send(signal(number, to: right))
+                right.send(signal(number, to: left))
+            }
+            try loop.run("a portion") {
+                atLeft.received.count >= start + 4000 && atRight.received.count >= start + 4000
+            }
+        }
+        #expect(atLeft.received == Array(0..<count))
+        #expect(atRight.received == Array(0..<count))
+        #expect(left.outgoingBytes == 0 && right.outgoingBytes == 0)
+    }
+
+    @Test(
+        "What the socket does not take waits, is counted, and goes out as the loop turns", arguments: BusKind.available)
+    func backlog(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let (senders, receivers) = (Loop(), Loop())
+        let (sender, receiver) = (try senders.connect(to: bus), try receivers.connect(to: bus))
+        let numbers = Numbers(of: receiver)
+        let block = [UInt8](repeating: 1, count: 1 << 20)
+        // Without a turn of the loop the socket takes no more than its buffer.
+        for number in UInt32(0)..<8 {
+            let message = signal(number, to: receiver)
+            var writer = MessageWriter(message)
+            writer.append(fixedArray: block)
+            sender.send(message)
+        }
+        #expect(sender.outgoingBytes > 1 << 20)
+        try senders.run("the backlog to go out") { sender.outgoingBytes == 0 }
+        try receivers.run("all of it") { numbers.received.count == 8 }
+        #expect(numbers.received == Array(0..<8))
+    }
+
+    @Test("One turn of the loop hands on a bounded number of messages, so that a flood starves no other source")
+    func turns() throws {
+        let bus = try PrivateBus()
+        let (senders, receivers) = (Loop(), Loop())
+        let (sender, receiver) = (try senders.connect(to: bus), try receivers.connect(to: bus))
+        let numbers = Numbers(of: receiver)
+        for number in UInt32(0)..<500 { sender.send(signal(number, to: receiver)) }
+        try senders.barrier(sender)
+        var largest = 0
+        var others = 0
+        let idle = EventSource.idle(on: receivers.context, priority: .default) {
+            others += 1
+            return .keep
+        }
+        while numbers.received.count < 500 {
+            let before = numbers.received.count
+            receivers.context.iterate(mayBlock: true)
+            largest = max(largest, numbers.received.count - before)
+        }
+        #expect(largest <= 32)
+        #expect(others >= 500 / 32)
+        withExtendedLifetime(idle) {}
+    }
+
+    @Test("Every type crosses a bus and comes back unchanged", arguments: BusKind.available)
+    func echo(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (caller, callee) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        callee.onMessage = { [unowned callee] message in
+            guard message.kind == .methodCall else { return false }
+            let reply = message.methodReturn()
+            var (reader, writer) = (MessageReader(message), MessageWriter(reply))
+            while !reader.isAtEnd { writer.copyValue(from: &reader) }
+            callee.send(reply)
+            return true
+        }
+        let descriptor = FileDescriptor(adopting: dup(0))
+        let call = Sample.call("Echo", to: callee.uniqueName!) { writer in
+            writer.append(Int64.min)
+            writer.append(Double.nan)
+            writer.append("Größe 🔔")
+            writer.append(descriptor)
+            writer.array(of: "{s(tv)}") { _ in }
+            writer.array(of: "{sv}") { $0.entry("key", UInt16.max) }
+            writer.append(fixedArray: [UInt8](repeating: 5, count: 100_000))
+        }
+        let reply = try loop.call(call, on: caller)
+        #expect(reply.signature == "xdsha{s(tv)}a{sv}ay")
+        var reader = MessageReader(reply)
+        #expect(try reader.read(Int64.self) == .min)
+        #expect(try reader.read(Double.self).isNaN)
+        #expect(try reader.readString() == "Größe 🔔")
+        #expect(try reader.read(FileDescriptor.self).rawValue >= 0)
+        let empty = try reader.readContainer(.array)
+        #expect(empty.hasEnded)
+        var entries = try reader.readContainer(.array)
+        var entry = try entries.readContainer(.dictEntry)
+        #expect(try entry.readString() == "key")
+        var value = try entry.readContainer(.variant)
+        #expect(try value.read(UInt16.self) == .max)
+        #expect(try reader.readFixedArray(of: UInt8.self) == [UInt8](repeating: 5, count: 100_000))
+    }
+
+    // MARK: -
+
+    private func signal(_ number: UInt32, to receiver: Connection) -> Message {
+        Sample.signal(to: receiver.uniqueName) { $0.append(number) }
+    }
+
+    /// The numbers of the signals that a connection received.
+    private final class Numbers {
+        private(set) var received: [UInt32] = []
+
+        init(of connection: Connection) {
+            connection.onMessage = { [unowned self] message in
+                guard message.isSignal(Sample.interface, "Rang") else { return false }
+                var reader = MessageReader(message)
+                if let number = try? reader.read(UInt32.self) { received.append(number) }
+                return true
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+import DBus
+import Testing
+
+/// A reader of untrusted messages can't misread one.
+@Suite("E2: reading what is not there", .timeLimit(.minutes(1)))
+struct WrongTypeTests {
+    @Test("A value of another type is InvalidArgs, says what it is, and stays where it is")
+    func basic() throws {
+        var reader = MessageReader(Sample.signal { $0.append(UInt32(7)) })
+        let errors = [
+            invalidArgs { () throws(BusError) in _ = try reader.read(Int32.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.read(UInt64.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.read(Bool.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.read(Double.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.readString() },
+            invalidArgs { () throws(BusError) in _ = try reader.read(ObjectPath.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.read(FileDescriptor.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.readFixedArray(of: UInt32.self) },
+            invalidArgs { () throws(BusError) in _ = try reader.readContainer(.array) },
+            invalidArgs { () throws(BusError) in _ = try reader.readContainer(.structure) },
+            invalidArgs { () throws(BusError) in _ = try reader.readContainer(.variant) },
+            invalidArgs { () throws(BusError) in _ = try reader.readContainer(.dictEntry) },
+        ]
+        for error in errors { #expect(error?.message.contains("'u'") == true, "\(String(describing: error))") }
+        #expect(try reader.read(UInt32.self) == 7)
+    }
+
+    @Test("A string is no object path and no signature, and the other way round")
+    func texts() {
+        var string = MessageReader(Sample.signal { $0.append("/a") })
+        #expect(invalidArgs { () throws(BusError) in _ = try string.read(ObjectPath.self) } != nil)
+        #expect(invalidArgs { () throws(BusError) in _ = try string.read(Signature.self) } != nil)
+        var path = MessageReader(Sample.signal { $0.append(ObjectPath("/a")) })
+        #expect(invalidArgs { () throws(BusError) in _ = try path.readString() } != nil)
+    }
+
+    @Test("Behind the last value everything is InvalidArgs")
+    func end() {
+        var reader = MessageReader(Sample.signal())
+        #expect(reader.hasEnded)
+        #expect(invalidArgs { () throws(BusError) in _ = try reader.readString() } != nil)
+        #expect(invalidArgs { () throws(BusError) in _ = try reader.readContainer(.array) } != nil)
+        #expect(invalidArgs { () throws(BusError) in _ = try reader.readFixedArray(of: UInt8.self) } != nil)
+        reader.skip()
+        #expect(reader.hasEnded)
+    }
+
+    @Test("An array of another type is InvalidArgs, also when it is empty")
+    func arrays() {
+        var reader = MessageReader(Sample.signal { $0.append(fixedArray: [Int32(1)]) })
+        #expect(
+            invalidArgs { () throws(BusError) in _ = try reader.readFixedArray(of: UInt32.self) }?.message
+                == "expected an array of 'u', got 'ai'")
+        var empty = MessageReader(Sample.signal { $0.array(of: "s") { _ in } })
+        #expect(invalidArgs { () throws(BusError) in _ = try empty.readFixedArray(of: UInt8.self) } != nil)
+    }
+
+    @Test("Inside a container it is the same, and a container ends where it ends")
+    func contents() throws {
+        var reader = MessageReader(
+            Sample.signal { writer in
+                writer.structure { $0.append("a") }
+                writer.append("b")
+            })
+        var structure = try reader.readContainer(.structure)
+        #expect(invalidArgs { () throws(BusError) in _ = try structure.read(UInt8.self) } != nil)
+        #expect(try structure.readString() == "a")
+        #expect(invalidArgs { () throws(BusError) in _ = try structure.readString() } != nil)
+        #expect(try reader.readString() == "b")
+    }
+
+    /// The error, if it is InvalidArgs.
+    private func invalidArgs(_ body: () throws(BusError) -> Void) -> BusError? {
+        do throws(BusError) {
+            try body()
+            return nil
+        } catch {
+            return error.name == BusError.invalidArgsName ? error : nil
+        }
+    }
+}

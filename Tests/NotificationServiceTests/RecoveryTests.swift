@@ -1,0 +1,150 @@
+import DBus
+import Foundation
+import NotificationWire
+import TestSupport
+import Testing
+
+/// A service that dies, and the next one.
+@Suite("E3: the service's death is survived", .serialized, .timeLimit(.minutes(2)))
+struct RecoveryTests {
+    @Test("E3: killed ten times under load, it loses no registration and nothing that it held")
+    func killedUnderLoad() throws {
+        // Activation by the bus, as in real life.
+        let bus = try PrivateBus(.dbusDaemon, activations: [try .service()])
+        let observer = try Client(on: bus)
+        let id = try observer.addObserver("Ding", behavior: "hold")
+        for index in 0..<100 { try observer.addObserver("Other \(index)", behavior: "drop") }
+        try observer.setSuspended(true)
+
+        let poster = try Client(on: bus)
+        var accepted: [Int64] = []
+        var number: Int64 = 0
+        for round in 1...10 {
+            try poster.call("ListClients")  // starts the next one
+            let victim = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
+            let killAt = number + Int64(20 * round)
+            while true {
+                number += 1
+                if number == killAt { kill(victim, SIGKILL) }
+                guard let receivers = try poster.post("Ding", number: number) else { break }
+                if receivers == 1 { accepted.append(number) }
+                // Posts behind the kill reach the next service, which is as good a moment to go on.
+                if number > killAt + 50 { break }
+            }
+        }
+        let last = number + 1
+        let receivers = try poster.post("Ding", number: last)
+        #expect(receivers == 1, "\(bus.log)")
+        accepted.append(last)
+
+        try observer.setSuspended(false)
+        try observer.run("the last of what was held") { observer.numbers.last == last }
+        #expect(observer.numbers == observer.numbers.sorted())
+        #expect(Set(observer.numbers).count == observer.numbers.count, "nothing comes twice")
+        #expect(Set(accepted).subtracting(observer.numbers).isEmpty, "all that was accepted arrived")
+        #expect(observer.signals.allSatisfy { $0.observers == [id] })
+        #expect(observer.signals.map(\.sequence) == (1...UInt64(observer.signals.count)).map { $0 })
+        #expect(
+            try observer.call("RemoveObservers") { writer in
+                writer.append("")
+                writer.append("")
+            }.error == nil)
+    }
+
+    @Test("E3, D6: sequence and serial go on after a crash, and no observer's number is given twice")
+    func numbersGoOn() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let first = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        let id = try client.addObserver("Ding")
+        for number in 1...150 { _ = try client.post("Ding", number: Int64(number)) }
+        try client.run("what was posted") { client.signals.count == 150 }
+        let removed = try client.addObserver("Dong")
+        try client.call("RemoveObserver") { $0.append(removed) }
+        try first.kill()
+
+        let second = try ServiceProcess(on: bus)
+        #expect(try client.post("Ding", number: 151) == 1)
+        try client.run("a notification from the next service") { client.signals.count == 151 }
+        #expect(client.signals.map(\.sequence) == (1...151).map { $0 })
+        #expect(client.signals.last?.observers == [id])
+        let serials = client.signals.map(\.serial)
+        #expect(serials == serials.sorted() && Set(serials).count == serials.count)
+        #expect(try client.addObserver("Dong") > removed)
+        #expect(second.isRunning)
+    }
+
+    @Test("E3: a clean restart keeps the registrations too, on every bus", arguments: BusKind.available)
+    func cleanRestart(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding", behavior: "coalesce")
+        try client.setSuspended(true)
+        for number in 1...5 { _ = try client.post("Ding", number: Int64(number)) }
+        #expect(try first.terminate() == .exited(0))
+        let second = try ServiceProcess(on: bus)
+        _ = try client.post("Ding", number: 6)
+        try client.setSuspended(false)
+        try client.run("the last that was posted") { client.numbers == [6] }
+        #expect(second.isRunning)
+    }
+
+    @Test("E3: a client that left while there was no service is forgotten", arguments: BusKind.available)
+    func leftMeanwhile(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let stays = try Client(on: bus)
+        try stays.addObserver("Ding")
+        var leaves: Client? = try Client(on: bus)
+        try leaves?.addObserver("Ding")
+        #expect(try stays.listClients().count == 2)
+        try first.kill()
+        leaves = nil
+        let second = try ServiceProcess(on: bus)
+        try eventually("the one that left is forgotten") { try Array(stays.listClients().keys) == [stays.name] }
+        #expect(try stays.post("Ding") == 1)
+        #expect(second.isRunning)
+    }
+
+    @Test("E3: the state of one bus is nothing to another, where the same unique name is a stranger")
+    func otherBus() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let first = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        try first.kill()
+
+        let other = try PrivateBus(.dbusDaemon)
+        let runtimeDirectory = try #require(bus.environment["XDG_RUNTIME_DIR"])
+        let second = try ServiceProcess(on: other, environment: ["XDG_RUNTIME_DIR": runtimeDirectory])
+        let stranger = try Client(on: other)
+        #expect(stranger.name == client.name, "both buses count from the same number")
+        #expect(try stranger.listClients().isEmpty)
+        #expect(try stranger.post("Ding") == 0)
+        #expect(second.isRunning)
+    }
+
+    @Test("E3: when its bus ends, the service takes its state away")
+    func busEnds() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        let directory = try #require(bus.environment["XDG_RUNTIME_DIR"]) + "/carillon"
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory).count == 2)
+        kill(bus.pid, SIGTERM)
+        #expect(try service.waitForExit() == .exited(4))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory).isEmpty)
+    }
+
+    @Test("E3: where no state can be kept the service says so, and serves")
+    func noDirectory() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let service = try ServiceProcess(on: bus, environment: ["XDG_RUNTIME_DIR": "/nonexistent/directory"])
+        _ = try service.nextLogLine { $0.contains("state can't be kept") }
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        #expect(try client.post("Ding") == 1)
+    }
+}
