@@ -40,16 +40,19 @@ class Observer:
         self.subscription = connection.signal_subscribe(
             owner, INTERFACE, "Notification", PATH, None, Gio.DBusSignalFlags.NO_MATCH_RULE, self.on_notification
         )
+        # A service that comes after a crash knows our observers already; begin anew, or we would have each twice.
+        self.call(connection, owner, "RemoveObservers", GLib.Variant("(ss)", ("", "")))
         # A program with a window would call without waiting (connection.call) so as never to block its main loop.
         for name in self.names:
-            arguments = GLib.Variant("(ssa{sv})", (name, self.object, {}))
-            try:
-                connection.call_sync(
-                    owner, PATH, INTERFACE, "AddObserver", arguments, None, Gio.DBusCallFlags.NONE, -1, None
-                )
-            except GLib.Error as error:
-                fail(error.message, 1)
+            self.call(connection, owner, "AddObserver", GLib.Variant("(ssa{sv})", (name, self.object, {})))
         print("observing", ", ".join(name or "everything" for name in self.names), file=sys.stderr, flush=True)
+
+    @staticmethod
+    def call(connection, owner, method, arguments):
+        try:
+            connection.call_sync(owner, PATH, INTERFACE, method, arguments, None, Gio.DBusCallFlags.NONE, -1, None)
+        except GLib.Error as error:
+            fail(error.message, 1)
 
     def vanished(self, connection, _name):
         if connection is None:
