@@ -16,7 +16,7 @@ extension Message {
         defer { dbus_free(bytes) }
         let message = UnsafeRawBufferPointer(start: bytes, count: Int(count))
         let length = Int(message.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
-        return Array(message[(message.count - length)...])
+        return Array(UnsafeRawBufferPointer(rebasing: message[(message.count - length)...]))
     }
 
     /// A signal to one connection with these marshalled arguments.

@@ -115,14 +115,24 @@ package final class CenterObject {
     /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.
     private func noteRefusal(of call: MethodCall, _ error: BusError) {
         refused += 1
-        let fields: Log.Fields = ["CARILLON_CLIENT": call.sender.rawValue, "CARILLON_REASON": error.name.rawValue]
+        let sender = call.sender.rawValue
         guard call.message.expectsNoReply else {
-            return Log.debug("refused a call of \(call.sender): \(error)", fields)
+            return Log.debug("refused a call of \(sender): \(error)", fields(of: call, error))
         }
         // A client that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of its refusals are logged.
-        let count = clients.countRefusal(of: call.sender.rawValue)
-        if count & (count - 1) == 0 {
-            Log.warning("refused a call of \(call.sender), who wants no answer (\(count) so far): \(error)", fields)
-        }
+        let count = clients.countRefusal(of: sender)
+        guard count & (count - 1) == 0 else { return }
+        Log.warning(
+            "refused a call of \(sender), who wants no answer (\(count) so far): \(error)", fields(of: call, error))
+    }
+
+    /// The name is a notification's where the first argument is one; never more of a message than that.
+    private func fields(of call: MethodCall, _ error: BusError) -> Log.Fields {
+        var arguments = call.arguments
+        let name = (try? arguments.readString()) ?? ""
+        return [
+            "CARILLON_CLIENT": call.sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
+            "CARILLON_REASON": error.name.rawValue,
+        ]
     }
 }

@@ -46,7 +46,10 @@ final class ClientRegistry {
         bus.processID(of: name) { [weak self] result in
             guard let self, unidentified.contains(client) else { return }
             switch result {
-            case .success(let id): processes[client] = Process(id: id, name: processName(of: id))
+            case .success(let id):
+                let process = Process(id: id, name: processName(of: id))
+                processes[client] = process
+                Log.info("\(client) is \(process.name), process \(id)", ["CARILLON_CLIENT": client])
             case .failure(let error) where error.name == BusError.nameHasNoOwnerName: isGone()
             case .failure(let error):
                 Log.info("the bus does not tell the process of \(client): \(error)")
@@ -57,6 +60,7 @@ final class ClientRegistry {
 
     func forget(_ client: String) {
         bus.removeMatch(OwnerChange.matchRule(for: BusName(unchecked: client)))
+        Log.info("\(client) left", ["CARILLON_CLIENT": client])
         processes[client] = nil
         refusals[client] = nil
         identified(client)

@@ -70,7 +70,7 @@ public final class WireUserInfo: UserInfo {
             let object = aligned(4 + length(at: 0) + 1, 4)
             let userInfo = aligned(object + 4 + length(at: object) + 1, 4)
             let end = aligned(userInfo + 4, 8) + length(at: userInfo)
-            return Array(body[..<end])
+            return Array(UnsafeRawBufferPointer(rebasing: body[..<end]))
         }
     }
 }

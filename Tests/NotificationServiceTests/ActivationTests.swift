@@ -25,7 +25,7 @@ struct ActivationTests {
     func post() throws {
         let bus = try PrivateBus(activations: [.service()])
         let client = try Client(on: bus)
-        #expect(try client.post("Ding") == 1)
+        #expect(try client.post("Ding") == 0)
         let pid = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
         kill(pid, SIGTERM)
     }

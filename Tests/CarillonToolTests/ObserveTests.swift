@@ -1,0 +1,190 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("carillon observe", .serialized, .timeLimit(.minutes(1)))
+struct ObserveTests {
+    @Test(
+        "B3: --json prints name, object, userInfo, observers, poster, serial and sequence", arguments: BusKind.available
+    )
+    func json(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        let observer = try bell.observe("--json", "--count", "2")
+        try bell.post("Ding", "--object", "bell", "a=1")
+        try bell.post("Dong")
+        let first = try ObservedLine(try observer.nextLine())
+        #expect(
+            Set(first.members.keys) == ["name", "object", "userInfo", "observers", "poster", "serial", "sequence"])
+        #expect(first.members["name"] as? String == "Ding")
+        #expect(first.members["object"] as? String == "bell")
+        #expect(first.userInfoText == #"{"a": 1}"#)
+        #expect((first.members["observers"] as? [Int])?.count == 1)
+        #expect((first.members["poster"] as? String)?.hasPrefix(":1.") == true)
+        #expect(first.members["sequence"] as? Int == 1)
+        let second = try ObservedLine(try observer.nextLine())
+        #expect(second.members["object"] as? String == "")
+        #expect(second.userInfoText == "{}")
+        #expect(second.members["sequence"] as? Int == 2)
+        let serials = [first, second].compactMap { $0.members["serial"] as? Int }
+        #expect(serials.count == 2 && serials[1] == serials[0] + 1)
+        #expect(try observer.waitForExit() == .exited(0))
+    }
+
+    @Test("C1: without names, every name; with names, these")
+    func names() throws {
+        let bell = try Bell()
+        let all = try bell.observe("--count", "4")
+        let two = try bell.observe("Ding", "Dong", "--count", "2")
+        for name in ["Ding", "Dang", "Dong", "Ding Dong"] { try bell.post(name) }
+        #expect(try all.waitForExit() == .exited(0))
+        #expect(try two.waitForExit() == .exited(0))
+        #expect(all.standardOutput == "Ding\nDang\nDong\n\"Ding Dong\"\n")
+        #expect(two.standardOutput == "Ding\nDong\n")
+    }
+
+    @Test("D6: a notification that several names match comes once")
+    func sameNameTwice() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "Ding", "--json", "--count", "2")
+        try bell.post("Ding")
+        try bell.post("Ding")
+        let first = try ObservedLine(try observer.nextLine())
+        #expect((first.members["observers"] as? [Int])?.count == 2)
+        #expect(first.members["sequence"] as? Int == 1)
+        #expect(try ObservedLine(try observer.nextLine()).members["sequence"] as? Int == 2)
+    }
+
+    @Test("C1: --object narrows, and does not match a post without one")
+    func object() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("--object", "bell", "--count", "2")
+        let named = try bell.observe("Ding", "-o", "bell", "-n", "1")
+        try bell.post("Ding")
+        try bell.post("Ding", "--object", "tower")
+        try bell.post("Dong", "--object", "bell")
+        try bell.post("Ding", "--object", "bell")
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(try named.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == "Dong  bell\nDing  bell\n")
+        #expect(named.standardOutput == "Ding  bell\n")
+    }
+
+    @Test("D4: posts of one program come in their order, and none is missing")
+    func order() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("--count", "100")
+        let script = "i=0; while [ $i -lt 100 ]; do \"$0\" post Ding n=$i || exit; i=$((i+1)); done"
+        let result = try Command.run("sh", ["-c", script, try Bell.path()], environment: bell.bus.environment)
+        #expect(result.exitCode == 0, "\(result)")
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == (0..<100).map { "Ding  {\"n\": \($0)}\n" }.joined())
+    }
+
+    @Test("B3: --count that is reached ends it with 0, also with a --timeout; further ones are not printed")
+    func count() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "--count", "1", "--timeout", "60")
+        try bell.post("Ding", "a=1")
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == "Ding  {\"a\": 1}\n")
+    }
+
+    @Test("B3: --timeout ends it with 3, whatever came before")
+    func timeout() throws {
+        let bell = try Bell()
+        let silent = try bell.observe("Ding", "--timeout", "0.1")
+        #expect(try silent.waitForExit() == .exited(3))
+        #expect(silent.standardOutput.isEmpty)
+        let counting = try bell.observe("Ding", "--count", "2", "--timeout", "1")
+        try bell.post("Ding")
+        #expect(try counting.nextLine() == "Ding")
+        #expect(try counting.waitForExit() == .exited(3))
+    }
+
+    @Test("B3: standard error tells what is observed, and standard output is only for notifications")
+    func announcement() throws {
+        let bell = try Bell()
+        func announced(_ arguments: String...) throws -> String {
+            let result = try Command.run(
+                try Bell.path(), ["observe", "--timeout", "0.01"] + arguments, environment: bell.bus.environment)
+            #expect(result.standardOutput.isEmpty, "\(result)")
+            return result.standardError
+        }
+        // A tenth of a second may be over before the service answered; then nothing was announced.
+        #expect(["", "observing all names\n"].contains(try announced()))
+        let observer = try RunningCommand(
+            try Bell.path(), ["observe", "Ding", "Dong", "--object", "bell"], environment: bell.bus.environment)
+        #expect(try observer.nextErrorLine() == "observing Ding, Dong about bell")
+    }
+
+    @Test("For people: control characters can't reach the terminal")
+    func escapes() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("--count", "4")
+        try bell.post("Ding\u{1B}[2J", "--object", "a\nb", "key\u{7}=\u{1B}]0;x\u{7}")
+        try bell.post("Ding\u{9B}31m")
+        try bell.post("two words", "--object", "tab\there")
+        try bell.post("Größe🔔", "--object", "/tmp/ä")
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(
+            observer.standardOutput == #"""
+                "Ding\u001b[2J"  "a\nb"  {"key\u0007": "\u001b]0;x\u0007"}
+                "Ding\u009b31m"
+                "two words"  "tab\there"
+                Größe🔔  /tmp/ä
+
+                """#)
+    }
+
+    @Test("For people: what turns the direction of text round can't hide in a line")
+    func bidirectional() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("--count", "1")
+        try bell.post("Ding\u{202E}gnoD", "a=\u{2066}x")
+        _ = try observer.nextLine()
+        #expect(!observer.standardOutput.unicodeScalars.contains("\u{202E}"), "\(observer.transcript)")
+    }
+
+    @Test("LC_ALL=C: arguments and output are UTF-8 all the same", arguments: ["C", "POSIX", "de_DE.ISO-8859-1"])
+    func locale(name: String) throws {
+        let bell = try Bell()
+        let observer = try bell.observe(
+            "Größe", "--object", "Ärger", "--count", "1", environment: ["LC_ALL": name])
+        let result = try bell.run(
+            "post", "Größe", "--object", "Ärger", "Schlüssel=übergroß", "--string", "ß=🔔",
+            environment: ["LC_ALL": name])
+        #expect(result.exitCode == 0, "\(result)")
+        #expect(try observer.waitForExit() == .exited(0), "\(observer.transcript)")
+        #expect(observer.standardOutput == "Größe  Ärger  {\"Schlüssel\": \"übergroß\", \"ß\": \"🔔\"}\n")
+        let json = try bell.observe("--json", "-n", "1", environment: ["LC_ALL": name])
+        let jsonPost = try bell.run("post", "Größe", "--json", #"{"ü": "ß"}"#, environment: ["LC_ALL": name])
+        #expect(jsonPost.exitCode == 0, "\(jsonPost)")
+        #expect(try ObservedLine(try json.nextLine()).userInfoText == #"{"ü": "ß"}"#)
+    }
+
+    @Test("Behind -- everything is an argument")
+    func doubleDash() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("--count", "4")
+        try bell.post("--", "--Ding")
+        try bell.post("--object", "bell", "--", "-Ding", "-a=1")
+        try bell.post("Ding", "--", "--a=1")
+        try bell.post("--", "--", "a=1")
+        #expect(try observer.waitForExit() == .exited(0), "\(observer.transcript)")
+        #expect(
+            observer.standardOutput == "--Ding\n-Ding  bell  {\"-a\": 1}\nDing  {\"--a\": 1}\n--  {\"a\": 1}\n")
+    }
+
+    @Test("post says nothing, and with --verbose how many clients matched")
+    func verbose() throws {
+        let bell = try Bell()
+        let silent = try bell.run("post", "Ding")
+        #expect(silent.standardOutput.isEmpty && silent.standardError.isEmpty, "\(silent)")
+        #expect(try bell.run("post", "Ding", "--verbose").standardOutput == "0 clients\n")
+        let first = try bell.observe()
+        #expect(try bell.run("post", "Ding", "-v").standardOutput == "1 client\n")
+        let second = try bell.observe("Ding")
+        #expect(try bell.run("post", "Ding", "-v").standardOutput == "2 clients\n")
+        withExtendedLifetime((first, second)) {}
+    }
+}

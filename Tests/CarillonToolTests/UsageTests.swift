@@ -1,0 +1,179 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What `carillon` refuses, with which exit code, and what it says then.
+@Suite("carillon: usage and refusals", .serialized, .timeLimit(.minutes(1)))
+struct UsageTests {
+    /// No bus is needed to see that the arguments are wrong.
+    @Test(
+        "B3: wrong usage is exit code 1 and says what is wrong, before the bus is tried",
+        arguments: [
+            ([], "no command given"),
+            (["ring"], "there is no command 'ring'"),
+            (["--no-such-option"], "--no-such-option"),
+            (["post"], "post needs a NAME"),
+            (["post", "--no-such-option", "Ding"], "--no-such-option"),
+            (["post", "Ding", "novalue"], "'novalue' is not KEY=VALUE"),
+            (["post", "Ding", "=3"], "'=3' is not KEY=VALUE"),
+            (["post", "Ding", "a=1", "a=2"], "the key 'a' is given twice"),
+            (["post", "Ding", "a=1", "--string", "a=2"], "the key 'a' is given twice"),
+            (["post", "Ding", "--string", "novalue"], "'novalue' is not KEY=VALUE"),
+            (["post", "Ding", "a=18446744073709551616"], "out of the range of 64-bit integers"),
+            (["post", "Ding", "a=-9223372036854775809"], "out of the range of 64-bit integers"),
+            (["post", "Ding", "a=1e309"], "out of the range of floating-point numbers"),
+            (["post", "Ding", "--object"], "object"),
+            (["post", "Ding", "--json", "{}", "a=1"], "--json can't be combined"),
+            (["post", "Ding", "--json", "{}", "--string", "a=1"], "--json can't be combined"),
+            (["post", "Ding", "--json", ""], "not valid JSON"),
+            (["post", "Ding", "--json", "{"], "not valid JSON"),
+            (["post", "Ding", "--json", "{\"a\": 1} x"], "not valid JSON"),
+            (["post", "Ding", "--json", "{'a': 1}"], "not valid JSON"),
+            (["post", "Ding", "--json", "{\"a\": 01}"], "not valid JSON"),
+            (["post", "Ding", "--json", "[1]"], "the JSON is no object"),
+            (["post", "Ding", "--json", "3"], "the JSON is no object"),
+            (["post", "Ding", "--json", "null"], "the JSON is no object"),
+            (["post", "Ding", "--json", "{\"a\": null}"], "userInfo.a: null is no property-list value"),
+            (["post", "Ding", "--json", "{\"a\": [1, {\"b\": null}]}"], "userInfo.a[1].b: null"),
+            (["post", "Ding", "--json", "{\"a\": 18446744073709551616}"], "userInfo.a"),
+            (["post", "Ding", "--json", "{\"a\": -9223372036854775809}"], "userInfo.a"),
+            (["post", "Ding", "--json", "{\"a\": 1e309}"], "1e309"),
+            (["post", "Ding", "--json", "{\"a\": {\"$data\": \"*\"}}"], "userInfo.a: '$data' is not base64"),
+            (["post", "Ding", "--json", "{\"a\": {\"$date\": \"today\"}}"], "userInfo.a: '$date' is not like"),
+            (["post", "Ding", "--json", "{\"a\": {\"$date\": \"2026-02-30T00:00:00Z\"}}"], "'$date' is not like"),
+            (["post", "Ding", "--json", "{\"a\": {\"$date\": \"2026-02-03T24:00:00Z\"}}"], "'$date' is not like"),
+            (["post", "Ding", "--json", "{\"a\": {\"$double\": \"1\"}}"], "userInfo.a: '$double' is none of"),
+            (["post", "Ding", "--json", "{\"a\": \"\\u0000\"}"], "userInfo.a"),
+            (["observe", "--no-such-option"], "--no-such-option"),
+            (["observe", "--count", "0"], "--count: '0' is not a number"),
+            (["observe", "--count", "-1"], "--count: '-1' is not a number"),
+            (["observe", "--count", "1.5"], "--count: '1.5' is not a number"),
+            (["observe", "--count", "x"], "--count: 'x' is not a number"),
+            (["observe", "--count", "99999999999999999999"], "--count"),
+            (["observe", "--timeout", "0"], "--timeout: '0' is not a number"),
+            (["observe", "--timeout", "nan"], "--timeout: 'nan' is not a number"),
+            (["observe", "--timeout", "inf"], "--timeout: 'inf' is not a number"),
+            (["observe", ""], "is no name of a notification"),
+        ])
+    func usage(arguments: [String], message: String) throws {
+        let result = try runWithoutBus(arguments)
+        #expect(result.status == .exited(1), "\(result)")
+        #expect(result.standardError.contains(message), "\(result)")
+        #expect(result.standardError.hasPrefix("carillon: "), "\(result)")
+        #expect(result.standardOutput.isEmpty, "\(result)")
+    }
+
+    @Test(
+        "N3: a JSON object with the same key twice is refused, rather than losing one",
+        arguments: [
+            #"{"a": 1, "a": 2}"#, #"{"a": 1, "\u0061": 2}"#, #"{"x": [{"b": {"a": "}"}, "a": 1, "a": []}]}"#,
+            #"{"\"{": 1, "\"{": 2}"#,
+        ])
+    func duplicateKeys(json: String) throws {
+        let result = try runWithoutBus(["post", "Ding", "--json", json])
+        #expect(result.status == .exited(1), "\(result)")
+        #expect(result.standardError.contains("is given twice"), "\(result)")
+    }
+
+    @Test(
+        "The same key in different objects is no repetition",
+        arguments: [#"{"a": {"a": {"a": ":"}}, "b": [{"a": 1}, {"a": 1}]}"#, #"{"a": ["a", "a"], "b": "a\": a"}"#])
+    func sameKeyElsewhere(json: String) throws {
+        // The arguments are fine, so the missing bus is what ends it.
+        #expect(try runWithoutBus(["post", "Ding", "--json", json]).status == .exited(2))
+    }
+
+    @Test("An argument that is not UTF-8 is refused, not altered", arguments: ["post", "observe"])
+    func notUTF8(command: String) throws {
+        let result = try Command.run(
+            "sh", ["-c", "exec \"$0\" \(command) \"$(printf 'D\\377')\"", try Bell.path()],
+            environment: environmentWithoutBus)
+        #expect(result.status == .exited(1), "\(result)")
+        #expect(result.standardError.contains("not valid UTF-8"), "\(result)")
+    }
+
+    @Test("E1, N1: what the service refuses is exit code 1 with its message", arguments: BusKind.available)
+    func refused(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        func expect(_ result: CommandResult, _ message: String) {
+            #expect(result.status == .exited(1), "\(result)")
+            #expect(result.standardError.hasPrefix("carillon: \(message)"), "\(result)")
+            #expect(result.standardOutput.isEmpty, "\(result)")
+        }
+        expect(try bell.run("post", ""), "the name of a notification must not be empty")
+        expect(try bell.run("post", String(repeating: "x", count: 1025)), "over the limit name-length = 1024")
+        expect(
+            try bell.run("post", "Ding", "--object", String(repeating: "x", count: 4097)),
+            "over the limit object-length = 4096")
+        let deep = String(repeating: #"{"a": "#, count: 17) + "1" + String(repeating: "}", count: 17)
+        expect(try bell.run("post", "Ding", "--json", deep), "over the limit user-info-depth = 16")
+        let veryDeep = String(repeating: #"{"a": "#, count: 40) + "1" + String(repeating: "}", count: 40)
+        expect(try bell.run("post", "Ding", "--json", veryDeep), "over the limit user-info-depth")
+        expect(
+            try bell.run("observe", String(repeating: "x", count: 1025)), "over the limit name-length = 1024")
+        // It lives on.
+        try bell.post("Ding")
+    }
+
+    @Test(
+        "B3: no bus is exit code 2", arguments: [["post", "Ding"], ["observe"], ["observe", "Ding", "--count", "1"]])
+    func noBus(arguments: [String]) throws {
+        let result = try runWithoutBus(arguments)
+        #expect(result.status == .exited(2), "\(result)")
+        #expect(result.standardError.hasPrefix("carillon: no bus: "), "\(result)")
+    }
+
+    @Test("B3: a bus without the service is exit code 2", arguments: BusKind.available)
+    func noService(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        for arguments in [["post", "Ding"], ["observe"], ["observe", "Ding", "--timeout", "5"]] {
+            let result = try Command.run(try Bell.path(), arguments, environment: bus.environment)
+            #expect(result.status == .exited(2), "\(result)")
+            #expect(result.standardError.contains("carillon: "), "\(result)")
+        }
+    }
+
+    @Test("B3: a bus that ends while observing is exit code 2", arguments: BusKind.available)
+    func busEnds(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        let observer = try bell.observe()
+        kill(bell.bus.pid, SIGKILL)
+        #expect(try observer.waitForExit() == .exited(2), "\(observer.transcript)")
+        #expect(observer.standardError.contains("the bus closed the connection"))
+    }
+
+    @Test(
+        "B3: --help tells the options on standard output, without a bus",
+        arguments: [
+            (["--help"], ["post", "observe", "--version", "Exit status"]),
+            (["post", "--help"], ["--object", "--json", "--string", "--deliver-immediately", "--version"]),
+            (["observe", "--help"], ["--object", "--json", "--count", "--timeout", "--version"]),
+        ])
+    func help(arguments: [String], texts: [String]) throws {
+        let result = try runWithoutBus(arguments)
+        #expect(result.status == .exited(0), "\(result)")
+        for text in texts { #expect(result.standardOutput.contains(text), "\(result)") }
+        #expect(result.standardError.isEmpty, "\(result)")
+    }
+
+    @Test(
+        "B3: --version tells one line on standard output, without a bus",
+        arguments: [["--version"], ["post", "--version"], ["observe", "--version"]])
+    func version(arguments: [String]) throws {
+        let result = try runWithoutBus(arguments)
+        #expect(result.status == .exited(0), "\(result)")
+        #expect(result.standardOutput.wholeMatch(of: /carillon [0-9]+\.[0-9]+\.[0-9]+\n/) != nil, "\(result)")
+        #expect(result.standardError.isEmpty, "\(result)")
+    }
+
+    private func runWithoutBus(_ arguments: [String]) throws -> CommandResult {
+        try Command.run(try Bell.path(), arguments, environment: environmentWithoutBus)
+    }
+
+    private var environmentWithoutBus: [String: String] {
+        var environment = ["PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "XDG_RUNTIME_DIR": "/nonexistent"]
+        environment["DBUS_SESSION_BUS_ADDRESS"] = "unix:path=/nonexistent/bus"
+        environment["LD_LIBRARY_PATH"] = ProcessInfo.processInfo.environment["LD_LIBRARY_PATH"]
+        return environment
+    }
+}

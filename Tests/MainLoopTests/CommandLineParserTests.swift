@@ -1,0 +1,118 @@
+import MainLoop
+import Testing
+
+/// Serialized: GLib keeps the program's name for the process.
+@Suite("The command-line parser", .serialized, .timeLimit(.minutes(1)))
+struct CommandLineParserTests {
+    private struct Parsed: Equatable {
+        var flag = false
+        var text: String?
+        var list: [String] = []
+        var rest: [String] = []
+    }
+
+    private func parse(_ arguments: [String], stopsAtFirstArgument: Bool = false) throws -> Parsed {
+        let parser = CommandLineParser(
+            program: "bell", usage: "[NAME ...]", summary: "Rings.", stopsAtFirstArgument: stopsAtFirstArgument)
+        let flag = parser.flag("flag", short: "f", help: "A flag")
+        let text = parser.string("text", short: "t", placeholder: "TEXT", help: "A text")
+        let list = parser.strings("list", short: "l", placeholder: "ITEM", help: "A list")
+        let rest = try parser.parse(arguments)
+        return Parsed(
+            flag: parser.value(flag), text: parser.value(text), list: parser.value(list), rest: rest)
+    }
+
+    @Test("Nothing given: nothing set")
+    func nothing() throws {
+        #expect(try parse([]) == Parsed())
+    }
+
+    @Test("Flags, texts and lists, long and short, before and behind arguments")
+    func options() throws {
+        #expect(try parse(["--flag"]).flag)
+        #expect(try parse(["-f"]).flag)
+        #expect(try parse(["--text", "a"]).text == "a")
+        #expect(try parse(["--text=a"]).text == "a")
+        #expect(try parse(["-t", "a"]).text == "a")
+        #expect(try parse(["--text="]).text == "")
+        #expect(try parse(["--text", ""]).text == "")
+        #expect(try parse(["--text", "a", "--text", "b"]).text == "b")
+        #expect(try parse(["-ft", "a"]) == Parsed(flag: true, text: "a"))
+        #expect(try parse(["-l", "a", "--list", "b", "--list=c"]).list == ["a", "b", "c"])
+        #expect(try parse(["--text", "--flag"]) == Parsed(text: "--flag"))
+        #expect(
+            try parse(["one", "--flag", "two", "-t", "a", "three"])
+                == Parsed(
+                    flag: true, text: "a", rest: ["one", "two", "three"]))
+        #expect(try parse([""]).rest == [""])
+        #expect(try parse(["-"]).rest == ["-"])
+    }
+
+    @Test("Texts of any language, whatever the locale of this process is")
+    func unicode() throws {
+        let text = "Größe 🔔 e\u{301} \u{1B}"
+        #expect(
+            try parse(["--text", text, "-l", text, text]) == Parsed(text: text, list: [text], rest: [text]))
+    }
+
+    @Test("A large number of arguments")
+    func many() throws {
+        let names = (0..<10_000).map { "name\($0)" }
+        #expect(try parse(names).rest == names)
+        #expect(try parse(names.flatMap { ["-l", $0] }).list == names)
+    }
+
+    @Test(
+        "An unknown option, a missing value or a value too many is a usage error that names the option",
+        arguments: [
+            (["--nonsense"], "--nonsense"), (["-x"], "-x"), (["--text"], "--text"), (["-t"], "-t"),
+            (["one", "--list"], "--list"),
+            (["--flag=1", "--nonsense=1"], "--nonsense"), (["--größe"], "--größe"),
+        ])
+    func usageErrors(arguments: [String], name: String) {
+        #expect {
+            try parse(arguments)
+        } throws: { error in
+            (error as? CommandLineParser.UsageError)?.description.contains(name) == true
+        }
+    }
+
+    @Test(
+        "Behind -- everything is an argument, -- itself too",
+        arguments: [
+            (["--"], []), (["--", "--flag"], ["--flag"]), (["one", "--", "--flag"], ["one", "--flag"]),
+            (["one", "--", "two"], ["one", "two"]), (["--", "--"], ["--"]), (["one", "--", "--"], ["one", "--"]),
+            (["--", "--", "one"], ["--", "one"]), (["--", "one", "--"], ["one", "--"]), (["--", "-x"], ["-x"]),
+        ])
+    func doubleDash(arguments: [String], rest: [String]) throws {
+        #expect(try parse(arguments) == Parsed(rest: rest))
+        #expect(try parse(["--flag"] + arguments) == Parsed(flag: true, rest: rest))
+    }
+
+    @Test(
+        "stopsAtFirstArgument leaves everything from the first argument on alone",
+        arguments: [
+            ([], Parsed()), (["--flag"], Parsed(flag: true)), (["post", "--flag"], Parsed(rest: ["post", "--flag"])),
+            (["--flag", "post", "--nonsense"], Parsed(flag: true, rest: ["post", "--nonsense"])),
+            (["-t", "a", "post", "-t"], Parsed(text: "a", rest: ["post", "-t"])),
+            (["post", "--", "--flag"], Parsed(rest: ["post", "--", "--flag"])),
+            (["--", "post", "--flag"], Parsed(rest: ["post", "--flag"])),
+        ])
+    private func stops(arguments: [String], parsed: Parsed) throws {
+        #expect(try parse(arguments, stopsAtFirstArgument: true) == parsed)
+    }
+
+    @Test("The help names program, usage, summary, options and description")
+    func help() {
+        let parser = CommandLineParser(
+            program: "bell ring", usage: "[NAME ...]", summary: "Rings a bell.", description: "Softly.")
+        _ = parser.flag("flag", short: "f", help: "Rings twice")
+        _ = parser.string("text", placeholder: "TEXT", help: "Rings a text")
+        // The options are GLib's only when it parses.
+        _ = try? parser.parse([])
+        for text in ["bell ring", "[NAME ...]", "Rings a bell.", "-f, --flag", "Rings twice", "--text=TEXT", "Softly."]
+        {
+            #expect(parser.helpText.contains(text), "\(parser.helpText)")
+        }
+    }
+}

@@ -1,0 +1,187 @@
+import Foundation
+import MainLoop
+import TestSupport
+import Testing
+
+@Suite("Event sources", .timeLimit(.minutes(1)))
+struct EventSourceTests {
+    @Test("A timer fires not before its time, and again as long as it is kept")
+    func timer() throws {
+        let context = MainContext()
+        let start = ContinuousClock.now
+        var firings: [Duration] = []
+        let timer = EventSource.timer(milliseconds: 20, on: context) {
+            firings.append(ContinuousClock.now - start)
+            return firings.count < 3 ? .keep : .remove
+        }
+        try context.run("three firings") { firings.count == 3 }
+        // GLib counts in whole milliseconds.
+        #expect(firings[0] >= .milliseconds(19))
+        #expect(firings[2] >= .milliseconds(57))
+        #expect(!context.iterate(mayBlock: false))
+        withExtendedLifetime(timer) {}
+    }
+
+    @Test("A timer of no time fires in the next turn")
+    func immediateTimer() {
+        let context = MainContext()
+        var count = 0
+        let timer = EventSource.timer(milliseconds: 0, on: context) {
+            count += 1
+            return .remove
+        }
+        context.iterate(mayBlock: false)
+        #expect(count == 1)
+        withExtendedLifetime(timer) {}
+    }
+
+    @Test("Sources that are ready are dispatched by priority, an idle one only when nothing else is ready")
+    func priorities() throws {
+        let context = MainContext()
+        var order: [String] = []
+        func source(_ name: String, _ priority: EventSource.Priority, times: Int) -> EventSource {
+            var count = 0
+            return .idle(on: context, priority: priority) {
+                order.append(name)
+                count += 1
+                return count < times ? .keep : .remove
+            }
+        }
+        let sources = [
+            source("idle", .idle, times: 1), source("low", .init(rawValue: 300), times: 1),
+            source("default", .default, times: 3), source("high", .high, times: 2),
+        ]
+        context.settle()
+        #expect(order == ["high", "high", "default", "default", "default", "idle", "low"])
+        withExtendedLifetime(sources) {}
+    }
+
+    @Test("Sources of one priority are dispatched in the order in which they were made")
+    func samePriority() {
+        let context = MainContext()
+        var order: [Int] = []
+        let sources = (0..<10).map { number in
+            EventSource.idle(on: context) {
+                order.append(number)
+                return .remove
+            }
+        }
+        context.settle()
+        #expect(order == Array(0..<10))
+        withExtendedLifetime(sources) {}
+    }
+
+    @Test("The priorities are those of GLib")
+    func priorityValues() {
+        #expect(EventSource.Priority.high.rawValue == -100)
+        #expect(EventSource.Priority.default.rawValue == 0)
+        #expect(EventSource.Priority.idle.rawValue == 200)
+    }
+
+    @Test("keep calls again, remove does not")
+    func continuation() {
+        let context = MainContext()
+        var kept = 0
+        var removed = 0
+        let sources = [
+            EventSource.idle(on: context) {
+                kept += 1
+                return .keep
+            },
+            EventSource.idle(on: context) {
+                removed += 1
+                return .remove
+            },
+        ]
+        for _ in 0..<5 { context.iterate(mayBlock: false) }
+        #expect(kept == 5)
+        #expect(removed == 1)
+        withExtendedLifetime(sources) {}
+    }
+
+    @Test("Releasing a source removes it, and what its closure holds")
+    func release() {
+        final class Mark {}
+        let context = MainContext()
+        var mark: Mark? = Mark()
+        weak let watched = mark
+        var count = 0
+        var source: EventSource? = .idle(on: context) { [mark] in
+            count += mark == nil ? 0 : 1
+            return .keep
+        }
+        mark = nil
+        context.iterate(mayBlock: false)
+        #expect(count == 1 && watched != nil)
+        #expect(source != nil)
+        source = nil
+        #expect(watched == nil)
+        #expect(!context.iterate(mayBlock: false))
+        #expect(count == 1)
+    }
+
+    @Test("remove frees what the closure holds, also while the source is held")
+    func removeFrees() {
+        final class Mark {}
+        let context = MainContext()
+        var mark: Mark? = Mark()
+        weak let watched = mark
+        let source = EventSource.idle(on: context) { [mark] in
+            _ = mark
+            return .remove
+        }
+        mark = nil
+        context.settle()
+        #expect(watched == nil)
+        withExtendedLifetime(source) {}
+    }
+
+    @Test("A source can be released inside its own closure", arguments: [true, false])
+    func releaseInside(isKept: Bool) {
+        let context = MainContext()
+        var source: EventSource?
+        var count = 0
+        source = .idle(on: context) {
+            count += 1
+            source = nil
+            return isKept ? .keep : .remove
+        }
+        #expect(source != nil)
+        context.settle()
+        #expect(count == 1)
+    }
+
+    @Test("A source can be made inside a closure, and comes in a later turn")
+    func addInside() {
+        let context = MainContext()
+        var inner: EventSource?
+        var order: [String] = []
+        let outer = EventSource.idle(on: context) {
+            order.append("outer")
+            inner = .idle(on: context) {
+                order.append("inner")
+                return .remove
+            }
+            order.append("outer ends")
+            return .remove
+        }
+        context.settle()
+        #expect(order == ["outer", "outer ends", "inner"])
+        withExtendedLifetime((outer, inner)) {}
+    }
+
+    @Test("Sources of one context are not dispatched by another")
+    func contexts() {
+        let (first, second) = (MainContext(), MainContext())
+        var count = 0
+        let source = EventSource.idle(on: first) {
+            count += 1
+            return .remove
+        }
+        second.settle()
+        #expect(count == 0)
+        first.settle()
+        #expect(count == 1)
+        withExtendedLifetime(source) {}
+    }
+}

@@ -1,0 +1,40 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The log goes where the process's standard error goes, so a process of its own is looked at: `carillond`, which
+/// says when it serves, and more with `--verbose`.
+@Suite("The log", .serialized, .timeLimit(.minutes(1)))
+struct LogTests {
+    @Test("Warnings and notices go to standard error, with the level and our domain; details only on demand")
+    func levels() throws {
+        let bus = try PrivateBus()
+        let quiet = try ServiceProcess(on: bus)
+        let line = try quiet.nextLogLine { $0.contains("serving") }
+        #expect(line.contains("carillon-Message:"), "\(line)")
+        try refuseACall(on: bus)
+        _ = try quiet.terminate()
+        #expect(!quiet.log.contains("refused a call"), "\(quiet.log)")
+
+        let verbose = try ServiceProcess(on: bus, arguments: ["--verbose"])
+        try refuseACall(on: bus)
+        _ = try verbose.nextLogLine { $0.contains("refused a call") && $0.contains("carillon-DEBUG:") }
+        _ = try verbose.terminate()
+
+        let asked = try ServiceProcess(on: bus, environment: ["G_MESSAGES_DEBUG": "carillon"])
+        try refuseACall(on: bus)
+        _ = try asked.nextLogLine { $0.contains("refused a call") }
+        _ = try asked.terminate()
+    }
+
+    /// A call that the service answers with an error, which it notes at the level debug.
+    private func refuseACall(on bus: PrivateBus) throws {
+        let result = try Command.run(
+            "gdbus",
+            [
+                "call", "--address", bus.address, "--dest", ServiceProcess.busName, "--object-path",
+                ServiceProcess.objectPath, "--method", "org.carillon.NotificationCenter1.RemoveObserver", "4711",
+            ], environment: bus.environment)
+        try #require(result.standardError.contains("org.carillon.Error.UnknownObserver"), "\(result)")
+    }
+}

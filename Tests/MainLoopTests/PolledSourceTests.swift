@@ -1,0 +1,201 @@
+import Foundation
+import MainLoop
+import TestSupport
+import Testing
+
+@Suite("Polled sources", .timeLimit(.minutes(1)))
+struct PolledSourceTests {
+    /// A source over the reading end of a pipe.
+    private final class Reader: PolledSourceDelegate {
+        var pending = false
+        var dispatches = 0
+        var occurred: [PolledSource.Conditions] = []
+        var onDispatch: (Reader) -> Void = { _ in }
+        var source: PolledSource?
+        var tag: PolledSource.Tag?
+
+        init(
+            _ context: MainContext, _ descriptor: Int32, waitingFor conditions: PolledSource.Conditions = .readable,
+            priority: EventSource.Priority = .default
+        ) {
+            source = PolledSource(delegate: self, priority: priority, context: context)
+            tag = source?.add(descriptor: descriptor, waitingFor: conditions)
+        }
+
+        func hasPendingWork() -> Bool { pending }
+
+        func dispatch() {
+            dispatches += 1
+            if let source, let tag { occurred.append(source.occurred(on: tag)) }
+            onDispatch(self)
+        }
+    }
+
+    private final class Pipe {
+        let reading: Int32
+        private(set) var writing: Int32
+
+        init() throws {
+            var ends: [Int32] = [-1, -1]
+            try #require(pipe(&ends) == 0)
+            (reading, writing) = (ends[0], ends[1])
+        }
+
+        deinit {
+            close(reading)
+            closeWriting()
+        }
+
+        func closeWriting() {
+            if writing >= 0 { close(writing) }
+            writing = -1
+        }
+
+        func put() { _ = write(writing, "x", 1) }
+
+        func take() {
+            var byte: UInt8 = 0
+            _ = read(reading, &byte, 1)
+        }
+    }
+
+    @Test("It is dispatched when its descriptor is readable, as long as it is")
+    func readable() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        let reader = Reader(context, pipe.reading)
+        context.settle()
+        #expect(reader.dispatches == 0)
+        pipe.put()
+        context.iterate(mayBlock: true)
+        #expect(reader.dispatches == 1 && reader.occurred == [.readable])
+        context.iterate(mayBlock: true)
+        #expect(reader.dispatches == 2)
+        pipe.take()
+        context.settle()
+        #expect(reader.dispatches == 2)
+    }
+
+    @Test("It is dispatched when its descriptor is writable, if it waits for that")
+    func writable() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        let reader = Reader(context, pipe.writing, waitingFor: .writable)
+        context.iterate(mayBlock: true)
+        #expect(reader.occurred == [.writable])
+    }
+
+    @Test("Work of its own dispatches it without a descriptor")
+    func pendingWork() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        let reader = Reader(context, pipe.reading)
+        reader.pending = true
+        reader.onDispatch = { $0.pending = $0.dispatches < 3 }
+        context.settle()
+        #expect(reader.dispatches == 3)
+        #expect(reader.occurred == [[], [], []])
+    }
+
+    @Test("The other end going away is a hang-up")
+    func hangUp() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        let reader = Reader(context, pipe.reading, waitingFor: [.readable, .hangUp])
+        pipe.put()
+        pipe.closeWriting()
+        context.iterate(mayBlock: true)
+        #expect(reader.occurred == [[.readable, .hangUp]])
+        pipe.take()
+        context.iterate(mayBlock: true)
+        #expect(reader.occurred.last?.contains(.hangUp) == true)
+        // Not waited for any more, it does not keep the loop busy.
+        reader.source!.remove(reader.tag!)
+        reader.tag = nil
+        let count = reader.dispatches
+        context.settle()
+        #expect(reader.dispatches == count)
+    }
+
+    @Test("Several descriptors of one source are told apart")
+    func several() throws {
+        let (context, first, second) = (MainContext(), try Pipe(), try Pipe())
+        let reader = Reader(context, first.reading)
+        let other = reader.source!.add(descriptor: second.reading, waitingFor: .readable)
+        second.put()
+        var seen: [(PolledSource.Conditions, PolledSource.Conditions)] = []
+        reader.onDispatch = { reader in
+            seen.append((reader.source!.occurred(on: reader.tag!), reader.source!.occurred(on: other)))
+        }
+        context.iterate(mayBlock: true)
+        #expect(seen.count == 1 && seen[0].0 == [] && seen[0].1 == .readable)
+    }
+
+    @Test("A tag can be removed while dispatching, and added again")
+    func removeTagInside() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        let reader = Reader(context, pipe.reading)
+        reader.onDispatch = { reader in
+            reader.source!.remove(reader.tag!)
+            reader.tag = nil
+        }
+        pipe.put()
+        context.settle()
+        #expect(reader.dispatches == 1)
+        reader.onDispatch = { _ in }
+        reader.tag = reader.source!.add(descriptor: pipe.reading, waitingFor: .readable)
+        context.iterate(mayBlock: true)
+        #expect(reader.dispatches == 2)
+    }
+
+    @Test("The source, and its owner, can go away while dispatching")
+    func releaseInside() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        var reader: Reader? = Reader(context, pipe.reading)
+        weak let watched = reader
+        var count = 0
+        reader?.onDispatch = { _ in
+            count += 1
+            reader = nil
+        }
+        pipe.put()
+        context.settle()
+        #expect(count == 1)
+        #expect(watched == nil)
+    }
+
+    @Test("The source does not keep its owner alive, and without one does nothing")
+    func weakDelegate() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        var reader: Reader? = Reader(context, pipe.reading)
+        weak let watched = reader
+        // The source outlives its owner for a moment.
+        var source = reader?.source
+        reader = nil
+        #expect(watched == nil)
+        pipe.put()
+        context.iterate(mayBlock: false)
+        #expect(source != nil)
+        source = nil
+        #expect(!context.iterate(mayBlock: false))
+    }
+
+    @Test("It keeps its priority among other sources")
+    func priority() throws {
+        let (context, pipe) = (MainContext(), try Pipe())
+        var order: [String] = []
+        let reader = Reader(context, pipe.reading, priority: .default)
+        reader.onDispatch = { _ in
+            order.append("descriptor")
+            pipe.take()
+        }
+        let idle = EventSource.idle(on: context) {
+            order.append("idle")
+            return .remove
+        }
+        let high = EventSource.idle(on: context, priority: .high) {
+            order.append("high")
+            return .remove
+        }
+        pipe.put()
+        context.settle()
+        #expect(order == ["high", "descriptor", "idle"])
+        withExtendedLifetime((idle, high)) {}
+    }
+}

@@ -1,0 +1,81 @@
+import NotificationCore
+import Testing
+
+@Suite("E1: limits", .timeLimit(.minutes(1)))
+struct LimitsTests {
+    @Test("E1: the table has one row for every limit, with names as the bus shows them")
+    func table() {
+        #expect(Limits.table.map(\.key) == Limits.Key.allCases)
+        #expect(Set(Limits.table.map(\.key.rawValue)).count == Limits.table.count)
+        for row in Limits.table {
+            #expect(row.standard > 0)
+            #expect(row.hardMaximum >= row.standard, "\(row.key)")
+            #expect(!row.reason.isEmpty, "\(row.key)")
+            #expect(row.key.rawValue.wholeMatch(of: /[a-z]+(-[a-z]+)*/) != nil, "\(row.key)")
+            #expect(Limits.row(row.key).standard == row.standard)
+        }
+    }
+
+    @Test("E1: limits begin as the table says, and each has a value of its own", arguments: Limits.Key.allCases)
+    func values(key: Limits.Key) {
+        var limits = Limits()
+        for other in Limits.Key.allCases { #expect(limits[other] == Limits.row(other).standard) }
+        limits[key] = 7
+        for other in Limits.Key.allCases {
+            #expect(limits[other] == (other == key ? 7 : Limits.row(other).standard), "\(other)")
+        }
+    }
+
+    @Test("E1: nothing goes beyond the hard maximum", arguments: Limits.table.map(\.key))
+    func hardMaximum(key: Limits.Key) {
+        var limits = Limits()
+        let maximum = Limits.row(key).hardMaximum
+        limits[key] = maximum
+        #expect(limits[key] == maximum)
+        limits[key] = maximum + 1
+        #expect(limits[key] == maximum)
+        limits[key] = .max
+        #expect(limits[key] == maximum)
+        limits[key] = 0
+        #expect(limits[key] == 0)
+    }
+
+    @Test(
+        "E1: what is at the limit is accepted; over it, the error says which limit and its value",
+        arguments: Limits.Key.allCases)
+    func check(key: Limits.Key) throws {
+        var limits = Limits()
+        limits[key] = 10
+        try limits.check(key, 0)
+        try limits.check(key, 10)
+        #expect(throws: CenterError.limitExceeded(key, value: 10)) { try limits.check(key, 11) }
+        #expect(CenterError.limitExceeded(key, value: 10).description == "over the limit \(key.rawValue) = 10")
+    }
+}
+
+@Suite("N3: property lists", .timeLimit(.minutes(1)))
+struct PropertyListTests {
+    @Test("N3: values of neighbour types are not equal")
+    func kinds() {
+        let values: [PropertyList] = [
+            .string("1"), .boolean(true), .uint8(1), .int16(1), .uint16(1), .int32(1), .uint32(1), .int64(1),
+            .uint64(1),
+            .double(1), .data([1]), .date(microsecondsSince1970: 1), .array([.int64(1)]), .dictionary(["1": .int64(1)]),
+        ]
+        #expect(Set(values).count == values.count)
+        for (left, first) in values.enumerated() {
+            for (right, second) in values.enumerated() { #expect((first == second) == (left == right)) }
+        }
+    }
+
+    @Test("N3: collections are equal by their contents")
+    func collections() {
+        #expect(PropertyList.array([.int64(1), .string("a")]) == .array([.int64(1), .string("a")]))
+        #expect(PropertyList.array([.int64(1), .string("a")]) != .array([.string("a"), .int64(1)]))
+        #expect(
+            PropertyList.dictionary(["a": .int64(1), "b": .data([])])
+                == .dictionary(["b": .data([]), "a": .int64(1)]))
+        #expect(PropertyList.array([]) != .data([]))
+        #expect(PropertyList.double(0) == .double(-0.0))
+    }
+}

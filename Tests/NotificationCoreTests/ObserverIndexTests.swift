@@ -1,0 +1,198 @@
+import NotificationCore
+import Testing
+
+@Suite("C11: the index of observers", .timeLimit(.minutes(1)))
+struct ObserverIndexTests {
+    private typealias Index = ObserverIndex<String, String, Int>
+
+    /// The registrations of table C1, by number: (name, object).
+    private static let registrations: [(name: String?, object: String?)] = [
+        ("Ding", "bell"), ("Ding", nil), (nil, "bell"), (nil, nil),
+        ("Dong", "bell"), ("Ding", "gong"), ("Dong", nil), (nil, "gong"),
+    ]
+
+    @Test(
+        "C1: who receives a post of a name from an object, or from none",
+        arguments: [
+            ("Ding", "bell", [0, 1, 2, 3]), ("Ding", nil, [1, 3]), ("Ding", "gong", [1, 3, 5, 7]),
+            ("Ding", "other", [1, 3]), ("Dong", "bell", [2, 3, 4, 6]), ("Dong", "gong", [3, 6, 7]),
+            ("Dong", nil, [3, 6]), ("Dang", "bell", [2, 3]), ("Dang", nil, [3]), ("ding", nil, [3]),
+        ] as [(String, String?, [Int])])
+    func table(name: String, object: String?, receivers: [Int]) {
+        var index = Index()
+        for (number, registration) in Self.registrations.enumerated() {
+            _ = index.insert(number, name: registration.name, object: registration.object)
+        }
+        #expect(matches(index, name, object) == receivers)
+    }
+
+    @Test("C1: an empty text is a text like any other here, and not `any`")
+    func emptyTexts() {
+        var index = Index()
+        _ = index.insert(1, name: "", object: "")
+        _ = index.insert(2, name: nil, object: nil)
+        #expect(matches(index, "", "") == [1, 2])
+        #expect(matches(index, "Ding", "") == [2])
+        #expect(matches(index, "", nil) == [2])
+    }
+
+    @Test("C3: observers of one post come in registration order, across all four kinds")
+    func order() {
+        let kinds: [(name: String?, object: String?)] = [("Ding", "bell"), ("Ding", nil), (nil, "bell"), (nil, nil)]
+        // Every order of the four kinds, twice over.
+        for permutation in permutations([0, 1, 2, 3]) {
+            var index = Index()
+            for (number, kind) in (permutation + permutation.reversed()).enumerated() {
+                _ = index.insert(number, name: kinds[kind].name, object: kinds[kind].object)
+            }
+            #expect(matches(index, "Ding", "bell") == Array(0..<8), "\(permutation)")
+        }
+    }
+
+    @Test("Removal takes out one observer and leaves the order of the others", arguments: 0..<8)
+    func removal(removed: Int) {
+        var index = Index()
+        let positions = (0..<8).map { number in
+            index.insert(number, name: number % 2 == 0 ? "Ding" : nil, object: number % 4 < 2 ? "bell" : nil)
+        }
+        #expect(index.remove(at: positions[removed]) == removed)
+        #expect(index.count == 7)
+        #expect(matches(index, "Ding", "bell") == (0..<8).filter { $0 != removed })
+        for (number, position) in positions.enumerated() where number != removed {
+            #expect(index[position] == number)
+        }
+    }
+
+    @Test("Everything can be removed, in any order, and the index is as new", arguments: [false, true])
+    func removeAll(backwards: Bool) {
+        var index = Index()
+        for _ in 0..<3 {
+            let positions = (0..<100).map { number in
+                index.insert(
+                    number, name: number % 3 == 0 ? nil : "name\(number % 7)",
+                    object: number % 5 == 0 ? nil : "object\(number % 11)")
+            }
+            #expect(index.count == 100)
+            for position in backwards ? positions.reversed() : positions { index.remove(at: position) }
+            #expect(index.count == 0)
+            #expect(matches(index, "name1", "object1").isEmpty)
+        }
+    }
+
+    @Test("C3: a slot that is used again does not put its new observer before older ones")
+    func reusedSlots() {
+        var index = Index()
+        let first = index.insert(0, name: "Ding", object: nil)
+        _ = index.insert(1, name: nil, object: nil)
+        let third = index.insert(2, name: "Ding", object: "bell")
+        _ = index.insert(3, name: nil, object: "bell")
+        index.remove(at: first)
+        index.remove(at: third)
+        _ = index.insert(4, name: nil, object: nil)
+        _ = index.insert(5, name: "Ding", object: "bell")
+        #expect(matches(index, "Ding", "bell") == [1, 3, 4, 5])
+    }
+
+    @Test("C10: registered twice, found twice")
+    func twice() {
+        var index = Index()
+        let first = index.insert(7, name: "Ding", object: nil)
+        _ = index.insert(7, name: "Ding", object: nil)
+        #expect(matches(index, "Ding", nil) == [7, 7])
+        index.remove(at: first)
+        #expect(matches(index, "Ding", nil) == [7])
+    }
+
+    @Test("A copy is a value of its own")
+    func copy() {
+        var index = Index()
+        let position = index.insert(1, name: "Ding", object: nil)
+        let copy = index
+        index.remove(at: position)
+        #expect(matches(index, "Ding", nil).isEmpty)
+        #expect(matches(copy, "Ding", nil) == [1])
+    }
+
+    @Test("What is removed is released")
+    func released() {
+        final class Mark {}
+        var index = ObserverIndex<String, String, Mark>()
+        weak var watched: Mark?
+        var position: ObserverIndex<String, String, Mark>.Position?
+        do {
+            let mark = Mark()
+            watched = mark
+            position = index.insert(mark, name: "Ding", object: nil)
+        }
+        #expect(watched != nil)
+        if let position { index.remove(at: position) }
+        #expect(watched == nil)
+    }
+
+    // MARK: Against a model
+
+    /// A generator whose numbers come again with the same seed (SplitMix64).
+    private struct Generator: RandomNumberGenerator {
+        var state: UInt64
+
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var mixed = state
+            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+            return mixed ^ (mixed >> 31)
+        }
+    }
+
+    @Test("C1, C3, C11: thousands of random steps agree with a plain list", arguments: [1, 2, 3, 0xBE11] as [UInt64])
+    func random(seed: UInt64) {
+        struct Entry {
+            let number: Int
+            let name: String?
+            let object: String?
+            let position: Index.Position
+        }
+        var generator = Generator(state: seed)
+        var index = Index()
+        var model: [Entry] = []
+        func pick(_ prefix: String, orNone: Bool) -> String? {
+            let number = Int.random(in: orNone ? -2..<4 : 0..<4, using: &generator)
+            return number < 0 ? nil : "\(prefix)\(number)"
+        }
+        for step in 0..<5000 {
+            // Phases that grow and phases that shrink, so that slots are used again.
+            let growth = (step / 500) % 2 == 0 ? 0.6 : 0.3
+            let choice = Double.random(in: 0..<1, using: &generator)
+            if choice < growth {
+                let (name, object) = (pick("name", orNone: true), pick("object", orNone: true))
+                let position = index.insert(step, name: name, object: object)
+                model.append(Entry(number: step, name: name, object: object, position: position))
+            } else if choice < 0.8, let chosen = model.indices.randomElement(using: &generator) {
+                let entry = model.remove(at: chosen)
+                #expect(index.remove(at: entry.position) == entry.number, "seed \(seed), step \(step)")
+            } else {
+                let name = pick("name", orNone: false)!
+                let object = pick("object", orNone: true)
+                let expected = model.filter { entry in
+                    (entry.name == nil || entry.name == name) && (entry.object == nil || entry.object == object)
+                }
+                #expect(matches(index, name, object) == expected.map(\.number), "seed \(seed), step \(step)")
+            }
+            #expect(index.count == model.count, "seed \(seed), step \(step)")
+        }
+        for entry in model { #expect(index[entry.position] == entry.number) }
+    }
+
+    // MARK: -
+
+    private func matches(_ index: Index, _ name: String, _ object: String?) -> [Int] {
+        var numbers: [Int] = []
+        index.forEachMatch(name: name, object: object) { numbers.append($0) }
+        return numbers
+    }
+
+    private func permutations(_ elements: [Int]) -> [[Int]] {
+        guard elements.count > 1 else { return [elements] }
+        return elements.flatMap { first in permutations(elements.filter { $0 != first }).map { [first] + $0 } }
+    }
+}

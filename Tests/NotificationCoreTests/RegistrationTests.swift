@@ -1,0 +1,159 @@
+import NotificationCore
+import Testing
+
+@Suite("D2, D8: registrations at the distributed center", .timeLimit(.minutes(1)))
+struct RegistrationTests {
+    @Test("D2: every registration has a number of its own, and is listed with what it was registered for")
+    func listed() throws {
+        let tower = Tower()
+        let options = ObserverOptions(suspensionBehavior: .hold, automaticSuspension: false, runLoopMode: .modalPanel)
+        let ids = [
+            try tower.add(":1.1", "Ding", "bell", options), try tower.add(":1.2", "Ding"),
+            try tower.add(":1.1", "", "bell"),
+            try tower.add(":1.1"),
+        ]
+        #expect(Set(ids).count == 4 && ids == ids.sorted())
+        let registrations = try #require(tower.center.registrations(of: ":1.1"))
+        #expect(registrations.map(\.id) == [ids[0], ids[2], ids[3]])
+        #expect(registrations.map(\.name) == ["Ding", nil, nil])
+        #expect(registrations.map(\.object) == ["bell", "bell", nil])
+        #expect(registrations.map(\.options) == [options, ObserverOptions(), ObserverOptions()])
+        #expect(registrations.allSatisfy { $0.client == ":1.1" })
+        #expect(tower.center.registrations(of: ":1.3") == nil)
+    }
+
+    @Test("D8: a client is watched from its first registration on, once")
+    func watched() throws {
+        let tower = Tower()
+        try tower.add(":1.1", "Ding")
+        try tower.add(":1.1", "Dong")
+        try tower.add(":1.2", "Ding")
+        try tower.post("Ding", from: ":1.3")
+        #expect(tower.watched == [":1.1", ":1.2"])
+        #expect(tower.forgotten.isEmpty)
+    }
+
+    @Test("D8: removal by number: the client's own, once, and nobody else's")
+    func removeByID() throws {
+        let tower = Tower()
+        let mine = try tower.add(":1.1", "Ding")
+        let twin = try tower.add(":1.1", "Ding")
+        let other = try tower.add(":1.2", "Ding")
+        #expect(throws: CenterError.unknownObserver(other)) {
+            try tower.remove(other, of: ":1.1")
+        }
+        #expect(throws: CenterError.unknownObserver(mine)) { try tower.remove(mine, of: ":1.3") }
+        try tower.remove(mine, of: ":1.1")
+        #expect(throws: CenterError.unknownObserver(mine)) { try tower.remove(mine, of: ":1.1") }
+        #expect(tower.center.registrations(of: ":1.1")?.map(\.id) == [twin])
+        try tower.post("Ding")
+        #expect(tower.takeDeliveries().map(\.observers.ids) == [[twin], [other]])
+    }
+
+    @Test("D8: a number is never given out again")
+    func numbers() throws {
+        let tower = Tower()
+        var last = try tower.add(":1.1", "Ding")
+        for _ in 0..<10 {
+            try tower.remove(last, of: ":1.1")
+            let next = try tower.add(":1.1", "Ding")
+            #expect(next > last)
+            last = next
+        }
+        tower.disappear(":1.1")
+        #expect(try tower.add(":1.2", "Ding") > last)
+    }
+
+    @Test(
+        "D8: removal by name and object, empty = any, among the caller's own",
+        arguments: [
+            ("Ding", "bell", [0]), ("Ding", "", [0, 1]), ("", "bell", [0, 2, 4]), ("", "", [0, 1, 2, 3, 4]),
+            ("Dang", "", []), ("Ding", "gong", []), ("Dong", "bell", [4]),
+        ])
+    func removeByName(name: String, object: String, removed: [Int]) throws {
+        let tower = Tower()
+        let ids = [
+            try tower.add(":1.1", "Ding", "bell"), try tower.add(":1.1", "Ding"), try tower.add(":1.1", "", "bell"),
+            try tower.add(":1.1"), try tower.add(":1.1", "Dong", "bell"),
+        ]
+        let others = [try tower.add(":1.2", "Ding", "bell"), try tower.add(":1.2")]
+        #expect(tower.remove(of: ":1.1", name: name, object: object) == removed.count)
+        #expect(
+            tower.center.registrations(of: ":1.1")?.map(\.id)
+                == ids.enumerated().filter { !removed.contains($0.offset) }.map(\.element))
+        #expect(tower.center.registrations(of: ":1.2")?.map(\.id) == others)
+        #expect(tower.remove(of: ":1.1", name: name, object: object) == 0)
+        #expect(tower.remove(of: ":1.3", name: "", object: "") == 0)
+    }
+
+    @Test("D8: a client that leaves is forgotten with all that it had, and others keep theirs")
+    func disappeared() throws {
+        let tower = Tower()
+        try tower.add(":1.1", "Ding")
+        try tower.add(":1.1")
+        let stays = try tower.add(":1.2", "Ding")
+        tower.disappear(":1.1")
+        #expect(tower.forgotten == [":1.1"])
+        #expect(tower.center.registrations(of: ":1.1") == nil)
+        #expect(tower.center.clientStatuses.map(\.name) == [":1.2"])
+        #expect(tower.center.statistics.observers == 1)
+        #expect(try tower.post("Ding") == 1)
+        #expect(tower.takeDeliveries().map(\.observers) == [.one(stays)])
+        // Again, or one that never was, is nothing.
+        tower.disappear(":1.1")
+        tower.disappear(":1.77")
+        #expect(tower.forgotten == [":1.1"])
+    }
+
+    @Test("D8: a client without observers left is still a client until it leaves")
+    func noObserversLeft() throws {
+        let tower = Tower()
+        let id = try tower.add(":1.1", "Ding")
+        try tower.remove(id, of: ":1.1")
+        #expect(tower.center.registrations(of: ":1.1")?.isEmpty == true)
+        #expect(try tower.post("Ding") == 0)
+        tower.disappear(":1.1")
+        #expect(tower.forgotten == [":1.1"])
+    }
+
+    // MARK: Limits (E1)
+
+    @Test("E1: names and objects as long as the limit are accepted, one byte more is not; nothing changes then")
+    func lengths() throws {
+        let tower = Tower { limits in
+            limits[.nameLength] = 4
+            limits[.objectLength] = 6
+        }
+        // "ö" is two bytes.
+        try tower.add(":1.1", "öö", "ööö")
+        #expect(throws: CenterError.limitExceeded(.nameLength, value: 4)) { try tower.add(":1.2", "ööx") }
+        #expect(throws: CenterError.limitExceeded(.objectLength, value: 6)) { try tower.add(":1.2", "", "öööx") }
+        #expect(tower.center.registrations(of: ":1.2") == nil)
+        #expect(tower.watched == [":1.1"])
+        #expect(try tower.post("öö", "ööö") == 1)
+        #expect(throws: CenterError.limitExceeded(.nameLength, value: 4)) { try tower.post("ööx") }
+        #expect(throws: CenterError.limitExceeded(.objectLength, value: 6)) { try tower.post("öö", "öööx") }
+        #expect(tower.center.statistics.posted == 1)
+    }
+
+    @Test("E1: observers of one client, of all clients, and clients are bounded; room that is freed can be used")
+    func counts() throws {
+        let tower = Tower { limits in
+            limits[.observersPerClient] = 2
+            limits[.observers] = 3
+            limits[.clients] = 2
+        }
+        let first = try tower.add(":1.1", "Ding")
+        try tower.add(":1.1", "Ding")
+        #expect(throws: CenterError.limitExceeded(.observersPerClient, value: 2)) { try tower.add(":1.1", "Ding") }
+        try tower.add(":1.2", "Ding")
+        #expect(throws: CenterError.limitExceeded(.observers, value: 3)) { try tower.add(":1.2", "Ding") }
+        try tower.remove(first, of: ":1.1")
+        #expect(throws: CenterError.limitExceeded(.clients, value: 2)) { try tower.add(":1.3", "Ding") }
+        #expect(tower.watched == [":1.1", ":1.2"])
+        tower.disappear(":1.2")
+        try tower.add(":1.3", "Ding")
+        #expect(tower.center.statistics.clients == 2)
+        #expect(tower.center.statistics.observers == 2)
+    }
+}

@@ -1,0 +1,204 @@
+import Foundation
+import NotificationCore
+import NotificationWire
+import Testing
+
+@testable import DBus
+
+/// What userInfo may hold when it arrives at the service (N3).
+@Suite("N3: property lists on the wire", .timeLimit(.minutes(1)))
+struct CheckerTests {
+    @Test("N3: strings, integers, floating point, booleans, data and dates are allowed")
+    func basics() throws {
+        try Sample.check(Sample.post("s") { $0.append("text") })
+        try Sample.check(Sample.post("b") { $0.append(true) })
+        try Sample.check(Sample.post("y") { $0.append(UInt8(1)) })
+        try Sample.check(Sample.post("n") { $0.append(Int16(1)) })
+        try Sample.check(Sample.post("q") { $0.append(UInt16(1)) })
+        try Sample.check(Sample.post("i") { $0.append(Int32(1)) })
+        try Sample.check(Sample.post("u") { $0.append(UInt32(1)) })
+        try Sample.check(Sample.post("x") { $0.append(Int64(1)) })
+        try Sample.check(Sample.post("t") { $0.append(UInt64(1)) })
+        try Sample.check(Sample.post("d") { $0.append(Double.nan) })
+        try Sample.check(Sample.post("ay") { $0.append(fixedArray: [UInt8](0...255)) })
+        try Sample.check(Sample.post("(x)") { $0.structure { $0.append(Int64.min) } })
+        try Sample.check(Sample.post("v") { $0.variant(of: "s") { $0.append("text") } })
+        try Sample.check(Sample.post { $0.array(of: "{sv}") { _ in } })
+    }
+
+    @Test(
+        "N3: arrays and string-keyed dictionaries of these are allowed, also when they are empty",
+        arguments: [
+            "s", "b", "y", "n", "q", "i", "u", "x", "t", "d", "v", "ay", "(x)", "as", "aas", "a{sv}", "a{ss}", "{sv}",
+            "{ss}", "{s(x)}", "{say}", "{sa{sv}}", "{sa{sas}}",
+        ] as [Signature])
+    func collections(element: Signature) throws {
+        try Sample.check(Sample.post(Self.array(of: element)) { $0.array(of: element) { _ in } })
+    }
+
+    @Test(
+        "N3: everything else is refused, also deep inside the type of an empty array",
+        arguments: [
+            "o", "g", "h", "(s)", "(xx)", "()x", "(t)", "((x))", "(d)", "{ov}", "{yv}", "{iv}", "{gs}", "{so}", "{sg}",
+            "{sh}", "{s(s)}", "{s{sv}}", "ao", "ah", "a{yv}", "aa{us}", "{sa{sah}}", "(xs)", "{s(xv)}", "a(xx)",
+        ])
+    func refusedElements(text: String) throws {
+        // Some of these are no D-Bus types at all; those never arrive.
+        guard let element = Signature(rawValue: text), let array = Signature(rawValue: "a" + text) else { return }
+        #expect(
+            throws: CenterError.invalidUserInfo(
+                path: "userInfo.a", reason: "D-Bus type '\(array)' is no property-list type")
+        ) { try Sample.check(Sample.post(array) { $0.array(of: element) { _ in } }) }
+    }
+
+    @Test("N3: object paths, signatures, file descriptors and other structures are refused")
+    func refusedValues() {
+        expectRefusal("userInfo.a", "o", Sample.post("o") { $0.append(ObjectPath("/")) })
+        expectRefusal("userInfo.a", "g", Sample.post("g") { $0.append(Signature("s")) })
+        let descriptor = FileDescriptor(adopting: dup(0))
+        expectRefusal("userInfo.a", "h", Sample.post("h") { $0.append(descriptor) })
+        expectRefusal("userInfo.a", "(s)", Sample.post("(s)") { $0.structure { $0.append("x") } })
+        expectRefusal(
+            "userInfo.a", "(xx)",
+            Sample.post("(xx)") { writer in
+                writer.structure { writer in
+                    writer.append(Int64(1))
+                    writer.append(Int64(2))
+                }
+            })
+        expectRefusal("userInfo.a", "(t)", Sample.post("(t)") { $0.structure { $0.append(UInt64(1)) } })
+    }
+
+    @Test("N3: the error names the key path")
+    func keyPaths() {
+        let path = Signature("o")
+        expectRefusal("userInfo.größe", "o", Sample.post(key: "größe", path) { $0.append(ObjectPath("/")) })
+        expectRefusal("userInfo.", "o", Sample.post(key: "", path) { $0.append(ObjectPath("/")) })
+        expectRefusal(
+            "userInfo.sizes[2]", "g",
+            Sample.post(key: "sizes", "av") { writer in
+                writer.array(of: "v") { writer in
+                    writer.variant(of: "s") { $0.append("0") }
+                    writer.variant(of: "s") { $0.append("1") }
+                    writer.variant(of: "g") { $0.append(Signature("s")) }
+                }
+            })
+        expectRefusal(
+            "userInfo.a.b[1].c", "h",
+            Sample.post("a{sv}") { writer in
+                writer.array(of: "{sv}") { writer in
+                    writer.entry("fine", "text")
+                    writer.entry("b", "aa{sv}") { writer in
+                        writer.array(of: "a{sv}") { writer in
+                            writer.array(of: "{sv}") { $0.entry("fine", UInt8(1)) }
+                            writer.array(of: "{sv}") { writer in
+                                writer.entry("c", FileDescriptor(adopting: dup(0)))
+                            }
+                        }
+                    }
+                }
+            })
+        expectRefusal(
+            "userInfo.a", "o",
+            Sample.post("v") { $0.variant(of: "v") { $0.variant(of: "o") { $0.append(ObjectPath("/")) } } })
+    }
+
+    @Test("One bad value among many good ones is found")
+    func among() {
+        let message = Sample.post { writer in
+            writer.array(of: "{sv}") { writer in
+                for index in 0..<1000 { writer.entry("key\(index)", UInt64(index)) }
+                writer.entry("bad", ObjectPath("/"))
+                for index in 1000..<2000 { writer.entry("key\(index)", "\(index)") }
+            }
+        }
+        expectRefusal("userInfo.bad", "o", message)
+    }
+
+    // MARK: Size (E1)
+
+    @Test("E1: the bytes are counted as D-Bus marshals them", arguments: Self.samples.indices)
+    func byteCount(index: Int) throws {
+        let write = Self.samples[index]
+        let alone = Message.signal(path: "/", interface: Wire.interface, member: "A")
+        var writer = MessageWriter(alone)
+        write(&writer)
+        #expect(try Sample.check(Sample.post(write)) == alone.marshalledBody.count)
+    }
+
+    @Test("E1: as many bytes as the limit says are accepted, one more is not", arguments: Self.samples.indices)
+    func byteLimit(index: Int) throws {
+        let post = Sample.post(Self.samples[index])
+        let count = UInt64(try Sample.check(post))
+        var limits = Limits()
+        limits[.userInfoBytes] = count
+        #expect(try Sample.check(post, limits: limits) == Int(count))
+        limits[.userInfoBytes] = count - 1
+        #expect(throws: CenterError.limitExceeded(.userInfoBytes, value: count - 1)) {
+            try Sample.check(post, limits: limits)
+        }
+    }
+
+    private static let samples: [@Sendable (inout MessageWriter) -> Void] = [
+        { $0.array(of: "{sv}") { _ in } },
+        { $0.array(of: "{sv}") { $0.entry("a", UInt8(1)) } },
+        { $0.array(of: "{sv}") { $0.entry("a", "text") } },
+        { $0.array(of: "{sv}") { $0.entry("ab", Int64(1)) } },
+        { $0.array(of: "{sv}") { $0.entry("größe", 1.5) } },
+        { $0.array(of: "{sv}") { $0.entry("a", true) } },
+        { $0.array(of: "{sv}") { $0.entry("a", Int16(1)) } },
+        { writer in
+            writer.array(of: "{sv}") { writer in
+                writer.entry("data", "ay") { $0.append(fixedArray: [UInt8](repeating: 1, count: 1001)) }
+                writer.entry("date", "(x)") { $0.structure { $0.append(Int64(1)) } }
+                writer.entry("v", "v") { $0.variant(of: "v") { $0.variant(of: "d") { $0.append(1.0) } } }
+            }
+        },
+        { writer in
+            writer.array(of: "{sv}") { writer in
+                writer.entry("doubles", "ad") { $0.append(fixedArray: [1.0, 2.0]) }
+                writer.entry("strings", "as") { writer in
+                    writer.array(of: "s") { writer in ["", "a", "abc"].forEach { writer.append($0) } }
+                }
+                writer.entry("dates", "a(x)") { writer in
+                    writer.array(of: "(x)") { writer in
+                        for index in 0..<3 { writer.structure { $0.append(Int64(index)) } }
+                    }
+                }
+                writer.entry("nested", "a{sa{sv}}") { writer in
+                    writer.array(of: "{sa{sv}}") { writer in
+                        writer.dictEntry { writer in
+                            writer.append("inner")
+                            writer.array(of: "{sv}") { $0.entry("x", UInt16(1)) }
+                        }
+                    }
+                }
+            }
+        },
+        { $0.array(of: "{sv}") { $0.entry("a", "a(x)") { $0.array(of: "(x)") { _ in } } } },
+        { $0.array(of: "{sv}") { $0.entry("abcde", "a(x)") { $0.array(of: "(x)") { _ in } } } },
+        { $0.array(of: "{sv}") { $0.entry("a", "a{ss}") { $0.array(of: "{ss}") { _ in } } } },
+        { $0.array(of: "{sv}") { $0.entry("abcde", "a{ss}") { $0.array(of: "{ss}") { _ in } } } },
+        // Empty arrays of what is aligned to 8: the padding before the first element is there without one.
+        { writer in
+            writer.array(of: "{sv}") { writer in
+                writer.entry("a", "a{sv}") { $0.array(of: "{sv}") { _ in } }
+                writer.entry("bcd", "ax") { $0.append(fixedArray: [Int64]()) }
+                writer.entry("c", "a(x)") { $0.array(of: "(x)") { _ in } }
+            }
+        },
+    ]
+
+    // MARK: -
+
+    private static func array(of element: Signature) -> Signature { Signature(rawValue: "a" + element.rawValue)! }
+
+    private func expectRefusal(
+        _ path: String, _ type: String, _ post: Message, sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        #expect(
+            throws: CenterError.invalidUserInfo(path: path, reason: "D-Bus type '\(type)' is no property-list type"),
+            sourceLocation: sourceLocation
+        ) { try Sample.check(post) }
+    }
+}

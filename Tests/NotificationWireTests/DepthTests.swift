@@ -1,0 +1,116 @@
+import DBus
+import NotificationCore
+import NotificationWire
+import Testing
+
+/// How deep userInfo may nest, at the service and at the client that writes it (E1).
+@Suite("E1: the depth of userInfo", .timeLimit(.minutes(1)))
+struct DepthTests {
+    /// userInfo itself is the first level.
+    private enum Nesting: String, CaseIterable, CustomTestStringConvertible {
+        case dictionaries, arrays, variants, typedArrays, mixed
+
+        var testDescription: String { rawValue }
+
+        /// A value that is `levels` deep, with its type.
+        func signature(_ levels: Int) -> Signature {
+            guard levels > 0 else { return "s" }
+            switch kind(levels) {
+            case .dictionaries: return "a{sv}"
+            case .arrays: return "av"
+            case .variants: return "v"
+            case .typedArrays: return Signature(rawValue: String(repeating: "a", count: levels) + "s")!
+            case .mixed: preconditionFailure()
+            }
+        }
+
+        func write(_ levels: Int, _ writer: inout MessageWriter) {
+            guard levels > 0 else { return writer.append("bottom") }
+            switch kind(levels) {
+            case .dictionaries:
+                writer.array(of: "{sv}") { writer in
+                    writer.entry("a", signature(levels - 1)) { write(levels - 1, &$0) }
+                }
+            case .arrays:
+                writer.array(of: "v") { writer in
+                    writer.variant(of: signature(levels - 1)) { write(levels - 1, &$0) }
+                }
+            case .variants: writer.variant(of: signature(levels - 1)) { write(levels - 1, &$0) }
+            case .typedArrays: writer.array(of: signature(levels - 1)) { write(levels - 1, &$0) }
+            case .mixed: preconditionFailure()
+            }
+        }
+
+        private func kind(_ levels: Int) -> Nesting {
+            self == .mixed ? [.dictionaries, .arrays, .variants][levels % 3] : self
+        }
+    }
+
+    @Test(
+        "E1: as deep as the limit says is accepted, one deeper is not", arguments: Nesting.allCases, [1, 2, 3, 16, 20])
+    private func limit(nesting: Nesting, depth: Int) throws {
+        var limits = Limits()
+        limits[.userInfoDepth] = UInt64(depth)
+        func post(_ levels: Int) -> Message {
+            Sample.post(nesting.signature(levels)) { nesting.write(levels, &$0) }
+        }
+        try Sample.check(post(depth - 1), limits: limits)
+        #expect(throws: CenterError.limitExceeded(.userInfoDepth, value: UInt64(depth))) {
+            try Sample.check(post(depth), limits: limits)
+        }
+    }
+
+    @Test("E1: data is a value, not a level", arguments: [1, 2])
+    func data(depth: Int) throws {
+        var limits = Limits()
+        limits[.userInfoDepth] = UInt64(depth)
+        func post(_ levels: Int) -> Message {
+            levels == 1
+                ? Sample.post("ay") { $0.append(fixedArray: [UInt8(1)]) }
+                : Sample.post("aay") { $0.array(of: "ay") { $0.append(fixedArray: [UInt8(1)]) } }
+        }
+        try Sample.check(post(depth), limits: limits)
+    }
+
+    @Test("E1: the hard maximum fits into what D-Bus nests, in every shape", arguments: Nesting.allCases)
+    private func hardMaximum(nesting: Nesting) throws {
+        var limits = Limits()
+        limits[.userInfoDepth] = .max
+        let maximum = Int(limits[.userInfoDepth])
+        #expect(maximum == Int(Limits.row(.userInfoDepth).hardMaximum))
+        let post = Sample.post(nesting.signature(maximum - 1)) { nesting.write(maximum - 1, &$0) }
+        var reader = MessageReader(post)
+        reader.skip()
+        reader.skip()
+        let userInfo = try WireUserInfo(of: post, at: &reader, limits: limits)
+        // libdbus validates bytes as they would arrive: this is nil when it nests too deep for a message.
+        #expect(WireUserInfo.restored(fromCommonBody: userInfo.commonBody) != nil)
+    }
+
+    @Test("E1: a client refuses to write what no service accepts, and writes what one may")
+    func writing() throws {
+        func nested(_ levels: Int, _ wrap: (PropertyList) -> PropertyList) -> [String: PropertyList] {
+            var value = PropertyList.string("bottom")
+            for _ in 0..<levels { value = wrap(value) }
+            return ["a": value]
+        }
+        let maximum = Int(Limits.row(.userInfoDepth).hardMaximum)
+        for wrap in [{ .array([$0]) }, { .dictionary(["a": $0]) }] as [(PropertyList) -> PropertyList] {
+            let good = nested(maximum - 1, wrap)
+            #expect(try roundTrip(good) == good)
+            #expect(throws: CenterError.limitExceeded(.userInfoDepth, value: UInt64(maximum))) {
+                try roundTrip(nested(maximum, wrap))
+            }
+            // Far beyond the stack that a recursion in libdbus would need.
+            #expect(throws: CenterError.self) { try roundTrip(nested(1000, wrap)) }
+        }
+    }
+
+    private func roundTrip(_ userInfo: [String: PropertyList]) throws -> [String: PropertyList] {
+        let message = Wire.methodCall("Post")
+        var writer = MessageWriter(message)
+        try UserInfoCoding.append(userInfo, to: &writer)
+        var reader = MessageReader(message)
+        return try UserInfoCoding.read(from: &reader)
+    }
+}

@@ -1,0 +1,110 @@
+import DBus
+import NotificationCore
+import NotificationWire
+import Testing
+
+@Suite("Errors on the wire", .timeLimit(.minutes(1)))
+struct ErrorTests {
+    @Test("Every error of the center has its name of the contract, and its words as the message")
+    func names() {
+        let errors: [(CenterError, InterfaceName)] = [
+            (.invalidName, "org.carillon.Error.InvalidName"),
+            (.invalidUserInfo(path: "userInfo.a", reason: "bad"), "org.carillon.Error.InvalidUserInfo"),
+            (.invalidOption("key", reason: "bad"), "org.carillon.Error.InvalidOption"),
+            (.unknownObserver(ObserverID(rawValue: 7)), "org.carillon.Error.UnknownObserver"),
+            (.limitExceeded(.observers, value: 5), "org.carillon.Error.LimitExceeded"),
+        ]
+        for (error, name) in errors {
+            let busError = BusError(error)
+            #expect(busError.name == name)
+            #expect(busError.message == error.description)
+            #expect(!busError.message.isEmpty)
+            #expect(!busError.meansNoService)
+        }
+    }
+
+    @Test("E1: the message of LimitExceeded says which limit and its value", arguments: Limits.Key.allCases)
+    func limits(key: Limits.Key) {
+        let error = BusError(CenterError.limitExceeded(key, value: 123))
+        #expect(error.message.contains(key.rawValue))
+        #expect(error.message.contains("123"))
+    }
+
+    @Test("A rule's error leaves a handler as its bus error")
+    func mapping() throws {
+        #expect(throws: BusError(CenterError.invalidName)) {
+            try mappingCenterErrors { () throws(CenterError) in throw .invalidName }
+        }
+        #expect(try mappingCenterErrors { () throws(CenterError) in 7 } == 7)
+    }
+
+    @Test("Errors that mean that there is no service")
+    func noService() {
+        let names: [(InterfaceName, Bool)] = [
+            ("org.freedesktop.DBus.Error.ServiceUnknown", true),
+            ("org.freedesktop.DBus.Error.NameHasNoOwner", true),
+            ("org.freedesktop.DBus.Error.Disconnected", true),
+            ("org.freedesktop.DBus.Error.Spawn.ChildExited", true),
+            ("org.freedesktop.DBus.Error.InvalidArgs", false),
+            ("org.freedesktop.DBus.Error.AccessDenied", false),
+        ]
+        for (name, means) in names { #expect(BusError(name: name, message: "").meansNoService == means, "\(name)") }
+    }
+}
+
+@Suite("The signal Notification", .timeLimit(.minutes(1)))
+struct SignalTests {
+    @Test("D6: what the service sends, a client reads: userInfo, observers, poster, serial and sequence")
+    func roundTrip() throws {
+        final class Box {
+            var effects: [Effect] = []
+        }
+        let box = Box()
+        let center = DistributedCenter()
+        let first = try center.addObserver(
+            of: ":1.7", name: "Ding", object: "", options: ObserverOptions(), effects: &box.effects)
+        let second = try center.addObserver(
+            of: ":1.7", name: "", object: "Glocke", options: ObserverOptions(), effects: &box.effects)
+        let post = Wire.methodCall("Post")
+        var writer = MessageWriter(post)
+        writer.append("Ding")
+        writer.append("Glocke")
+        let userInfo: [String: PropertyList] = ["größe": .array([.int64(1), .double(2)]), "b": .boolean(true)]
+        try UserInfoCoding.append(userInfo, to: &writer)
+        writer.array(of: "{sv}") { $0.entry("deliver-immediately", true) }
+        var reader = MessageReader(post)
+        reader.skip()
+        reader.skip()
+        let wire = try WireUserInfo(of: post, at: &reader, limits: Limits())
+        #expect(try PostOptions(from: &reader).deliverImmediately)
+        _ = try center.post(name: "Ding", object: "Glocke", userInfo: wire, from: ":1.8", effects: &box.effects)
+        let deliveries = box.effects.compactMap { effect -> Delivery? in
+            if case .deliver(let delivery) = effect { delivery } else { nil }
+        }
+        let delivery = try #require(deliveries.first)
+        let message = wire.signal(for: delivery, serial: 42)
+        #expect(message.destination == ":1.7")
+        #expect(message.serial == 42)
+        #expect(message.signature == "ssa{sv}atstt")
+        let signal = try #require(try NotificationSignal(message))
+        #expect(signal.name == "Ding")
+        #expect(signal.object == "Glocke")
+        #expect(signal.userInfo == userInfo)
+        #expect(signal.observers == [first.rawValue, second.rawValue])
+        #expect(signal.poster == ":1.8")
+        #expect(signal.serial == 1)
+        #expect(signal.sequence == 1)
+    }
+
+    @Test("Another message is no notification; one with wrong arguments is InvalidArgs")
+    func others() throws {
+        let other = Message.signal(path: Wire.path, interface: Wire.interface, member: "Dropped")
+        #expect(try NotificationSignal(other) == nil)
+        let foreign = Message.signal(path: Wire.path, interface: "org.example.Bell", member: "Notification")
+        #expect(try NotificationSignal(foreign) == nil)
+        let wrong = Message.signal(path: Wire.path, interface: Wire.interface, member: "Notification")
+        var writer = MessageWriter(wrong)
+        writer.append("Ding")
+        #expect(throws: BusError.self) { try NotificationSignal(wrong) }
+    }
+}

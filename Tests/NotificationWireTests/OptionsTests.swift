@@ -1,0 +1,217 @@
+import DBus
+import NotificationCore
+import NotificationWire
+import Testing
+
+/// `a{sv}` options: an unknown key or value is an error, for a typing slip must not pass silently.
+@Suite("Options on the wire", .timeLimit(.minutes(1)))
+struct OptionsTests {
+    // MARK: Observers
+
+    @Test("No options: coalesce, automatic suspension, the default mode (S1, A2, M6)")
+    func observerDefaults() throws {
+        let options = try observer { _ in }
+        #expect(options == ObserverOptions())
+        #expect(options.suspensionBehavior == .coalesce)
+        #expect(options.automaticSuspension)
+        #expect(options.runLoopMode == .default)
+    }
+
+    @Test("S1: suspension-behavior has four values")
+    func suspensionBehaviors() throws {
+        let values: [(String, SuspensionBehavior)] = [
+            ("drop", .drop), ("coalesce", .coalesce), ("hold", .hold), ("deliver-immediately", .deliverImmediately),
+        ]
+        #expect(values.count == SuspensionBehavior.allCases.count)
+        for (text, behavior) in values {
+            #expect(try observer { $0.entry("suspension-behavior", text) }.suspensionBehavior == behavior)
+        }
+    }
+
+    @Test("M6: run-loop-mode has three values")
+    func runLoopModes() throws {
+        let values: [(String, RunLoopMode)] = [
+            ("default", .default), ("modal-panel", .modalPanel), ("event-tracking", .eventTracking),
+        ]
+        #expect(values.count == RunLoopMode.allCases.count)
+        for (text, mode) in values {
+            #expect(try observer { $0.entry("run-loop-mode", text) }.runLoopMode == mode)
+        }
+    }
+
+    @Test("A2: automatic-suspension is a boolean", arguments: [true, false])
+    func automaticSuspension(value: Bool) throws {
+        #expect(try observer { $0.entry("automatic-suspension", value) }.automaticSuspension == value)
+    }
+
+    @Test("All observer options together, in any order, and the reader stands behind them")
+    func observerAll() throws {
+        let message = Wire.methodCall("AddObserver")
+        var writer = MessageWriter(message)
+        writer.array(of: "{sv}") { writer in
+            writer.entry("run-loop-mode", "modal-panel")
+            writer.entry("automatic-suspension", false)
+            writer.entry("suspension-behavior", "hold")
+        }
+        writer.append("behind")
+        var reader = MessageReader(message)
+        let options = try ObserverOptions(from: &reader)
+        #expect(
+            options
+                == ObserverOptions(suspensionBehavior: .hold, automaticSuspension: false, runLoopMode: .modalPanel))
+        #expect(try reader.readString() == "behind")
+    }
+
+    @Test(
+        "An unknown observer option is refused by name",
+        arguments: ["", "Suspension-Behavior", "suspension_behavior", "suspension-behaviour", "deliver-immediately"])
+    func observerUnknown(key: String) {
+        expectInvalid(key, "there is no such option") { try observer { $0.entry(key, "hold") } }
+    }
+
+    @Test("An observer option of another type is refused, and says which type is expected")
+    func observerTypes() {
+        expectInvalid("suspension-behavior", "expected a string (s), got type 'y'") {
+            try observer { $0.entry("suspension-behavior", UInt8(1)) }
+        }
+        expectInvalid("suspension-behavior", "expected a string (s), got type 'v'") {
+            try observer { $0.entry("suspension-behavior", "v") { $0.variant(of: "s") { $0.append("hold") } } }
+        }
+        expectInvalid("suspension-behavior", "expected a string (s), got type 'o'") {
+            try observer { $0.entry("suspension-behavior", ObjectPath("/hold")) }
+        }
+        expectInvalid("run-loop-mode", "expected a string (s), got type 'as'") {
+            try observer { $0.entry("run-loop-mode", "as") { $0.array(of: "s") { $0.append("default") } } }
+        }
+        expectInvalid("automatic-suspension", "expected a boolean (b), got type 's'") {
+            try observer { $0.entry("automatic-suspension", "true") }
+        }
+        expectInvalid("automatic-suspension", "expected a boolean (b), got type 'i'") {
+            try observer { $0.entry("automatic-suspension", Int32(1)) }
+        }
+    }
+
+    @Test("An unknown value of an observer option is refused, and says which there are")
+    func observerValues() {
+        for text in ["", "Hold", "hold ", "deliverImmediately"] {
+            expectInvalid(
+                "suspension-behavior", "'\(text)' is none of: drop, coalesce, hold, deliver-immediately"
+            ) { try observer { $0.entry("suspension-behavior", text) } }
+        }
+        expectInvalid("run-loop-mode", "'common' is none of: default, modal-panel, event-tracking") {
+            try observer { $0.entry("run-loop-mode", "common") }
+        }
+    }
+
+    @Test("A very long value is not repeated in full in the error")
+    func longValue() {
+        let text = String(repeating: "x", count: 100_000)
+        #expect {
+            try observer { $0.entry("suspension-behavior", text) }
+        } throws: { error in
+            "\(error)".utf8.count < 1000
+        }
+    }
+
+    // MARK: Posts
+
+    @Test("No options: posted now, coalesced with nothing, not immediately (S3, Q7)")
+    func postDefaults() throws {
+        let options = try post { _ in }
+        #expect(options == PostOptions())
+        #expect(!options.deliverImmediately && options.postingStyle == .now && options.coalescing.isEmpty)
+    }
+
+    @Test("S3, Q7: the options of a post")
+    func postOptions() throws {
+        #expect(try post { $0.entry("deliver-immediately", true) }.deliverImmediately)
+        #expect(try !post { $0.entry("deliver-immediately", false) }.deliverImmediately)
+        let styles: [(String, PostingStyle)] = [("now", .now), ("asap", .asap), ("when-idle", .whenIdle)]
+        #expect(styles.count == PostingStyle.allCases.count)
+        for (text, style) in styles { #expect(try post { $0.entry("posting-style", text) }.postingStyle == style) }
+        let masks: [([String], Set<CoalescingKey>)] = [
+            ([], []), (["name"], [.name]), (["object"], [.object]), (["object", "name"], [.name, .object]),
+            (["name", "name"], [.name]),
+        ]
+        for (texts, mask) in masks {
+            let options = try post { writer in
+                writer.entry("coalesce-on", "as") { writer in
+                    writer.array(of: "s") { writer in texts.forEach { writer.append($0) } }
+                }
+            }
+            #expect(options.coalescing == mask)
+        }
+    }
+
+    @Test("Options of a post that are unknown or of another type are refused")
+    func postRefused() {
+        expectInvalid("deliver-immediatly", "there is no such option") {
+            try post { $0.entry("deliver-immediatly", true) }
+        }
+        expectInvalid("suspension-behavior", "there is no such option") {
+            try post { $0.entry("suspension-behavior", "hold") }
+        }
+        expectInvalid("deliver-immediately", "expected a boolean (b), got type 'y'") {
+            try post { $0.entry("deliver-immediately", UInt8(1)) }
+        }
+        expectInvalid("posting-style", "'whenIdle' is none of: now, asap, when-idle") {
+            try post { $0.entry("posting-style", "whenIdle") }
+        }
+        expectInvalid("posting-style", "expected a string (s), got type 'u'") {
+            try post { $0.entry("posting-style", UInt32(1)) }
+        }
+        expectInvalid("coalesce-on", "expected an array of strings (as), got type 's'") {
+            try post { $0.entry("coalesce-on", "name") }
+        }
+        expectInvalid("coalesce-on", "expected an array of strings (as), got type 'ao'") {
+            try post { $0.entry("coalesce-on", "ao") { $0.array(of: "o") { _ in } } }
+        }
+        expectInvalid("coalesce-on", "'sender' is none of: name, object") {
+            try post { writer in
+                writer.entry("coalesce-on", "as") { writer in
+                    writer.array(of: "s") { writer in
+                        writer.append("name")
+                        writer.append("sender")
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("What a client writes, the service reads", arguments: PostingStyle.allCases, [false, true])
+    func roundTrip(style: PostingStyle, deliverImmediately: Bool) throws {
+        for coalescing in [[], [.name], [.object], [.name, .object]] as [Set<CoalescingKey>] {
+            var options = PostOptions()
+            options.postingStyle = style
+            options.deliverImmediately = deliverImmediately
+            options.coalescing = coalescing
+            let message = Wire.methodCall("Post")
+            var writer = MessageWriter(message)
+            options.append(to: &writer)
+            #expect(message.signature == "a{sv}")
+            var reader = MessageReader(message)
+            #expect(try PostOptions(from: &reader) == options)
+        }
+    }
+
+    // MARK: -
+
+    private func observer(_ body: (inout MessageWriter) -> Void) throws -> ObserverOptions {
+        var reader = Sample.options(body)
+        return try ObserverOptions(from: &reader)
+    }
+
+    private func post(_ body: (inout MessageWriter) -> Void) throws -> PostOptions {
+        var reader = Sample.options(body)
+        return try PostOptions(from: &reader)
+    }
+
+    private func expectInvalid<Options>(
+        _ key: String, _ reason: String, sourceLocation: SourceLocation = #_sourceLocation,
+        _ body: () throws -> Options
+    ) {
+        #expect(throws: CenterError.invalidOption(key, reason: reason), sourceLocation: sourceLocation) {
+            _ = try body()
+        }
+    }
+}
