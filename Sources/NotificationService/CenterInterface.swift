@@ -203,6 +203,7 @@ private struct CenterHandlers {
             "coalesced": statistics.coalesced,
             "queued-bytes": statistics.queuedBytes,
             "refused": object.refused,
+            "rejected": object.rejected,
         ]
         writer.array(of: "{st}") { writer in
             for (name, value) in counters {

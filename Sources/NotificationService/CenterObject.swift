@@ -13,6 +13,8 @@ package final class CenterObject {
     let clients: ClientRegistry
     /// Calls that were refused, also those whose sender wanted no answer.
     private(set) var refused: UInt64 = 0
+    /// Signals that the bus did not carry for want of room.
+    private(set) var rejected: UInt64 = 0
     private var exporter: ObjectExporter!
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
@@ -75,6 +77,10 @@ package final class CenterObject {
             }
             return true
         }
+        if let error = message.error, error.name == BusError.limitsExceededName {
+            noteRejection(error)
+            return true
+        }
         return exporter.handle(message, from: bus)
     }
 
@@ -112,18 +118,26 @@ package final class CenterObject {
         return result
     }
 
+    /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.
+    private func noteRejection(_ error: BusError) {
+        rejected += 1
+        guard rejected & (rejected - 1) == 0 else { return }
+        Log.warning("the bus did not carry \(rejected) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
+    }
+
     /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.
     private func noteRefusal(of call: MethodCall, _ error: BusError) {
         refused += 1
         let sender = call.sender.rawValue
         guard call.message.expectsNoReply else {
-            return Log.debug("refused a call of \(sender): \(error)", fields(of: call, error))
+            return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error))
         }
         // A client that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of its refusals are logged.
         let count = clients.countRefusal(of: sender)
         guard count & (count - 1) == 0 else { return }
+        // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
         Log.warning(
-            "refused a call of \(sender), who wants no answer (\(count) so far): \(error)", fields(of: call, error))
+            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error))
     }
 
     /// The name is a notification's where the first argument is one; never more of a message than that.

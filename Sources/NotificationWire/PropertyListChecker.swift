@@ -6,6 +6,8 @@ import NotificationCore
 /// Allowed: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk allocates
 /// nothing; the path of a fault is put together only when there is one, on the way out.
 struct PropertyListChecker {
+    /// Characters of a key that a path shows.
+    private static let longestKey = 128
     private let maximumBytes: Int
     private let maximumDepth: Int
     private let limits: Limits
@@ -85,7 +87,7 @@ struct PropertyListChecker {
             try checkValue(&entry, depth: depth)
         } catch {
             var key = key
-            throw error.inside(".\((try? key.readString()) ?? "")")
+            throw error.inside(".\(((try? key.readString()) ?? "").prefix(Self.longestKey))")
         }
     }
 

@@ -23,9 +23,10 @@ final class RecoveryStore {
     private let counters: RecoveryCounters
     private var encoder = ChangeEncoder()
     private var slots: [ClientName: UInt32] = [:]
-    /// The log is written anew when it is larger than this.
-    private var rewriteSize = RecoveryStore.minimumRewriteSize
-    private static let minimumRewriteSize = 1 << 20
+    /// The size of the log when it was last written anew.
+    private var rewrittenSize = 0
+    /// What has to be appended before it is worth while again.
+    private static let worthRewriting = 1 << 20
     private(set) var hasFailed = false
 
     /// Opens the store of a bus.
@@ -115,7 +116,10 @@ final class RecoveryStore {
 
     /// Writes the log anew when most of it is past. Call when all changes so far have been remembered.
     func tidy(from center: DistributedCenter) {
-        guard !hasFailed, log.size > rewriteSize else { return }
+        guard !hasFailed, log.size > rewrittenSize + Self.worthRewriting else { return }
+        let statistics = center.statistics
+        let needed = Int(statistics.queuedBytes) + 128 * Int(statistics.observers)
+        guard log.size > 2 * needed + Self.worthRewriting else { return }
         attempt { () throws(RecoveryLog.Failure) in try rewrite(from: center) }
     }
 
@@ -138,7 +142,7 @@ final class RecoveryStore {
             }
             if let failure { throw failure }
         }
-        rewriteSize = max(Self.minimumRewriteSize, 2 * log.size)
+        rewrittenSize = log.size
     }
 
     private func write(
