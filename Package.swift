@@ -43,7 +43,7 @@ let package = Package(
 
         // Tests: one folder per target.
         .target(name: "TestSupport", path: "Tests/TestSupport"),
-        .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport"]),
+        .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "MainLoop", "TestSupport"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),
         .testTarget(
@@ -52,7 +52,10 @@ let package = Package(
         ),
         .testTarget(
             name: "NotificationServiceTests",
-            dependencies: ["NotificationService", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond"]
+            dependencies: [
+                "NotificationService", "NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport",
+                "carillond", "CarillonTool", "bus-load",
+            ]
         ),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),

@@ -27,7 +27,34 @@ public enum PropertyListJSON {
             throw Failure(description: "not valid JSON: \(reason ?? error.localizedDescription)")
         }
         guard let object = value as? [String: Any] else { throw Failure(description: "the JSON is no object") }
+        if let key = repeatedKey(in: text) { throw Failure(description: "the key '\(key)' is given twice") }
         return try dictionary(object, path: "userInfo")
+    }
+
+    /// A key that an object in `text`, which is valid JSON, has twice. JSONSerialization keeps one of the values, silently.
+    private static func repeatedKey(in text: String) -> String? {
+        let bytes = Array(text.utf8)
+        var keys: [Set<String>] = []
+        var literal = 0..<0
+        var index = 0
+        while index < bytes.count {
+            switch bytes[index] {
+            case UInt8(ascii: "\""):
+                let start = index
+                index += 1
+                while bytes[index] != UInt8(ascii: "\"") { index += bytes[index] == UInt8(ascii: "\\") ? 2 : 1 }
+                literal = start..<index + 1
+            case UInt8(ascii: "{"), UInt8(ascii: "["): keys.append([])
+            case UInt8(ascii: "}"), UInt8(ascii: "]"): keys.removeLast()
+            case UInt8(ascii: ":"):
+                // Decoded, as "a" and "\u0061" are the same key.
+                let key = try? JSONSerialization.jsonObject(with: Data(bytes[literal]), options: .fragmentsAllowed)
+                if let key = key as? String, !keys[keys.count - 1].insert(key).inserted { return key }
+            default: break
+            }
+            index += 1
+        }
+        return nil
     }
 
     private static func dictionary(_ object: [String: Any], path: String) throws(Failure) -> [String: PropertyList] {
@@ -50,7 +77,8 @@ public enum PropertyListJSON {
             if let value = try tagged(object, path: path) { return value }
             return .dictionary(try dictionary(object, path: path))
         case let number as NSDecimalNumber:
-            // What neither a 64-bit integer nor the digits of a double hold exactly.
+            // What neither a 64-bit integer nor the digits of a double hold exactly; the least integer comes so, too.
+            if number == NSDecimalNumber(value: Int64.min) { return .int64(.min) }
             guard number.doubleValue.magnitude < 0x1p63 else {
                 throw Failure(description: "\(path): \(number) is out of the range of 64-bit integers")
             }
@@ -123,7 +151,8 @@ public enum PropertyListJSON {
         }
     }
 
-    /// A JSON string. Control characters are escaped, so that it is safe on a terminal.
+    /// A JSON string. Control characters and those that turn the direction of text round are escaped, so that it is
+    /// safe on a terminal.
     public static func quoted(_ text: String) -> String {
         var result = "\""
         for scalar in text.unicodeScalars {
@@ -133,14 +162,20 @@ public enum PropertyListJSON {
             case "\n": result += "\\n"
             case "\t": result += "\\t"
             case "\r": result += "\\r"
-            case _
-            where scalar.properties.generalCategory == .control || scalar.value == 0x2028
-                || scalar.value == 0x2029:
+            case _ where isDeceptive(scalar):
                 let digits = String(scalar.value, radix: 16)
                 result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
             default: result.unicodeScalars.append(scalar)
             }
         }
         return result + "\""
+    }
+
+    /// Whether a scalar could move the cursor, break the line, or show text in another order than it stands.
+    public static func isDeceptive(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0x061C, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069: true
+        default: scalar.properties.generalCategory == .control
+        }
     }
 }

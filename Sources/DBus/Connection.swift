@@ -18,6 +18,9 @@ public final class Connection: MessageBus {
     public var onDisconnect: (() -> Void)?
 
     private let pointer: OpaquePointer  // DBusConnection
+    /// Calls without a reply so far, by their number. libdbus leaves them to their timeouts when the bus goes away.
+    private var pendingCalls: [UInt64: PendingCall] = [:]
+    private var lastCall: UInt64 = 0
 
     /// Connects to the bus at `address`, in the syntax of the D-Bus specification.
     ///
@@ -96,13 +99,20 @@ public final class Connection: MessageBus {
             completion(.failure(.disconnected("the connection to the bus is closed")))
             return
         }
-        defer { dbus_pending_call_unref(pending) }
-        let box = Unmanaged.passRetained(Completion(run: completion)).toOpaque()
-        check(dbus_pending_call_set_notify(pending, completeCall, box, releaseCompletion))
+        lastCall += 1
+        let call = PendingCall(pending, number: lastCall, of: self, completion: completion)
+        pendingCalls[call.number] = call
+        let box = Unmanaged.passRetained(WeakPendingCall(call)).toOpaque()
+        check(dbus_pending_call_set_notify(pending, completeCall, box, releaseWeakPendingCall))
+    }
+
+    fileprivate func forget(_ call: PendingCall) {
+        pendingCalls[call.number] = nil
     }
 
     fileprivate func handle(_ message: Message) -> Bool {
         if message.isSignal("org.freedesktop.DBus.Local", "Disconnected"), message.sender == nil {
+            for call in pendingCalls.values.sorted(by: { $0.number < $1.number }) { call.fail() }
             onDisconnect?()
             return true
         }
@@ -140,25 +150,60 @@ private func releaseWeakConnection(_ data: UnsafeMutableRawPointer?) {
     Unmanaged<WeakConnection>.fromOpaque(data!).release()
 }
 
-private final class Completion {
-    let run: (Result<Message, BusError>) -> Void
+/// A call that waits for its reply. The connection owns it, so it is completed once, and only while that lives: the
+/// replies of several calls can be in hand when the completion of one gives the connection up.
+private final class PendingCall {
+    let number: UInt64
+    private let pointer: OpaquePointer  // DBusPendingCall
+    private unowned let connection: Connection
+    private let completion: (Result<Message, BusError>) -> Void
 
-    init(run: @escaping (Result<Message, BusError>) -> Void) {
-        self.run = run
+    /// Takes over the caller's reference to `pointer`.
+    init(
+        _ pointer: OpaquePointer, number: UInt64, of connection: Connection,
+        completion: @escaping (Result<Message, BusError>) -> Void
+    ) {
+        self.pointer = pointer
+        self.number = number
+        self.connection = connection
+        self.completion = completion
+    }
+
+    deinit {
+        dbus_pending_call_unref(pointer)
+    }
+
+    func complete(_ result: Result<Message, BusError>) {
+        connection.forget(self)
+        completion(result)
+    }
+
+    /// The bus closed the connection: no reply will come.
+    func fail() {
+        dbus_pending_call_cancel(pointer)
+        complete(.failure(.disconnected("the bus closed the connection")))
+    }
+}
+
+private final class WeakPendingCall {
+    weak var call: PendingCall?
+
+    init(_ call: PendingCall) {
+        self.call = call
     }
 }
 
 private func completeCall(_ pending: OpaquePointer?, _ data: UnsafeMutableRawPointer?) {
     guard let reply = dbus_pending_call_steal_reply(pending) else { return }
     let message = Message(adopting: reply)
-    let completion = Unmanaged<Completion>.fromOpaque(data!).takeUnretainedValue()
+    let call = Unmanaged<WeakPendingCall>.fromOpaque(data!).takeUnretainedValue().call
     if let error = message.error {
-        completion.run(.failure(error))
+        call?.complete(.failure(error))
     } else {
-        completion.run(.success(message))
+        call?.complete(.success(message))
     }
 }
 
-private func releaseCompletion(_ data: UnsafeMutableRawPointer?) {
-    Unmanaged<Completion>.fromOpaque(data!).release()
+private func releaseWeakPendingCall(_ data: UnsafeMutableRawPointer?) {
+    Unmanaged<WeakPendingCall>.fromOpaque(data!).release()
 }

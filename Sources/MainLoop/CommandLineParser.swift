@@ -86,6 +86,10 @@ public final class CommandLineParser {
     ///
     /// - Throws: ``UsageError`` for an unknown option, a missing value, or text that is not UTF-8.
     public func parse(_ arguments: [String]) throws(UsageError) -> [String] {
+        // GLib leaves some "--" in the vector and takes others out; what it collects itself has none.
+        let rest: Option<[String]> = declare(
+            "", nil, G_OPTION_ARG_FILENAME_ARRAY, "", nil,
+            initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)  // G_OPTION_REMAINING
         entries.append(GOptionEntry())
         g_option_context_add_main_entries(context, entries, nil)
         // GLib steals strings from the vector and shortens it, so it gets its own copy.
@@ -98,9 +102,7 @@ public final class CommandLineParser {
             defer { g_error_free(error) }
             throw UsageError(String(cString: error!.pointee.message))
         }
-        var rest = copyStrings(vector).dropFirst()
-        if rest.first == "--" { rest = rest.dropFirst() }
-        return Array(rest)
+        return value(rest)
     }
 
     /// The text of `--help`.

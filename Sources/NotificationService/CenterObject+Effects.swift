@@ -71,6 +71,7 @@ extension CenterObject {
                 // The bus has no room for this client: nothing was read, and the probe itself never got through.
                 return startTimer(for: client, milliseconds: 1000) { [unowned self] in probe(client) }
             }
+            if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
             perform { effects in center.clientAnswered(client, effects: &effects) }
         }
     }

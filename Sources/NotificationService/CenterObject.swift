@@ -137,7 +137,8 @@ package final class CenterObject {
         guard count & (count - 1) == 0 else { return }
         // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
         Log.warning(
-            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error))
+            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error)
+        )
     }
 
     /// The name is a notification's where the first argument is one; never more of a message than that.

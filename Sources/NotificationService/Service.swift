@@ -25,6 +25,7 @@ public final class Service {
     private let connection: Connection
     private let object: CenterObject
     private let onEnd: (End) -> Void
+    private var hasEnded = false
 
     /// Connects to the bus at `address`. Call ``start()`` next.
     ///
@@ -41,7 +42,7 @@ public final class Service {
         connection.onMessage = { [unowned self] message in object.handle(message) }
         connection.onDisconnect = { [unowned self] in
             object.busDisappeared()
-            self.onEnd(.disconnected)
+            end(.disconnected)
         }
     }
 
@@ -50,7 +51,7 @@ public final class Service {
         connection.hello { [weak self] result in
             guard let self else { return }
             switch result {
-            case .failure(let error): onEnd(.noBus(error))
+            case .failure(let error): end(.noBus(error))
             case .success: identifyBus()
             }
         }
@@ -60,7 +61,7 @@ public final class Service {
         connection.busID { [weak self] result in
             guard let self else { return }
             switch result {
-            case .failure(let error): onEnd(.noBus(error))
+            case .failure(let error): end(.noBus(error))
             case .success(let id):
                 // Before the name: the call that had the bus start us comes ahead of the answer to RequestName.
                 recover(onBus: id)
@@ -73,8 +74,8 @@ public final class Service {
         connection.requestName(Wire.busName) { [weak self] result in
             guard let self else { return }
             switch result {
-            case .failure(let error): onEnd(.noBus(error))
-            case .success(.taken): onEnd(.nameTaken)
+            case .failure(let error): end(.noBus(error))
+            case .success(.taken): end(.nameTaken)
             case .success(.acquired):
                 object.resume()
                 Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
@@ -90,6 +91,13 @@ public final class Service {
             return Log.warning("the bus has no usable id: a crash of the service will lose registrations")
         }
         object.recover(directory: directory + "/carillon", busID: busID)
+    }
+
+    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts.
+    private func end(_ reason: End) {
+        guard !hasEnded else { return }
+        hasEnded = true
+        onEnd(reason)
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.

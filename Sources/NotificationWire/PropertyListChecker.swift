@@ -60,6 +60,8 @@ struct PropertyListChecker {
             let bytes = reader.withNextFixedArray { _, count in count * elementType.fixedSize }
             return try count(alignedTo: elementType.fixedSize, bytes)
         }
+        // The padding before the first element is there without one, too.
+        if elementType == .dictEntry || elementType == .structure { try count(alignedTo: 8, 0) }
         var elements = reader.nextContents()
         var position = 0
         while !elements.isAtEnd {

@@ -175,7 +175,15 @@ public final class RunningCommand: Sendable {
         guard let status = process.waitForExit(until: Deadline(after: timeout)) else {
             throw NotInTime("still running after \(timeout): \(transcript)")
         }
+        // What it wrote last may still be in the pipe. A child of it that holds the pipe is not waited for long.
+        collectOutput(until: Deadline(after: .seconds(2)))
         return status
+    }
+
+    private func collectOutput(until deadline: Deadline) {
+        for buffer in [output, errorOutput] {
+            _ = buffer.wait(until: deadline) { $0.isAtEnd ? true : nil }
+        }
     }
 
     /// Waits for the end of the process and of its output.
@@ -185,9 +193,7 @@ public final class RunningCommand: Sendable {
     func result(grace: Duration = .seconds(5)) throws -> CommandResult {
         let deadline = Deadline(after: grace)
         let status = try waitForExit(within: grace)
-        for buffer in [output, errorOutput] {
-            _ = buffer.wait(until: deadline) { $0.isAtEnd ? true : nil }
-        }
+        collectOutput(until: deadline)
         return CommandResult(
             commandLine: commandLine, status: status, standardOutput: standardOutput, standardError: standardError)
     }
