@@ -87,7 +87,7 @@ public final class Service {
         guard let directory = runtimeDirectory() else {
             return Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
         }
-        guard busID.allSatisfy(\.isHexDigit) else {
+        guard !busID.isEmpty, busID.allSatisfy(\.isHexDigit) else {
             return Log.warning("the bus has no usable id: a crash of the service will lose registrations")
         }
         object.recover(directory: directory + "/carillon", busID: busID)
