@@ -67,6 +67,8 @@ public struct KeyFile {
 
     private static func parsingError(of bytes: UnsafeRawBufferPointer) -> String? {
         guard String(validating: bytes, as: UTF8.self) != nil else { return "the file is not valid UTF-8" }
+        // GLib takes the rest of such a line for empty.
+        guard !bytes.contains(0) else { return "the file has a zero byte" }
         let (file, reason) = load(bytes)
         g_key_file_unref(file)
         return reason
@@ -92,10 +94,15 @@ public struct KeyFile {
                 group = String(text[text.index(after: text.startIndex)..<end])
             } else if !text.hasPrefix("#"), let separator = text.firstIndex(of: "=") {
                 let key = String(text[..<separator]).trimmed
-                guard let value = g_key_file_get_string(file, group, key, nil) else { continue }
+                // What GLib does not give (a wrong escape, a key with a language) stays as it is written, so that
+                // whoever looks at the entry refuses it.
+                let value = g_key_file_get_string(file, group, key, nil)
                 defer { g_free(value) }
+                let written = String(text[text.index(after: separator)...]).trimmed
                 entries.removeAll { $0.group == group && $0.key == key }
-                entries.append(Entry(group: group, key: key, value: String(cString: value), line: index + 1))
+                entries.append(
+                    Entry(
+                        group: group, key: key, value: value.map { String(cString: $0) } ?? written, line: index + 1))
             }
         }
         return entries

@@ -10,8 +10,6 @@ final class Client {
     // Policy: suspension (S1).
     /// What the client said; nil when it leaves that to the activity of its application.
     var explicitSuspension: Bool?
-    /// Counts the changes of ``isSuspended`` (S5).
-    var suspensionEpoch: UInt64 = 0
 
     // Safety: flow (A4). The two never mix.
     var flow = FlowWindow()

@@ -73,11 +73,14 @@ extension DistributedCenter {
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
     /// losing the oldest and saying so.
     private func enforceLimits(of client: Client, effects: inout [Effect]) {
-        if isOverLimits(client), client.flow.isOpen { flush(client, effects: &effects) }
+        // Flushed while an eighth of it is free, as what follows has to wait there until the client has confirmed.
+        if isNearLimits(client), client.flow.isOpen { flush(client, effects: &effects) }
         while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
         while counters.queuedBytes > limits[.queuedBytes] {
             // The largest queue pays, so that one client that does not read never costs another its notifications.
-            guard let largest = clients.values.max(by: { $0.queue.byteCount < $1.queue.byteCount }) else { return }
+            // Names decide between equals, so that the same events have the same effects in every process.
+            let largest = clients.values.max { ($0.queue.byteCount, $1.name) < ($1.queue.byteCount, $0.name) }
+            guard let largest else { return }
             if largest.flow.isOpen {
                 flush(largest, effects: &effects)
             } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {
@@ -90,18 +93,25 @@ extension DistributedCenter {
         client.queue.count > limits[.queuedPerClient] || client.queue.byteCount > limits[.queuedBytesPerClient]
     }
 
+    private func isNearLimits(_ client: Client) -> Bool {
+        func isNear(_ value: Int, _ limit: UInt64) -> Bool { UInt64(value) > limit - limit / 8 }
+        return isNear(client.queue.count, limits[.queuedPerClient])
+            || isNear(client.queue.byteCount, limits[.queuedBytesPerClient])
+    }
+
     private func loseOldest(of client: Client, because reason: DropReason, effects: inout [Effect]) -> Bool {
         let isFirst = client.unannounced == nil
         guard dropOldest(of: client, because: reason) else { return false }
+        client.counts.dropped += 1
+        counters.dropped += 1
         remember(.lost(client.name, reason), effects: &effects)
         if isFirst { effects.append(.overflowed(client.name, reason)) }
         return true
     }
 
+    /// Takes the oldest out of the queue and notes what the client has to be told. Does not count it.
     func dropOldest(of client: Client, because reason: DropReason) -> Bool {
         guard let entry = changeQueue(of: client, { $0.dropOldest() }) else { return false }
-        client.counts.dropped += 1
-        counters.dropped += 1
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
         client.unannounced = nil  // so that the set below is not shared
         loss.count += 1

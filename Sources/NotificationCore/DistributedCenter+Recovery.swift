@@ -7,9 +7,11 @@ extension DistributedCenter {
     /// All that has to survive, as the shortest list of changes that makes it: what a log that has grown long is
     /// replaced with.
     public func forEachRememberedChange(_ body: (Change) -> Void) {
+        for client in clients.values { body(.client(client.name, client.counts)) }
+        // In the order of registration over all clients, which is the order in which they match.
+        let observers = clients.values.flatMap { $0.observers }.sorted { $0.key < $1.key }
+        for (_, position) in observers { body(.observer(index[position].registration)) }
         for client in clients.values {
-            body(.client(client.name, client.counts))
-            for id in client.observers.keys.sorted() { body(.observer(index[client.observers[id]!].registration)) }
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
             client.queue.forEach { entry, isDue in
                 if isDue {
@@ -57,12 +59,19 @@ extension DistributedCenter {
             return queue(name) { _ = $0.hold(notification, observers: observers, coalescing: coalescing) }
         case .flushed(let name): return queue(name) { $0.flush() }
         case .popped(let name): return queue(name) { _ = $0.popDue() }
-        case .lost(let name, let reason): return withClient(name) { _ = dropOldest(of: $0, because: reason) }
+        // The counts that came back have what the client was told that it lost. The rest is added here.
+        case .lost(let name, let reason):
+            return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
         case .unannouncedLoss(let name, let count, let observers, let reason):
             return withClient(name) {
+                $0.counts.dropped &+= count
                 $0.unannounced = Client.Loss(count: count, observers: observers, reason: reason)
             }
-        case .lossAnnounced(let name): return withClient(name) { $0.unannounced = nil }
+        case .lossAnnounced(let name):
+            return withClient(name) {
+                $0.counts.dropped &-= $0.unannounced?.count ?? 0
+                $0.unannounced = nil
+            }
         }
     }
 

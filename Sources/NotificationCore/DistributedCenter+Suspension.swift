@@ -1,4 +1,7 @@
 /// Who is suspended (S1, S2, S5).
+///
+/// Posts and changes of suspension are events of one sequence, that of the bus: each post falls before or after a
+/// change, in one epoch, so that a resume that races a post neither loses nor repeats.
 extension DistributedCenter {
     /// The client's explicit word, which overrides the activity of its application (A2).
     ///
@@ -26,8 +29,6 @@ extension DistributedCenter {
         effects.append(
             .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
         remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
-        guard before.0 != client.isSuspended else { return }
-        client.suspensionEpoch += 1
-        if !client.isSuspended { flush(client, effects: &effects) }
+        if before.0, !client.isSuspended { flush(client, effects: &effects) }
     }
 }

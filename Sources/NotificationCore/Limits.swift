@@ -33,14 +33,14 @@ public struct Limits: Equatable, Sendable {
             key: .observersPerClient, standard: 16_384, hardMaximum: 1_048_576,
             reason: "one program may watch thousands of objects; sixteen such programs fill the total"),
         Row(
-            key: .queuedPerClient, standard: 16_384, hardMaximum: 1_048_576,
-            reason: "an hour of four notifications a second for a suspended program"),
+            key: .queuedPerClient, standard: 131_072, hardMaximum: 1_048_576,
+            reason: "a burst of 100,000 to a program that reads slowly, with some to spare"),
         Row(
-            key: .queuedBytesPerClient, standard: 8 << 20, hardMaximum: 1 << 30,
-            reason: "what one program that does not read may cost"),
+            key: .queuedBytesPerClient, standard: 64 << 20, hardMaximum: 1 << 30,
+            reason: "the same burst, at 300 bytes each; what one program that does not read may cost"),
         Row(
-            key: .queuedBytes, standard: 64 << 20, hardMaximum: 4 << 30,
-            reason: "what all programs that do not read together may cost"),
+            key: .queuedBytes, standard: 128 << 20, hardMaximum: 4 << 30,
+            reason: "what all programs that do not read together may cost; the largest queue pays"),
         Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,
             reason: "bytes of UTF-8; names are reverse domain names"),

@@ -21,7 +21,7 @@ extension CenterObject {
             writer.append(isSuspended)
             writer.append(cause.rawValue)
             bus.send(signal)
-        case .probe(let client): probe(client)
+        case .probe(let client): prober.probe(client)
         case .startProbeTimer(let client, let seconds):
             startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
                 perform { effects in center.probeTimedOut(client, effects: &effects) }
@@ -37,6 +37,7 @@ extension CenterObject {
             }
         case .forget(let client):
             probeTimers[client] = nil
+            prober.forget(client)
             clients.forget(client)
         }
     }
@@ -59,21 +60,6 @@ extension CenterObject {
         writer.append(fixedArray: observers.map(\.rawValue))
         writer.append(reason.rawValue)
         bus.send(signal)
-    }
-
-    /// Any answer will do, an error too: it shows that the client's end of the connection was read up to here.
-    private func probe(_ client: ClientName) {
-        let ping = Message.methodCall(
-            to: BusName(unchecked: client), path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
-            startsService: false)
-        bus.call(ping, timeout: .never) { [unowned self] result in
-            if case .failure(let error) = result, error.name == BusError.limitsExceededName {
-                // The bus has no room for this client: nothing was read, and the probe itself never got through.
-                return startTimer(for: client, milliseconds: 1000) { [unowned self] in probe(client) }
-            }
-            if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
-            perform { effects in center.clientAnswered(client, effects: &effects) }
-        }
     }
 
     private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {

@@ -11,6 +11,7 @@ package final class CenterObject {
     let center = DistributedCenter()
     unowned let bus: any MessageBus
     let clients: ClientRegistry
+    let prober: ClientProber
     /// Calls that were refused, also those whose sender wanted no answer.
     private(set) var refused: UInt64 = 0
     /// Signals that the bus did not carry for want of room.
@@ -31,7 +32,11 @@ package final class CenterObject {
     package init(bus: any MessageBus) {
         self.bus = bus
         clients = ClientRegistry(bus: bus)
+        prober = ClientProber(bus: bus)
         exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
+        prober.onAnswer = { [unowned self] client in
+            perform { effects in center.clientAnswered(client, effects: &effects) }
+        }
         exporter.onRefusal = { [unowned self] call, error in noteRefusal(of: call, error) }
         try? applyConfiguration()  // a fault has been logged, and the standard values stay
     }

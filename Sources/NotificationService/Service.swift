@@ -23,6 +23,8 @@ public final class Service {
     }
 
     private let connection: Connection
+    /// For ``ClientProber``. Its answers come before the posts, in the loop as well.
+    private let control: Connection
     private let object: CenterObject
     private let onEnd: (End) -> Void
     private var hasEnded = false
@@ -34,15 +36,18 @@ public final class Service {
     public init(address: String, context: MainContext = .default, onEnd: @escaping (End) -> Void) throws(End) {
         do throws(BusError) {
             connection = try Connection(address: address, context: context)
+            control = try Connection(address: address, context: context, priority: .high)
         } catch {
             throw .noBus(error)
         }
         self.onEnd = onEnd
         object = CenterObject(bus: connection)
         connection.onMessage = { [unowned self] message in object.handle(message) }
-        connection.onDisconnect = { [unowned self] in
-            object.busDisappeared()
-            end(.disconnected)
+        for connection in [connection, control] {
+            connection.onDisconnect = { [unowned self] in
+                object.busDisappeared()
+                end(.disconnected)
+            }
         }
     }
 
@@ -52,7 +57,19 @@ public final class Service {
             guard let self else { return }
             switch result {
             case .failure(let error): end(.noBus(error))
-            case .success: identifyBus()
+            case .success: startControl()
+            }
+        }
+    }
+
+    private func startControl() {
+        control.hello { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .failure(let error): end(.noBus(error))
+            case .success:
+                object.prober.use(control: control)
+                identifyBus()
             }
         }
     }

@@ -55,7 +55,8 @@ struct InteropTests {
         let names = Module.all.map(\.name)
         #expect(
             names == [
-                "test_bad_input.py", "test_dbus_python.py", "test_gdbus.py", "test_introspection.py", "test_tools.py",
+                "test_bad_input.py", "test_dbus_python.py", "test_gdbus.py", "test_introspection.py",
+                "test_suspension.py", "test_tools.py",
             ])
     }
 

@@ -28,13 +28,18 @@ final class RecoveryStore {
     /// What has to be appended before it is worth while again.
     private static let worthRewriting = 1 << 20
     private(set) var hasFailed = false
+    private let report: (String) -> Void
 
     /// Opens the store of a bus.
     ///
     /// - Parameters:
     ///   - directory: private to the user; made if it does not exist.
     ///   - busID: what the bus's method `GetId` answers.
-    init(directory: String, busID: String) throws(RecoveryLog.Failure) {
+    ///   - report: gets a line for each thing that could not be taken up or kept.
+    init(
+        directory: String, busID: String, report: @escaping (String) -> Void = { Log.warning($0) }
+    ) throws(RecoveryLog.Failure) {
+        self.report = report
         if mkdir(directory, 0o700) != 0 && errno != EEXIST {
             throw RecoveryLog.Failure(operation: "make \(directory)", code: errno)
         }
@@ -65,10 +70,10 @@ final class RecoveryStore {
                 }
             }
             if rest > 0 {
-                Log.warning("the last \(rest) bytes of the state of an earlier carillond are of no use, and ignored")
+                report("the last \(rest) bytes of the state of an earlier carillond are of no use, and ignored")
             }
             if misfits > 0 {
-                Log.warning("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
+                report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
             }
             center.restoreNumbers(lastSerial: counters.serial, lastObserver: counters.observer)
             try rewrite(from: center)
@@ -166,9 +171,7 @@ final class RecoveryStore {
             hasFailed = true
             // What is half there would bring back the wrong state.
             remove()
-            Log.warning(
-                "state can't be kept, so that a crash of the service would lose registrations: \(error)",
-                ["CARILLON_REASON": error.description])
+            report("state can't be kept, so that a crash of the service would lose registrations: \(error)")
         }
     }
 }

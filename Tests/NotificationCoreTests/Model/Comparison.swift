@@ -1,0 +1,95 @@
+import NotificationCore
+
+/// Where the center does something else than the model.
+struct Difference: CustomStringConvertible {
+    /// The place of the step in its sequence.
+    let step: Int
+    let description: String
+
+    /// Runs a sequence on both. Nil when they agree from beginning to end.
+    static func first(in steps: [Step]) -> Difference? {
+        let restarts = steps.contains { if case .restart = $0 { true } else { false } }
+        let subject = Subject(remembersChanges: restarts)
+        var model = ModelCenter()
+        for (place, step) in steps.enumerated() {
+            let actual = subject.run(step, beside: model)
+            let expected = model.run(step)
+            if actual.0 != expected.0 {
+                return Difference(step: place, description: "answer: \(actual.0)\nby the rules: \(expected.0)")
+            }
+            if actual.1 != expected.1 {
+                return Difference(step: place, description: describe(actual.1, expected.1))
+            }
+            // Not after every step: what there is to see changes slowly, and a failure shrinks to its step anyway.
+            guard place % 4 == 0 || place == steps.count - 1 else { continue }
+            let (view, expectedView) = (subject.currentView, model.currentView)
+            if view != expectedView {
+                return Difference(step: place, description: "to see: \(view)\nby the rules: \(expectedView)")
+            }
+        }
+        return nil
+    }
+
+    private static func describe(_ actual: Outcomes, _ expected: Outcomes) -> String {
+        var lines: [String] = []
+        for (number, client) in Step.clients.enumerated() {
+            for (actual, expected) in [
+                (actual.seen[number], expected.seen[number]), (actual.noted[number], expected.noted[number]),
+                (actual.timed[number], expected.timed[number]),
+            ] where actual != expected {
+                lines += ["for \(client):"] + actual.map { "    \($0)" }
+                lines += ["by the rules:"] + expected.map { "    \($0)" }
+            }
+        }
+        return lines.joined(separator: "\n")
+    }
+}
+
+/// Makes a failing sequence small: removes chunks, ever smaller, as long as it fails; then makes bursts single.
+func shrink(_ steps: [Step], fails: ([Step]) -> Bool) -> [Step] {
+    var steps = steps
+    var size = max(1, steps.count / 2)
+    while true {
+        var start = 0
+        var hasChanged = false
+        while start < steps.count {
+            let shorter = Array(steps[..<start] + steps[min(start + size, steps.count)...])
+            if fails(shorter) {
+                steps = shorter
+                hasChanged = true
+            } else {
+                start += size
+            }
+        }
+        if size > 1 { size /= 2 } else if !hasChanged { break }
+    }
+    for place in steps.indices {
+        for simpler in steps[place].simpler {
+            var others = steps
+            others[place] = simpler
+            if fails(others) { steps = others }
+        }
+    }
+    return steps
+}
+
+extension Step {
+    fileprivate var simpler: [Step] {
+        switch self {
+        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+            func post(bytes: Int, immediately: Bool, times: Int) -> Step {
+                .post(
+                    poster: poster, name: name, object: object, bytes: bytes, immediately: immediately, times: times)
+            }
+            return [
+                post(bytes: bytes, immediately: immediately, times: 1),
+                post(bytes: 0, immediately: immediately, times: times),
+                post(bytes: 0, immediately: false, times: times), post(bytes: 0, immediately: false, times: 1),
+            ]
+        case .answer(let client, _): return [.answer(client: client, times: 1)]
+        case .observe(let client, _, _, let behavior):
+            return [.observe(client: client, name: 0, object: 0, behavior)]
+        default: return []
+        }
+    }
+}

@@ -1,0 +1,313 @@
+import NotificationCore
+
+/// The rules of the distributed center (SPEC parts D, S, A4, E1), said as plainly as possible: lists that are searched
+/// from end to end. Everything that ``DistributedCenter`` does must be what this does.
+struct ModelCenter {
+    private(set) var clients: [ModelClient] = []
+    private var limits = Limits()
+    private var lastSerial: UInt64 = 0
+    private var lastObserver: UInt64 = 0
+    private var view = View()
+    private var outcomes = Outcomes()
+
+    mutating func run(_ step: Step) -> (Answer, Outcomes) {
+        outcomes = Outcomes()
+        do throws(CenterError) {
+            let answer = try answer(to: step)
+            startTimers()
+            return (answer, outcomes)
+        } catch {
+            return (.refused(error), outcomes)
+        }
+    }
+
+    private mutating func answer(to step: Step) throws(CenterError) -> Answer {
+        switch step {
+        case .observe(let number, let name, let object, let behavior):
+            return .numbers([try observe(number, name, object, behavior)])
+        case .remove(let number, let pick):
+            let id = observer(at: pick)
+            guard let client = client(number), client.observers.contains(where: { $0.id == id }) else {
+                throw .unknownObserver(ObserverID(rawValue: id))
+            }
+            remove(from: client) { $0.id == id }
+        case .removeAll(let number, let name, let object):
+            guard let client = client(number) else { return .numbers([0]) }
+            let before = client.observers.count
+            remove(from: client) { (name == 0 || $0.name == name) && (object == 0 || $0.object == object) }
+            return .numbers([UInt64(before - client.observers.count)])
+        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+            var receivers: [UInt64] = []
+            for _ in 0..<times {
+                receivers.append(try post(name, object, bytes, immediately: immediately, from: poster))
+                startTimers()
+            }
+            return .numbers(receivers)
+        case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
+        case .followActivity(let number): change(try known(number), word: nil)
+        case .answer(let number, let times): for _ in 0..<times { answered(number) }
+        case .endTimer(let number): timerEnded(number)
+        case .showLife(let number): client(number)?.expirationsLeft = 64
+        case .leave(let number): leave(number)
+        case .limit(let key, let value): limits[key] = value
+        case .restart: restart()
+        }
+        return .nothing
+    }
+
+    private func client(_ number: Int) -> ModelClient? {
+        clients.first { $0.number == number }
+    }
+
+    /// The client, which is watched and asked for an answer when it is new.
+    private mutating func known(_ number: Int) throws(CenterError) -> ModelClient {
+        if let client = client(number) { return client }
+        try limits.check(.clients, clients.count + 1)
+        let client = ModelClient(number)
+        clients.append(client)
+        outcomes.append(.watched, for: number)
+        probe(client)
+        return client
+    }
+
+    // MARK: Observers (D2, D8)
+
+    /// The number of the observer at a place among all; behind the last there is one that nobody has.
+    func observer(at pick: Int) -> UInt64 {
+        let ids = clients.flatMap { $0.observers.map(\.id) }.sorted() + [lastObserver + 1]
+        return ids[pick % ids.count]
+    }
+
+    private mutating func observe(
+        _ number: Int, _ name: Int, _ object: Int, _ behavior: SuspensionBehavior
+    ) throws(CenterError) -> UInt64 {
+        try limits.check(.nameLength, Step.texts[name].utf8.count)
+        try limits.check(.objectLength, Step.texts[object].utf8.count)
+        try limits.check(.observers, clients.reduce(1) { $0 + $1.observers.count })
+        try limits.check(.observersPerClient, (client(number)?.observers.count ?? 0) + 1)
+        let client = try known(number)
+        lastObserver += 1
+        client.observers.append(ModelClient.Observer(id: lastObserver, name: name, object: object, behavior: behavior))
+        return lastObserver
+    }
+
+    /// Also out of what waits, and what nobody wants any more does not wait (S1).
+    private func remove(from client: ModelClient, where isRemoved: (ModelClient.Observer) -> Bool) {
+        client.observers.removeAll(where: isRemoved)
+        for index in client.waiting.indices { client.waiting[index].observers.removeAll(where: isRemoved) }
+        client.waiting.removeAll { $0.observers.isEmpty }
+    }
+
+    private mutating func leave(_ number: Int) {
+        guard client(number) != nil else { return }
+        clients.removeAll { $0.number == number }
+        outcomes.append(.forgotten, for: number)
+    }
+
+    // MARK: Posting (D2 to D6, S1, S3)
+
+    private mutating func post(
+        _ name: Int, _ object: Int, _ bytes: Int, immediately: Bool, from poster: Int
+    ) throws(CenterError) -> UInt64 {
+        guard name != 0 else { throw .invalidName }
+        try limits.check(.nameLength, Step.texts[name].utf8.count)
+        try limits.check(.objectLength, Step.texts[object].utf8.count)
+        lastSerial += 1
+        view.posted += 1
+        let post = Post(serial: lastSerial, name: name, object: object, bytes: bytes, poster: poster)
+        var receivers: [(client: ModelClient, matching: [ModelClient.Observer])] = []
+        for client in clients {
+            let matching = client.observers.filter { $0.matches(name: name, object: object) }
+            if !matching.isEmpty { receivers.append((client, matching)) }
+        }
+        if receivers.isEmpty { view.unmatched += 1 }
+        // The order in which clients have their turn shows only where all queues together are full.
+        receivers.sort { $0.matching[0].id < $1.matching[0].id }
+        for (client, matching) in receivers {
+            let wanting = matching.filter { $0.behavior != .drop }
+            if !client.isSuspended || immediately {
+                deliver(post, to: client, matching)
+            } else if wanting.contains(where: { $0.behavior == .deliverImmediately }) {
+                deliver(post, to: client, wanting)
+            } else if !wanting.isEmpty {
+                hold(post, for: client, wanting)
+            }
+        }
+        return UInt64(receivers.count)
+    }
+
+    /// S3: after all that waits.
+    private mutating func deliver(_ post: Post, to client: ModelClient, _ observers: [ModelClient.Observer]) {
+        let couldGo = client.reads && client.waiting.isEmpty
+        client.waiting.append(ModelClient.Waiting(post, for: observers))
+        flush(client)
+        if !couldGo { makeRoom(growing: client) }
+    }
+
+    /// S1: coalescing by observer, name and object, among what is held.
+    private mutating func hold(_ post: Post, for client: ModelClient, _ observers: [ModelClient.Observer]) {
+        for observer in observers where observer.behavior == .coalesce {
+            for index in client.waiting.indices {
+                let waiting = client.waiting[index]
+                if !waiting.isDue, waiting.post.name == post.name, waiting.post.object == post.object {
+                    client.waiting[index].observers.removeAll { $0.id == observer.id }
+                }
+            }
+        }
+        view.coalesced += UInt64(client.waiting.filter(\.observers.isEmpty).count)
+        client.waiting.removeAll { $0.observers.isEmpty }
+        client.waiting.append(ModelClient.Waiting(post, for: observers))
+        makeRoom(growing: client)
+    }
+
+    // MARK: Suspension (S2, A2)
+
+    private mutating func change(_ client: ModelClient, word: Bool?) {
+        let before = (client.isSuspended, client.cause)
+        client.word = word
+        guard before != (client.isSuspended, client.cause) else { return }
+        outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
+        if before.0, !client.isSuspended { flush(client) }
+    }
+
+    // MARK: Queues (S2, S4, E1)
+
+    private mutating func flush(_ client: ModelClient) {
+        for index in client.waiting.indices { client.waiting[index].isDue = true }
+        send(client)
+    }
+
+    private mutating func makeRoom(growing client: ModelClient) {
+        func isFull() -> Bool {
+            client.waiting.count > limits[.queuedPerClient] || client.waitingBytes > limits[.queuedBytesPerClient]
+        }
+        // Flushed with an eighth of it free.
+        let isNearlyFull =
+            client.waiting.count > limits[.queuedPerClient] - limits[.queuedPerClient] / 8
+            || client.waitingBytes > limits[.queuedBytesPerClient] - limits[.queuedBytesPerClient] / 8
+        if isNearlyFull, client.reads { flush(client) }
+        while isFull() { loseOldest(of: client, because: .queueFull) }
+        while clients.reduce(0, { $0 + $1.waitingBytes }) > limits[.queuedBytes] {
+            // The first by name among those with the most bytes.
+            let most = clients.map(\.waitingBytes).max()
+            let payer = clients.filter { $0.waitingBytes == most }.min { $0.number < $1.number }!
+            if payer.reads { flush(payer) } else { loseOldest(of: payer, because: .totalQueueFull) }
+        }
+    }
+
+    private mutating func loseOldest(of client: ModelClient, because reason: DropReason) {
+        let oldest = client.waiting.removeFirst()
+        client.dropped += 1
+        view.dropped += 1
+        if client.lost == nil {
+            client.lost = (0, [], reason)
+            outcomes.append(.overflowed(reason), for: client.number)
+        }
+        client.lost!.count += 1
+        client.lost!.observers.formUnion(oldest.observers.map(\.id))
+    }
+
+    /// Sends what is due as long as the client reads, and first of all tells what it lost.
+    private mutating func send(_ client: ModelClient) {
+        if client.reads, let lost = client.lost {
+            client.lost = nil
+            client.sequence += lost.count
+            outcomes.append(
+                .dropped(lost.count, observers: lost.observers.sorted(), lost.reason, sequence: client.sequence),
+                for: client.number)
+        }
+        while client.reads, let first = client.waiting.first, first.isDue {
+            client.waiting.removeFirst()
+            client.sequence += 1
+            client.delivered += 1
+            view.delivered += 1
+            outcomes.append(
+                .delivered(first.post, observers: first.observers.map(\.id), sequence: client.sequence),
+                for: client.number)
+            client.messagesSinceProbe += 1
+            client.bytesSinceProbe += first.bytes
+            if client.messagesSinceProbe == 64 || client.bytesSinceProbe >= 65_536 { probe(client) }
+        }
+    }
+
+    // MARK: Flow (A4)
+
+    private mutating func probe(_ client: ModelClient) {
+        client.probes.append(false)
+        client.messagesSinceProbe = 0
+        client.bytesSinceProbe = 0
+        outcomes.append(.probed, for: client.number)
+    }
+
+    private mutating func answered(_ number: Int) {
+        guard let client = client(number) else { return }
+        client.hasAnswered = true
+        if !client.probes.isEmpty { client.probes.removeFirst() }
+        send(client)
+    }
+
+    /// Whoever never answered and may be sent nothing more is timed, until its budget is used up.
+    private mutating func startTimers() {
+        for client in clients where !client.hasAnswered && !client.reads && client.expirationsLeft > 0 {
+            guard !client.isTimed else { continue }
+            client.isTimed = true
+            let waits = [1, 2, 4, 8, 16, 32, 64]
+            outcomes.append(.timed(seconds: waits[min(64 - client.expirationsLeft, 6)]), for: client.number)
+        }
+    }
+
+    func isTimed(_ number: Int) -> Bool {
+        client(number)?.isTimed ?? false
+    }
+
+    private mutating func timerEnded(_ number: Int) {
+        guard let client = client(number), client.isTimed else { return }
+        client.isTimed = false
+        if !client.hasAnswered, let oldest = client.probes.firstIndex(of: false) {
+            client.probes[oldest] = true
+            client.expirationsLeft -= 1
+        }
+        send(client)
+    }
+
+    // MARK: Recovery (E3)
+
+    /// Clients keep all but their flow; the statistics start again.
+    private mutating func restart() {
+        view = View()
+        clients = clients.map { old in
+            let client = ModelClient(old.number)
+            client.observers = old.observers
+            client.word = old.word
+            client.waiting = old.waiting
+            client.sequence = old.sequence
+            client.delivered = old.delivered
+            client.dropped = old.dropped
+            client.lost = old.lost
+            return client
+        }
+        for client in clients {
+            outcomes.append(.watched, for: client.number)
+            probe(client)
+            send(client)
+        }
+    }
+
+    // MARK: Looking
+
+    var currentView: View {
+        var view = view
+        for client in clients {
+            view.clients[client.number] = View.Client(
+                isSuspended: client.isSuspended, cause: client.cause, observers: client.observers.count,
+                queued: client.waiting.count, delivered: client.delivered, dropped: client.dropped)
+            view.queued += UInt64(client.waiting.count)
+            view.queuedBytes += UInt64(client.waitingBytes)
+            view.observerCount += UInt64(client.observers.count)
+        }
+        view.clientCount = UInt64(clients.count)
+        return view
+    }
+
+    var last: (serial: UInt64, observer: UInt64) { (lastSerial, lastObserver) }
+}

@@ -1,0 +1,71 @@
+import NotificationCore
+
+/// A client in the model.
+final class ModelClient {
+    struct Observer {
+        let id: UInt64
+        let name: Int
+        let object: Int
+        let behavior: SuspensionBehavior
+
+        func matches(name postedName: Int, object postedObject: Int) -> Bool {
+            // Table C1. Nothing but zero is "any"; a post without object matches only those of any object.
+            (name == 0 || name == postedName) && (object == 0 || object == postedObject)
+        }
+    }
+
+    struct Waiting {
+        let post: Post
+        var observers: [Observer]
+        /// Whether it goes out as soon as the client reads; else it is held because the client is suspended.
+        var isDue = false
+        let bytes: Int
+
+        init(_ post: Post, for observers: [Observer]) {
+            self.post = post
+            self.observers = observers
+            bytes = ModelClient.bytes(of: post)
+        }
+    }
+
+    let number: Int
+    var observers: [Observer] = []
+    var word: Bool?
+    var waiting: [Waiting] = []
+    var sequence: UInt64 = 0
+    var delivered: UInt64 = 0
+    var dropped: UInt64 = 0
+    var lost: (count: UInt64, observers: Set<UInt64>, reason: DropReason)?
+
+    /// The probes that were sent and not answered, oldest first; true for those that do not count any more.
+    var probes: [Bool] = []
+    var messagesSinceProbe = 0
+    var bytesSinceProbe = 0
+    var hasAnswered = false
+    var expirationsLeft = 64
+    var isTimed = false
+
+    init(_ number: Int) {
+        self.number = number
+    }
+
+    var isSuspended: Bool { word ?? false }
+    var cause: SuspensionCause { word == nil ? .none : .explicit }
+    /// A4: at most two windows are unanswered.
+    var reads: Bool { probes.filter { !$0 }.count < 2 }
+    var waitingBytes: Int { waiting.reduce(0) { $0 + $1.bytes } }
+
+    /// What a notification counts: its texts, its userInfo, and what keeping one costs.
+    static func bytes(of post: Post) -> Int {
+        Step.texts[post.name].utf8.count + Step.texts[post.object].utf8.count + post.bytes + overhead
+    }
+
+    /// Measured, so that the model does not say it once more: one empty notification for a suspended client.
+    private static let overhead: Int = {
+        let scenario = Scenario()
+        _ = try? scenario.observe(one)
+        try? scenario.suspend(one)
+        _ = try? scenario.post("A")
+        return Int(scenario.statistics.queuedBytes) - 1
+    }()
+}

@@ -1,0 +1,99 @@
+import NotificationCore
+import Testing
+
+/// The center against a model of its rules, over long random sequences of events.
+@Suite("Model")
+struct ModelTests {
+    /// Steps in a sequence.
+    static let length = 200
+
+    @Test("D2-D8, S1-S5, A4, E1: the center does what a plain model of the rules does", arguments: 0..<20)
+    func fixedSeeds(_ group: UInt64) {
+        check(seeds: group * 100..<(group + 1) * 100) { _ in false }
+    }
+
+    @Test("E3: so it does with restarts of the service in between", arguments: 0..<2)
+    func restarts(_ group: UInt64) {
+        check(seeds: group * 100..<(group + 1) * 100) { _ in true }
+    }
+
+    @Test("D2-D8, S1-S5, A4, E1, E3: so it does with seeds that no run had before")
+    func randomSeeds() {
+        let seed = UInt64.random(in: 0..<UInt64.max / 2)
+        print("Model: random seeds from \(seed)")
+        check(seeds: seed..<seed + 100) { $0 % 4 == 0 }
+    }
+
+    /// Runs the sequences of the seeds until one fails, and reports that as short as it can be.
+    private func check(
+        seeds: Range<UInt64>, sourceLocation: SourceLocation = #_sourceLocation, restarts: (UInt64) -> Bool
+    ) {
+        for seed in seeds {
+            let steps = Step.sequence(seed: seed, count: Self.length, restarts: restarts(seed))
+            guard var difference = Difference.first(in: steps) else { continue }
+            let fewest = shrink(steps) { shorter in
+                guard let found = Difference.first(in: shorter) else { return false }
+                difference = found
+                return true
+            }
+            let text = fewest.enumerated().map { "\($0.offset == difference.step ? "→" : " ") \($0.element)" }
+            Issue.record(
+                """
+                seed \(seed), restarts \(restarts(seed)), \(fewest.count) steps:
+                \(text.joined(separator: "\n"))
+                \(difference)
+                """, sourceLocation: sourceLocation)
+            return
+        }
+    }
+
+    // MARK: The test itself
+
+    @Test("The random sequences reach what they are to reach")
+    func coverage() {
+        var counts: [String: Int] = [:]
+        for seed in 0..<100 {
+            let subject = Subject(remembersChanges: false)
+            var model = ModelCenter()
+            for step in Step.sequence(seed: UInt64(seed), count: Self.length, restarts: false) {
+                let (answer, outcomes) = subject.run(step, beside: model)
+                _ = model.run(step)
+                if case .refused(let error) = answer { counts["\(error)".filter { !$0.isNumber }, default: 0] += 1 }
+                for outcome in (outcomes.seen + outcomes.noted + outcomes.timed).joined() {
+                    switch outcome {
+                    case .dropped(_, _, let reason, _): counts["dropped, \(reason)", default: 0] += 1
+                    case .suspensionChanged(let isSuspended, let cause):
+                        counts["suspended \(isSuspended), \(cause)", default: 0] += 1
+                    case .delivered(_, let observers, _):
+                        counts["delivered to \(min(observers.count, 3))", default: 0] += 1
+                    case .timed(let seconds): counts["timer of \(seconds)", default: 0] += 1
+                    default: counts["\(outcome)", default: 0] += 1
+                    }
+                }
+            }
+            if model.currentView.coalesced > 0 { counts["coalesced", default: 0] += 1 }
+        }
+        for what in [
+            "dropped, queueFull", "dropped, totalQueueFull", "suspended true, explicit", "suspended false, explicit",
+            "suspended false, none", "delivered to 1", "delivered to 2", "delivered to 3", "timer of 1", "timer of 2",
+            "probed", "overflowed(NotificationCore.DropReason.queueFull)",
+            "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
+        ] {
+            #expect(counts[what, default: 0] >= 20, "\(what), in \(counts)")
+        }
+    }
+
+    @Test("A failing sequence shrinks to the steps that matter")
+    func shrinking() {
+        // Fails when a client is suspended before it observes.
+        func fails(_ steps: [Step]) -> Bool {
+            guard
+                let suspended = steps.firstIndex(where: { if case .setSuspended(2, true) = $0 { true } else { false } })
+            else { return false }
+            return steps[suspended...].contains { if case .observe(client: 2, _, _, _) = $0 { true } else { false } }
+        }
+        let steps = (0..<20).map { Step.sequence(seed: $0, count: 300, restarts: false) }.first(where: fails)!
+        let fewest = shrink(steps, fails: fails)
+        #expect(fewest.count == 2, "\(fewest)")
+    }
+}

@@ -1,0 +1,141 @@
+import NotificationCore
+
+/// An event of a random test. Clients, names and objects are numbers of few, so that they meet often.
+enum Step {
+    case observe(client: Int, name: Int, object: Int, SuspensionBehavior)
+    /// Removes the observer whose place among all that there are, and one that there is not, is `pick`: often one's
+    /// own, sometimes a stranger's.
+    case remove(client: Int, pick: Int)
+    case removeAll(client: Int, name: Int, object: Int)
+    case post(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, times: Int)
+    case setSuspended(client: Int, Bool)
+    case followActivity(client: Int)
+    case answer(client: Int, times: Int)
+    /// The timer of the client's probe ends, if there is one.
+    case endTimer(client: Int)
+    case showLife(client: Int)
+    case leave(client: Int)
+    case limit(Limits.Key, UInt64)
+    /// The process ends and another one takes over (E3).
+    case restart
+
+    /// The first is "any", or "no object". Two are the same to Swift, and not byte for byte; one is long.
+    static let texts = ["", "A", "B", "\u{E9}", "e\u{301}", "long"]
+    static let clients = [":1.1", ":1.2", ":1.3", ":1.4", ":1.5"]
+}
+
+extension Step: CustomStringConvertible {
+    var description: String {
+        func client(_ number: Int) -> String { Self.clients[number] }
+        func text(_ number: Int) -> String { number == 3 ? "'\\u{E9}'" : "'\(Self.texts[number])'" }
+        switch self {
+        case .observe(let number, let name, let object, let behavior):
+            return "\(client(number)) observes \(text(name)) of \(text(object)), \(behavior.rawValue)"
+        case .remove(let number, let pick): return "\(client(number)) removes the observer at place \(pick)"
+        case .removeAll(let number, let name, let object):
+            return "\(client(number)) removes all of its observers of \(text(name)) of \(text(object))"
+        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+            return "\(client(poster)) posts \(text(name)) of \(text(object))"
+                + (bytes > 0 ? ", \(bytes) bytes" : "") + (immediately ? ", immediately" : "")
+                + (times > 1 ? ", \(times) times" : "")
+        case .setSuspended(let number, let isSuspended): return "\(client(number)) is suspended: \(isSuspended)"
+        case .followActivity(let number): return "\(client(number)) follows activity"
+        case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
+        case .endTimer(let number): return "the timer of \(client(number)) ends"
+        case .showLife(let number): return "\(client(number)) shows life"
+        case .leave(let number): return "\(client(number)) leaves"
+        case .limit(let key, let value): return "limit \(key.rawValue) = \(value)"
+        case .restart: return "the service restarts"
+        }
+    }
+}
+
+// MARK: Random sequences
+
+/// SplitMix64: small, and the same everywhere.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) {
+        state = seed
+    }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var value = state
+        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+        return value ^ (value >> 31)
+    }
+}
+
+extension Step {
+    /// A sequence that begins with small limits and some observers.
+    ///
+    /// - Parameter restarts: whether the service may restart.
+    static func sequence(seed: UInt64, count: Int, restarts: Bool) -> [Step] {
+        var generator = SeededGenerator(seed: seed)
+        var steps: [Step] = [.limit(.clients, 4), .limit(.observersPerClient, 5), .limit(.observers, 14)]
+        // In a third of the sequences clients read well, in another third hardly at all.
+        let answers = [30, 150, 320][Int(seed % 3)]
+        for key in [Limits.Key.queuedPerClient, .queuedBytesPerClient, .queuedBytes] {
+            if Bool.random(using: &generator) { steps.append(randomLimit(key, &generator)) }
+        }
+        for client in 0..<3 { steps.append(observe(client, &generator)) }
+        while steps.count < count {
+            steps.append(random(&generator, answers: answers, restarts: restarts))
+        }
+        return steps
+    }
+
+    private static func random(_ generator: inout SeededGenerator, answers: Int, restarts: Bool) -> Step {
+        func number(_ range: Range<Int>) -> Int { .random(in: range, using: &generator) }
+        let client = number(0..<20) == 0 ? 4 : number(0..<4)
+        switch number(0..<1000) {
+        case ..<50: return observe(client, &generator)
+        case ..<80: return .remove(client: client, pick: number(0..<16))
+        case ..<90: return .removeAll(client: client, name: text(&generator), object: text(&generator))
+        case ..<190: return .setSuspended(client: client, number(0..<10) < 6)
+        case ..<205: return .followActivity(client: client)
+        case ..<(205 + answers): return .answer(client: client, times: number(0..<6) == 0 ? 3 : 1)
+        case ..<(245 + answers): return .endTimer(client: client)
+        case ..<(255 + answers): return .showLife(client: client)
+        case ..<(263 + answers): return .leave(client: client)
+        case ..<(278 + answers): return randomLimit(Limits.Key.allCases.randomElement(using: &generator)!, &generator)
+        case ..<(286 + answers) where restarts: return .restart
+        default:
+            let isBurst = number(0..<60) == 0
+            return .post(
+                poster: client, name: number(0..<50) == 0 ? number(0..<6) : number(1..<5), object: text(&generator),
+                bytes: number(0..<3) == 0 ? number(1..<40) * 1000 : 0, immediately: number(0..<12) == 0,
+                times: isBurst ? number(30..<80) : number(0..<8) == 0 ? number(2..<6) : 1)
+        }
+    }
+
+    private static func observe(_ client: Int, _ generator: inout SeededGenerator) -> Step {
+        .observe(
+            client: client, name: text(&generator), object: text(&generator),
+            SuspensionBehavior.allCases.randomElement(using: &generator)!)
+    }
+
+    /// Any, or none, as often as not.
+    private static func text(_ generator: inout SeededGenerator) -> Int {
+        let number = Int.random(in: 0..<40, using: &generator)
+        return number == 0 ? 5 : number < 20 ? 0 : 1 + number % 4
+    }
+
+    private static func randomLimit(_ key: Limits.Key, _ generator: inout SeededGenerator) -> Step {
+        let values: ClosedRange<UInt64>
+        switch key {
+        case .clients: values = 2...5
+        case .observers: values = 6...16
+        case .observersPerClient: values = 2...6
+        case .queuedPerClient: values = 1...12
+        case .queuedBytesPerClient: values = 500...100_000
+        case .queuedBytes: values = 1000...150_000
+        case .nameLength, .objectLength: values = 2...4
+        case .userInfoBytes, .userInfoDepth: values = 1...1
+        }
+        return .limit(key, .random(in: values, using: &generator))
+    }
+}

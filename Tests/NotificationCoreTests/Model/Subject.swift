@@ -1,0 +1,156 @@
+import NotificationCore
+
+/// The center under test, driven by steps as the model is.
+final class Subject {
+    final class Payload: UserInfo {
+        let post: Post
+        var byteCount: Int { post.bytes }
+
+        init(_ post: Post) {
+            self.post = post
+        }
+    }
+
+    private var center = DistributedCenter()
+    private var outcomes = Outcomes()
+    private var effects: [Effect] = []
+    /// What the service keeps for the next one: changes, and what every client was sent.
+    private var changes: [Change] = []
+    private var counts: [ClientName: ClientCounts] = [:]
+
+    init(remembersChanges: Bool) {
+        center.remembersChanges = remembersChanges
+    }
+
+    /// - Parameter model: as it is before the step; it resolves what a step leaves open.
+    func run(_ step: Step, beside model: ModelCenter) -> (Answer, Outcomes) {
+        outcomes = Outcomes()
+        effects.removeAll(keepingCapacity: true)
+        let answer: Answer
+        do throws(CenterError) {
+            answer = try self.answer(to: step, beside: model)
+        } catch {
+            answer = .refused(error)
+        }
+        for effect in effects { note(effect) }
+        return (answer, outcomes)
+    }
+
+    private func answer(to step: Step, beside model: ModelCenter) throws(CenterError) -> Answer {
+        switch step {
+        case .observe(let client, let name, let object, let behavior):
+            let id = try center.addObserver(
+                of: Step.clients[client], name: Step.texts[name], object: Step.texts[object],
+                options: ObserverOptions(suspensionBehavior: behavior), effects: &effects)
+            return .numbers([id.rawValue])
+        case .remove(let client, let pick):
+            let id = ObserverID(rawValue: model.observer(at: pick))
+            try center.removeObserver(id, of: Step.clients[client], effects: &effects)
+        case .removeAll(let client, let name, let object):
+            let removed = center.removeObservers(
+                of: Step.clients[client], name: Step.texts[name], object: Step.texts[object], effects: &effects)
+            return .numbers([UInt64(removed)])
+        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+            var receivers: [UInt64] = []
+            for time in 1...UInt64(times) {
+                let post = Post(
+                    serial: model.last.serial + time, name: name, object: object, bytes: bytes, poster: poster)
+                receivers.append(
+                    UInt64(
+                        try center.post(
+                            name: Step.texts[name], object: Step.texts[object], userInfo: Payload(post),
+                            deliverImmediately: immediately, from: Step.clients[poster], effects: &effects)))
+            }
+            return .numbers(receivers)
+        case .setSuspended(let client, let isSuspended):
+            try center.setSuspended(isSuspended, of: Step.clients[client], effects: &effects)
+        case .followActivity(let client): try center.followActivity(of: Step.clients[client], effects: &effects)
+        case .answer(let client, let times):
+            for _ in 0..<times { center.clientAnswered(Step.clients[client], effects: &effects) }
+        case .endTimer(let client):
+            if model.isTimed(client) { center.probeTimedOut(Step.clients[client], effects: &effects) }
+        case .showLife(let client): center.clientShowedLife(Step.clients[client], effects: &effects)
+        case .leave(let client): center.clientDisappeared(Step.clients[client], effects: &effects)
+        case .limit(let key, let value): center.limits[key] = value
+        case .restart: restart(beside: model)
+        }
+        return .nothing
+    }
+
+    private func note(_ effect: Effect) {
+        func number(_ client: ClientName) -> Int { Step.clients.firstIndex(of: client)! }
+        switch effect {
+        case .deliver(let delivery):
+            // What arrives is the notification that was posted, with what the center added to it.
+            let notification = delivery.notification
+            let posted = (notification.userInfo as? Payload)?.post
+            let post = Post(
+                serial: notification.serial, name: posted?.name ?? -1, object: posted?.object ?? -1,
+                bytes: posted?.bytes ?? -1, poster: number(notification.poster))
+            assert(Step.texts[post.name] == notification.name && Step.texts[post.object] == notification.object)
+            outcomes.append(
+                .delivered(post, observers: delivery.observers.ids.map(\.rawValue), sequence: delivery.sequence),
+                for: number(delivery.client))
+            counts[delivery.client]?.delivered += 1
+            counts[delivery.client]?.sequence = delivery.sequence
+        case .dropped(let client, let count, let observers, let reason, let sequence):
+            outcomes.append(
+                .dropped(count, observers: observers.map(\.rawValue), reason, sequence: sequence), for: number(client))
+            counts[client]?.dropped += count
+            counts[client]?.sequence = sequence
+        case .suspensionChanged(let client, let isSuspended, let cause):
+            outcomes.append(.suspensionChanged(isSuspended, cause), for: number(client))
+        case .probe(let client): outcomes.append(.probed, for: number(client))
+        case .startProbeTimer(let client, let seconds): outcomes.append(.timed(seconds: seconds), for: number(client))
+        case .overflowed(let client, let reason): outcomes.append(.overflowed(reason), for: number(client))
+        case .watch(let client): outcomes.append(.watched, for: number(client))
+        case .forget(let client):
+            outcomes.append(.forgotten, for: number(client))
+        case .remember(let change):
+            changes.append(change)
+            if case .client(let name, let start) = change { counts[name] = start }
+            if case .clientGone(let name) = change { counts[name] = nil }
+        }
+    }
+
+    /// Replays what was remembered into a new center. Every second time that is the shortest list of changes, as after
+    /// a rewriting of the log.
+    private func restart(beside model: ModelCenter) {
+        if model.last.serial % 2 == 0 {
+            changes = []
+            center.forEachRememberedChange { changes.append($0) }
+        }
+        let limits = center.limits
+        center = DistributedCenter(limits: limits)
+        center.remembersChanges = true
+        for change in changes {
+            if case .client(let name, let start) = change {
+                _ = center.restore(.client(name, counts[name] ?? start))
+            } else {
+                _ = center.restore(change)
+            }
+        }
+        center.restoreNumbers(lastSerial: model.last.serial, lastObserver: model.last.observer)
+        center.finishRestoring(effects: &effects)
+    }
+
+    var currentView: View {
+        var view = View()
+        let statistics = center.statistics
+        for status in center.clientStatuses {
+            view.clients[Step.clients.firstIndex(of: status.name)!] = View.Client(
+                isSuspended: status.isSuspended, cause: status.cause, observers: status.observers,
+                queued: status.queued, delivered: status.delivered, dropped: status.dropped)
+        }
+        view.posted = statistics.posted
+        view.unmatched = statistics.unmatched
+        view.delivered = statistics.delivered
+        view.dropped = statistics.dropped
+        view.coalesced = statistics.coalesced
+        view.queued = statistics.queued
+        view.queuedBytes = statistics.queuedBytes
+        view.clientCount = statistics.clients
+        view.observerCount = statistics.observers
+        return view
+    }
+}

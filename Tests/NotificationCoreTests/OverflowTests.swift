@@ -1,0 +1,270 @@
+import NotificationCore
+import Testing
+
+/// Full queues.
+@Suite("Overflow")
+struct OverflowTests {
+    @Test("S4: a full held queue is delivered to a client that reads, which stays suspended")
+    func flushOfAFullQueue() throws {
+        let center = Scenario([.queuedPerClient: 3])
+        try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        try center.post(3, of: "A")
+        #expect(center.received(one) == [], "three have room")
+        try center.post("A", "4")
+        #expect(center.objects(one) == ["1", "2", "3", "4"])
+        #expect(center.sequences(one) == [1, 2, 3, 4])
+        #expect(center.status(one)?.isSuspended == true)
+        #expect(center.statistics.dropped == 0)
+        #expect(center.overflows == [:])
+
+        try center.post("A", "5")
+        #expect(center.received(one).count == 4, "from now on it is held again")
+        try center.resume(one)
+        #expect(center.objects(one).last == "5")
+    }
+
+    @Test("S4: a held queue that is full by its bytes is delivered, too")
+    func flushByBytes() throws {
+        let center = Scenario([.queuedBytesPerClient: 10_000])
+        try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        try center.post(2, of: "A", bytes: 3000)
+        #expect(center.received(one) == [])
+        // With this one less than an eighth is free.
+        try center.post("A", "3", bytes: 3000)
+        #expect(center.objects(one) == ["1", "2", "3"])
+        #expect(center.losses(one) == [])
+    }
+
+    @Test("S4: coalescing makes room, so that nothing has to go")
+    func coalescingMakesRoom() throws {
+        let center = Scenario([.queuedPerClient: 2])
+        try center.observe(one, "", "", .coalesce)
+        try center.suspend(one)
+        for _ in 1...50 {
+            try center.post("A")
+            try center.post("B")
+        }
+        #expect(center.received(one) == [])
+        #expect(center.status(one)?.queued == 2)
+    }
+
+    @Test("S4: of a client that does not read the oldest go, and it is told how many before anything newer")
+    func dropsOldest() throws {
+        let center = Scenario([.queuedPerClient: 3])
+        let first = try center.observe(one, "A", "1", .hold)
+        let all = try center.observe(one, "A", "", .hold)
+        center.stop(one)
+        try fill(center, one)
+        center.clear()
+
+        try center.post(5, of: "A")
+        #expect(center.received(one) == [])
+        #expect(center.overflows[one] == [.queueFull], "one log line for one gap")
+        #expect(center.status(one)?.queued == 3)
+        #expect(center.status(one)?.dropped == 2)
+        #expect(center.statistics.dropped == 2)
+
+        center.goOn(one)
+        #expect(
+            center.happened(one) == [
+                .dropped(2, of: [first, all], .queueFull),
+                .delivered("A", object: "3", to: [all], sequence: 131),
+                .delivered("A", object: "4", to: [all], sequence: 132),
+                .delivered("A", object: "5", to: [all], sequence: 133),
+            ])
+    }
+
+    /// Sends a client that stopped all that it may be sent.
+    private func fill(_ center: Scenario, _ client: ClientName) throws {
+        let filler = try center.observe(client, "filler")
+        for _ in 1...128 { try center.post("filler", immediately: true) }
+        #expect(center.received(client).count == 128)
+        try center.remove(filler, of: client)
+        #expect(center.status(client)?.queued == 0)
+    }
+
+    @Test("S4: of a suspended client that does not read the oldest go, and holes are as wide as Dropped said")
+    func dropsOldestOfTheSuspended() throws {
+        let center = Scenario([.queuedPerClient: 3])
+        let observer = try center.observe(one, "A", "", .hold)
+        center.stop(one)
+        try fill(center, one)
+        try center.suspend(one)
+        center.clear()
+        try center.post(10, of: "A")
+        #expect(center.received(one) == [])
+        center.goOn(one)
+        #expect(center.happened(one) == [.dropped(7, of: [observer], .queueFull)], "it is suspended")
+        center.clear()
+        try center.resume(one)
+        #expect(center.objects(one) == ["8", "9", "10"])
+        #expect(center.sequences(one) == [136, 137, 138])
+    }
+
+    @Test("S4: Dropped names every observer that missed one of the lost")
+    func observersOfTheLost() throws {
+        let center = Scenario([.queuedPerClient: 1])
+        let observers = try ["1", "2", "3", "4"].map { try center.observe(one, "A", $0, .hold) }
+        center.stop(one)
+        try fill(center, one)
+        try center.post(4, of: "A")
+        center.clear()
+        center.goOn(one)
+        #expect(center.happened(one).first == .dropped(3, of: Array(observers[..<3]), .queueFull))
+    }
+
+    @Test("S1, S4: what was lost is not what a newer notification takes the place of")
+    func coalescingAfterLoss() throws {
+        let center = Scenario([.queuedPerClient: 2])
+        try center.observe(one, "", "", .coalesce)
+        center.stop(one)
+        try fill(center, one)
+        try center.suspend(one)
+        for name in ["A", "B", "C", "A", "D"] { try center.post(name) }
+        #expect(center.statistics.coalesced == 0)
+        #expect(center.status(one)?.dropped == 3)
+        center.goOn(one)
+        center.clear()
+        try center.resume(one)
+        #expect(center.names(one) == ["A", "D"])
+    }
+
+    @Test("S4: every gap is told of and logged once")
+    func severalGaps() throws {
+        let center = Scenario([.queuedPerClient: 2])
+        try center.observe(one, "A", "", .hold)
+        center.stop(one)
+        try fill(center, one)
+        center.clear()
+        try center.post(3, of: "A")
+        center.answer(one)
+        #expect(center.losses(one) == [1])
+        #expect(center.sequences(one) == [130, 131])
+        try center.post(62, of: "A")  // closes the window again
+        #expect(center.status(one)?.queued == 0)
+        try center.post(5, of: "A")
+        center.goOn(one)
+        #expect(center.losses(one) == [1, 3])
+        #expect(center.overflows[one] == [.queueFull, .queueFull])
+        #expect(center.status(one)?.dropped == 4)
+
+        var expected: UInt64 = 128
+        for happening in center.happened(one) {
+            switch happening {
+            case .dropped(let count, _, _): expected += count
+            case .delivered(_, _, _, let sequence):
+                expected += 1
+                #expect(sequence == expected)
+            case .suspensionChanged: break
+            }
+        }
+        #expect(expected == 128 + 70, "received and dropped are what was posted")
+    }
+
+    @Test("S4: the queue of a client that does not read is full by its bytes, too")
+    func dropsByBytes() throws {
+        let center = Scenario([.queuedBytesPerClient: 10_000])
+        try center.observe(one, "A", "", .hold)
+        center.stop(one)
+        try fill(center, one)
+        center.clear()
+        try center.post(5, of: "A", bytes: 3000)
+        #expect(center.status(one)?.queued == 3)
+        #expect(center.statistics.queuedBytes <= 10_000)
+        center.goOn(one)
+        #expect(center.losses(one) == [2])
+        #expect(center.objects(one) == ["3", "4", "5"])
+    }
+
+    @Test("E1: a notification that alone is larger than a queue may be is lost to a client that does not read")
+    func tooLargeForTheQueue() throws {
+        let center = Scenario([.queuedBytesPerClient: 1000])
+        let observer = try center.observe(one, "A")
+        center.stop(one)
+        try fill(center, one)
+        center.clear()
+        try center.post("A", bytes: 5000)
+        #expect(center.status(one)?.queued == 0)
+        center.goOn(one)
+        #expect(center.happened(one) == [.dropped(1, of: [observer], .queueFull)])
+        try center.post("A", bytes: 5000)
+        #expect(center.sequences(one) == [130])
+    }
+
+    @Test("S4: one client that does not read costs the others nothing")
+    func othersGoOn() throws {
+        let center = Scenario([.queuedPerClient: 3])
+        try center.observe(one, "A", "", .hold)
+        try center.observe(two, "A", "", .hold)
+        center.stop(one)
+        try center.post(1000, of: "A")
+        #expect(center.objects(two) == (1...1000).map(String.init))
+        #expect(center.sequences(two) == Array(1...1000))
+        #expect(center.status(one)?.queued == 3)
+        #expect(center.status(one)?.dropped == 1000 - 128 - 3)
+        #expect(center.status(two)?.dropped == 0)
+    }
+
+    // MARK: All queues together
+
+    @Test("E1: over the limit of all queues together the largest pays, and only it")
+    func theLargestPays() throws {
+        let center = Scenario([.queuedBytes: 30_000])
+        try center.observe(one, "A", "", .hold)
+        try center.observe(two, "B", "", .hold)
+        for client in [one, two] {
+            center.stop(client)
+            try fill(center, client)
+        }
+        center.clear()
+        try center.post(2, of: "A", bytes: 4000)
+        try center.post(7, of: "B", bytes: 4000)
+        #expect(center.statistics.queuedBytes <= 30_000)
+        #expect(center.status(one)?.queued == 2)
+        #expect(center.status(two)?.queued == 5)
+        // Also when it is the other that grows.
+        try center.post("A", "3", bytes: 4000)
+        #expect(center.status(one)?.queued == 3)
+        #expect(center.status(two)?.queued == 4)
+        #expect(center.overflows == [two: [.totalQueueFull]])
+        for client in [one, two] { center.goOn(client) }
+        #expect(center.losses(one) == [])
+        #expect(center.losses(two) == [3])
+        #expect(center.objects(two) == ["4", "5", "6", "7"])
+    }
+
+    @Test("S4: when the largest queue is that of a suspended client that reads, it is delivered and nothing is lost")
+    func theLargestReads() throws {
+        let center = Scenario([.queuedBytes: 28_000])
+        try center.observe(one, "A", "", .hold)
+        try center.observe(two, "B", "", .hold)
+        for client in [one, two] { try center.suspend(client) }
+        try center.post(4, of: "A", bytes: 4000)
+        try center.post(2, of: "B", bytes: 4000)
+        #expect(center.received(one) == [])
+        try center.post("B", "3", bytes: 4000)
+        #expect(center.objects(one) == ["1", "2", "3", "4"])
+        #expect(center.received(two) == [])
+        #expect(center.status(one)?.isSuspended == true)
+        #expect(center.statistics.dropped == 0)
+        #expect(center.statistics.queued == 3)
+    }
+
+    @Test("E1: of equally large queues always the same one pays", arguments: 0..<8)
+    func ties(_ run: Int) throws {
+        let center = Scenario([.queuedBytes: 10_000])
+        let clients = (1...6).map { ":1.\(run).\($0)" }
+        for client in clients {
+            try center.observe(client, "A", "", .hold)
+            center.stop(client)
+            try fill(center, client)
+        }
+        try center.post("A", bytes: 1400)
+        #expect(clients.map { center.status($0)?.queued } == [1, 1, 1, 1, 1, 1])
+        center.center.limits[.queuedBytes] = 6000
+        try center.post("A", bytes: 10)
+        #expect(clients.map { center.status($0)?.dropped } == [1, 1, 1, 1, 0, 0])
+    }
+}

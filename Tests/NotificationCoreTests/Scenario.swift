@@ -1,0 +1,249 @@
+import NotificationCore
+
+/// A center under test and everything that it decided, with clients that read: what a client is asked, it answers at
+/// once, unless it is ``stop(_:)``ped.
+final class Scenario {
+    /// A notification as a client got it.
+    struct Received: Equatable {
+        let name: String
+        let object: String
+        let observers: [ObserverID]
+        let poster: ClientName
+        let serial: UInt64
+        let sequence: UInt64
+        let tag: Int
+    }
+
+    /// Something that happened to one client, in the order of all that happened to it.
+    enum Happening: Equatable {
+        case delivered(String, object: String = "", to: [ObserverID], sequence: UInt64)
+        case dropped(UInt64, of: [ObserverID], DropReason)
+        case suspensionChanged(Bool, SuspensionCause)
+    }
+
+    /// The userInfo of a test: a size, and something to recognise it by.
+    final class Payload: UserInfo {
+        let byteCount: Int
+        let tag: Int
+
+        init(byteCount: Int, tag: Int) {
+            self.byteCount = byteCount
+            self.tag = tag
+        }
+    }
+
+    let center: DistributedCenter
+    private var stopped: Set<ClientName> = []
+    /// Probes that stopped clients did not answer.
+    private(set) var unanswered: [ClientName: Int] = [:]
+    private(set) var probes: [ClientName: Int] = [:]
+    /// The waits, in seconds, after which probes of a client expire, in the order in which they began.
+    private(set) var timers: [ClientName: [Int]] = [:]
+    private(set) var overflows: [ClientName: [DropReason]] = [:]
+    private(set) var watched: [ClientName] = []
+    private(set) var forgotten: [ClientName] = []
+    private var received: [ClientName: [Received]] = [:]
+    private var happened: [ClientName: [Happening]] = [:]
+    private var tags = 0
+    /// Clients that read and were asked, and did not answer yet.
+    private var asked: [ClientName] = []
+
+    init(_ limits: [Limits.Key: UInt64] = [:]) {
+        center = DistributedCenter()
+        for (key, value) in limits { center.limits[key] = value }
+    }
+
+    // MARK: What clients do
+
+    @discardableResult
+    func observe(
+        _ client: ClientName, _ name: String = "", _ object: String = "",
+        _ behavior: SuspensionBehavior = .coalesce
+    ) throws -> ObserverID {
+        try perform { effects throws(CenterError) in
+            try center.addObserver(
+                of: client, name: name, object: object, options: ObserverOptions(suspensionBehavior: behavior),
+                effects: &effects)
+        }
+    }
+
+    /// - Returns: how many clients matched.
+    @discardableResult
+    func post(
+        _ name: String, _ object: String = "", bytes: Int = 0, immediately: Bool = false,
+        from poster: ClientName = ":1.0"
+    ) throws -> Int {
+        tags += 1
+        let payload = Payload(byteCount: bytes, tag: tags)
+        return try perform { effects throws(CenterError) in
+            try center.post(
+                name: name, object: object, userInfo: payload, deliverImmediately: immediately, from: poster,
+                effects: &effects)
+        }
+    }
+
+    /// Posts without userInfo: `name` with the objects "1", "2" … up to `count`, so that nothing coalesces.
+    func post(_ count: Int, of name: String, bytes: Int = 0, immediately: Bool = false) throws {
+        for number in 1...count { try post(name, "\(number)", bytes: bytes, immediately: immediately) }
+    }
+
+    func suspend(_ client: ClientName) throws {
+        try perform { effects throws(CenterError) in
+            try center.setSuspended(true, of: client, effects: &effects)
+        }
+    }
+
+    func resume(_ client: ClientName) throws {
+        try perform { effects throws(CenterError) in
+            try center.setSuspended(false, of: client, effects: &effects)
+        }
+    }
+
+    func followActivity(_ client: ClientName) throws {
+        try perform { effects throws(CenterError) in try center.followActivity(of: client, effects: &effects) }
+    }
+
+    func remove(_ observer: ObserverID, of client: ClientName) throws {
+        try perform { effects throws(CenterError) in
+            try center.removeObserver(observer, of: client, effects: &effects)
+        }
+    }
+
+    /// - Returns: how many.
+    @discardableResult
+    func removeAll(of client: ClientName, name: String = "", object: String = "") -> Int {
+        perform { effects in center.removeObservers(of: client, name: name, object: object, effects: &effects) }
+    }
+
+    func disappear(_ client: ClientName) {
+        perform { effects in center.clientDisappeared(client, effects: &effects) }
+    }
+
+    func showLife(_ client: ClientName) {
+        perform { effects in center.clientShowedLife(client, effects: &effects) }
+    }
+
+    // MARK: Reading and not reading
+
+    /// From now on the client answers nothing. What it is asked when it registers comes before: stop it after that
+    /// for a client that has shown that it can answer.
+    func stop(_ client: ClientName) {
+        stopped.insert(client)
+    }
+
+    /// The stopped client answers one probe, whether or not there is one.
+    func answer(_ client: ClientName) {
+        if let count = unanswered[client], count > 0 { unanswered[client] = count - 1 }
+        perform { effects in center.clientAnswered(client, effects: &effects) }
+    }
+
+    /// The client answers all that it did not, and goes on reading.
+    func goOn(_ client: ClientName) {
+        stopped.remove(client)
+        let count = unanswered.removeValue(forKey: client) ?? 0
+        for _ in 0..<count { answer(client) }
+    }
+
+    /// The time of the client's last timer is over.
+    func endTimer(_ client: ClientName) {
+        perform { effects in center.probeTimedOut(client, effects: &effects) }
+    }
+
+    // MARK: What came of it
+
+    /// All that the client received.
+    func received(_ client: ClientName) -> [Received] {
+        received[client] ?? []
+    }
+
+    /// The names of all notifications that the client received.
+    func names(_ client: ClientName) -> [String] {
+        received(client).map(\.name)
+    }
+
+    /// The objects of all notifications that the client received.
+    func objects(_ client: ClientName) -> [String] {
+        received(client).map(\.object)
+    }
+
+    /// The sequence numbers of all notifications that the client received.
+    func sequences(_ client: ClientName) -> [UInt64] {
+        received(client).map(\.sequence)
+    }
+
+    /// All that happened to the client.
+    func happened(_ client: ClientName) -> [Happening] {
+        happened[client] ?? []
+    }
+
+    /// The notices of loss that the client got: how many each.
+    func losses(_ client: ClientName) -> [UInt64] {
+        happened(client).compactMap { if case .dropped(let count, _, _) = $0 { count } else { nil } }
+    }
+
+    /// Forgets what came until now, so that a test can look at what comes next.
+    func clear() {
+        received = [:]
+        happened = [:]
+    }
+
+    func status(_ client: ClientName) -> ClientStatus? {
+        center.clientStatuses.first { $0.name == client }
+    }
+
+    var statistics: Statistics { center.statistics }
+
+    // MARK: Carrying out
+
+    @discardableResult
+    private func perform<Result, Failure: Error>(
+        _ event: (inout [Effect]) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        var effects: [Effect] = []
+        let result = try event(&effects)
+        for effect in effects { carryOut(effect) }
+        // Answers are events of their own: they come when all of this one is carried out.
+        while let client = asked.first {
+            asked.removeFirst()
+            answer(client)
+        }
+        return result
+    }
+
+    private func carryOut(_ effect: Effect) {
+        switch effect {
+        case .deliver(let delivery): record(delivery)
+        case .dropped(let client, let count, let observers, let reason, _):
+            happened[client, default: []].append(.dropped(count, of: observers, reason))
+        case .suspensionChanged(let client, let isSuspended, let cause):
+            happened[client, default: []].append(.suspensionChanged(isSuspended, cause))
+        case .probe(let client):
+            probes[client, default: 0] += 1
+            unanswered[client, default: 0] += 1
+            if !stopped.contains(client) { asked.append(client) }
+        case .startProbeTimer(let client, let seconds): timers[client, default: []].append(seconds)
+        case .overflowed(let client, let reason): overflows[client, default: []].append(reason)
+        case .remember: break
+        case .watch(let client): watched.append(client)
+        case .forget(let client): forgotten.append(client)
+        }
+    }
+
+    private func record(_ delivery: Delivery) {
+        let notification = delivery.notification
+        let observers = delivery.observers.ids
+        received[delivery.client, default: []].append(
+            Received(
+                name: notification.name, object: notification.object, observers: observers,
+                poster: notification.poster, serial: notification.serial, sequence: delivery.sequence,
+                tag: (notification.userInfo as? Payload)?.tag ?? 0))
+        happened[delivery.client, default: []].append(
+            .delivered(
+                notification.name, object: notification.object, to: observers, sequence: delivery.sequence))
+    }
+}
+
+/// Clients of the tests; the poster is another one, ":1.0".
+let one = ":1.1"
+let two = ":1.2"
+let three = ":1.3"

@@ -1,0 +1,122 @@
+import NotificationCore
+import Testing
+
+/// Who is suspended, why, and how it learns that.
+@Suite("Changes of suspension")
+struct SuspensionChangeTests {
+    let center = Scenario()
+
+    private func expectStatus(_ isSuspended: Bool, _ cause: SuspensionCause) {
+        #expect(center.status(one)?.isSuspended == isSuspended)
+        #expect(center.status(one)?.cause == cause)
+    }
+
+    @Test("S1: a client starts active, with no cause")
+    func start() throws {
+        try center.observe(one)
+        expectStatus(false, .none)
+        #expect(center.happened(one) == [])
+    }
+
+    @Test("S1: the client is told of each change, with its cause, and only of changes")
+    func changes() throws {
+        try center.observe(one)
+        try center.observe(two)
+        try center.suspend(one)
+        expectStatus(true, .explicit)
+        try center.suspend(one)
+        try center.resume(one)
+        expectStatus(false, .explicit)
+        try center.resume(one)
+        #expect(center.happened(one) == [.suspensionChanged(true, .explicit), .suspensionChanged(false, .explicit)])
+        #expect(center.happened(two) == [])
+    }
+
+    @Test("S2: a resumed client is told so before it gets what was held")
+    func resumeIsToldFirst() throws {
+        let observer = try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        try center.post("A")
+        center.clear()
+        try center.resume(one)
+        #expect(
+            center.happened(one) == [
+                .suspensionChanged(false, .explicit), .delivered("A", to: [observer], sequence: 1),
+            ])
+    }
+
+    @Test("A2: FollowActivity takes the word back; with no activity known the client is active")
+    func followActivity() throws {
+        let observer = try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        try center.post("A")
+        center.clear()
+        try center.followActivity(one)
+        expectStatus(false, .none)
+        #expect(
+            center.happened(one) == [.suspensionChanged(false, .none), .delivered("A", to: [observer], sequence: 1)])
+    }
+
+    @Test("A2: FollowActivity tells a client that stays active that the cause is another")
+    func followActivityOfAnActiveClient() throws {
+        try center.observe(one)
+        try center.followActivity(one)
+        #expect(center.happened(one) == [])
+        try center.resume(one)
+        expectStatus(false, .explicit)
+        try center.followActivity(one)
+        expectStatus(false, .none)
+        #expect(center.happened(one) == [.suspensionChanged(false, .explicit), .suspensionChanged(false, .none)])
+    }
+
+    @Test("S1: a client can be suspended before it observes")
+    func beforeObserving() throws {
+        try center.suspend(one)
+        expectStatus(true, .explicit)
+        #expect(center.watched == [one])
+        try center.observe(one, "A", "", .hold)
+        try center.post("A")
+        #expect(center.received(one) == [])
+        #expect(center.watched == [one], "watched once")
+    }
+
+    @Test("D8: a client that left is forgotten with all that was held, and is active when it comes again")
+    func disappearing() throws {
+        try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        try center.post("A", bytes: 1000)
+        center.disappear(one)
+        #expect(center.forgotten == [one])
+        #expect(center.status(one) == nil)
+        #expect(center.center.registrations(of: one) == nil)
+        #expect(center.statistics.queued == 0)
+        #expect(center.statistics.queuedBytes == 0)
+        #expect(center.statistics.observers == 0)
+        #expect(try center.post("A") == 0)
+
+        try center.observe(one, "A", "", .hold)
+        expectStatus(false, .none)
+        try center.post("A")
+        #expect(center.sequences(one) == [1], "its sequence begins anew, and nothing of before is left")
+    }
+
+    @Test("D8: a client that is not known can leave")
+    func disappearingStranger() {
+        center.disappear(one)
+        #expect(center.forgotten == [])
+    }
+
+    @Test("E1: over the limit of clients, suspending is refused and changes nothing")
+    func tooManyClients() throws {
+        let center = Scenario([.clients: 1])
+        try center.observe(one)
+        #expect(throws: CenterError.limitExceeded(.clients, value: 1)) { try center.suspend(two) }
+        #expect(throws: CenterError.limitExceeded(.clients, value: 1)) { try center.followActivity(two) }
+        #expect(center.statistics.clients == 1)
+        #expect(center.watched == [one])
+        #expect(center.happened(two) == [])
+        try center.suspend(one)
+        center.disappear(one)
+        try center.suspend(two)
+    }
+}
