@@ -44,9 +44,10 @@ extension DistributedCenter {
         guard client.flow.isOpen else { return startProbeTimer(for: client, effects: &effects) }
         announceLoss(to: client, effects: &effects)
         while client.flow.isOpen, let entry = changeQueue(of: client, { $0.popDue() }) {
-            remember(.popped(client.name), effects: &effects)
             let observers: ObserverList = entry.observers.count == 1 ? .one(entry.observers[0]) : .many(entry.observers)
             send(entry.notification, to: client, observers: observers, effects: &effects)
+            // Remembered when it is on its way: a crash in between repeats it, with its serial, and does not lose it.
+            remember(.popped(client.name), effects: &effects)
         }
     }
 

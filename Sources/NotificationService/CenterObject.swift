@@ -66,6 +66,11 @@ package final class CenterObject {
         perform { effects in center.finishRestoring(effects: &effects) }
     }
 
+    /// The process is about to end; a later one will take up from here.
+    package func finish() {
+        store?.finish(from: center)
+    }
+
     /// The bus is gone: nobody is left to take up the state for.
     package func busDisappeared() {
         store?.remove()

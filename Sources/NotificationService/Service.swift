@@ -110,6 +110,11 @@ public final class Service {
         object.recover(directory: directory + "/carillon", busID: busID)
     }
 
+    /// Leaves its state in order. Call before the process ends by its own decision.
+    public func stop() {
+        object.finish()
+    }
+
     /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts.
     private func end(_ reason: End) {
         guard !hasEnded else { return }

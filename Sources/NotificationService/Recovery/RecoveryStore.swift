@@ -25,8 +25,8 @@ final class RecoveryStore {
     private var slots: [ClientName: UInt32] = [:]
     /// The size of the log when it was last written anew.
     private var rewrittenSize = 0
-    /// What has to be appended before it is worth while again.
-    private static let worthRewriting = 1 << 20
+    /// A log up to this size is left alone.
+    private static let smallSize = 1 << 20
     private(set) var hasFailed = false
     private let report: (String) -> Void
 
@@ -121,10 +121,17 @@ final class RecoveryStore {
 
     /// Writes the log anew when most of it is past. Call when all changes so far have been remembered.
     func tidy(from center: DistributedCenter) {
-        guard !hasFailed, log.size > rewrittenSize + Self.worthRewriting else { return }
+        guard !hasFailed, log.size > Self.smallSize else { return }
         let statistics = center.statistics
         let needed = Int(statistics.queuedBytes) + 128 * Int(statistics.observers)
-        guard log.size > 2 * needed + Self.worthRewriting else { return }
+        // Writing costs what is needed, so at least as much has to have been appended since the last time.
+        guard log.size > Self.smallSize + 2 * needed, log.size > rewrittenSize + needed else { return }
+        attempt { () throws(RecoveryLog.Failure) in try rewrite(from: center) }
+    }
+
+    /// Leaves as little as possible behind: the process ends.
+    func finish(from center: DistributedCenter) {
+        guard !hasFailed else { return }
         attempt { () throws(RecoveryLog.Failure) in try rewrite(from: center) }
     }
 
