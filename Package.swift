@@ -40,6 +40,8 @@ let package = Package(
             dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop"],
             path: "Benchmarks/BusLoad"
         ),
+        .executableTarget(
+            name: "bench", dependencies: ["TestSupport", "bus-load", "carillond"], path: "Benchmarks/Bench"),
 
         // Tests: one folder per target.
         .target(name: "TestSupport", path: "Tests/TestSupport"),
@@ -63,3 +65,25 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// The fuzzing programs need flags of their own for everything that they contain, so a build has to ask for them:
+// tools/fuzz does.
+if Context.environment["CARILLON_FUZZ"] != nil {
+    // libFuzzer has the main; a single file would count as one.
+    let withoutMain: [SwiftSetting] = [.unsafeFlags(["-parse-as-library"])]
+    package.targets += [
+        .target(
+            name: "FuzzSupport", dependencies: ["CDBus", "CGLib", "DBus", "MainLoop"],
+            path: "Tests/Fuzz/FuzzSupport"
+        ),
+        .executableTarget(
+            name: "fuzz-dispatch", dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "DBus"],
+            path: "Tests/Fuzz/FuzzDispatch", swiftSettings: withoutMain
+        ),
+        .executableTarget(
+            name: "fuzz-userinfo",
+            dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "NotificationCore", "DBus"],
+            path: "Tests/Fuzz/FuzzUserInfo", swiftSettings: withoutMain
+        ),
+    ]
+}

@@ -72,8 +72,11 @@ final class ChildProcess: Sendable {
         let argumentVector = CStringVector([executable] + arguments)
         let environmentVector = CStringVector(environment.map { "\($0)=\($1)" })
         var started: pid_t = 0
-        let failure = posix_spawn(
-            &started, executable, &actions, &attributes, argumentVector.pointers, environmentVector.pointers)
+        // An optimised build would end them at their last use, which is before this.
+        let failure = withExtendedLifetime((sources, argumentVector, environmentVector)) {
+            posix_spawn(
+                &started, executable, &actions, &attributes, argumentVector.pointers, environmentVector.pointers)
+        }
         guard failure == 0 else {
             throw SystemError("start \(executable)", code: failure)
         }

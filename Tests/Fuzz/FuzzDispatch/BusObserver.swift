@@ -1,0 +1,124 @@
+import DBus
+import FuzzSupport
+import NotificationWire
+
+/// What a bus would see of the service, and the rules for it.
+final class BusObserver {
+    /// Signals `Notification` that were sent.
+    private(set) var notifications: UInt64 = 0
+    /// The sum of the signals `Dropped`.
+    private(set) var announcedLosses: UInt64 = 0
+
+    /// Replies that are due, by caller and serial. One caller may use a serial twice.
+    private var due: [Caller: Int] = [:]
+    private var known: [String: Known] = [:]
+
+    private static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
+
+    private struct Caller: Hashable {
+        let name: String
+        let serial: UInt32
+    }
+
+    /// A client since it first called, or since it last left.
+    private struct Known {
+        var sequence: UInt64 = 0
+        var serial: UInt64 = 0
+        /// Notifications since the last answer, or the end of a time, which lets more go out.
+        var unconfirmed = 0
+        /// Whether it did something that makes it a client.
+        var isClient = false
+    }
+
+    /// Two windows of 64.
+    private static let mostUnconfirmed = 128
+    private static let makesClient: Set<String> = ["AddObserver", "SetSuspended", "FollowActivity"]
+
+    /// Those that made themselves clients and did not leave.
+    var clients: [String] { known.filter(\.value.isClient).keys.sorted() }
+
+    func arrived(_ message: Message, from sender: String) {
+        guard message.kind == .methodCall else { return }
+        if !message.expectsNoReply, !message.hasInterface(Self.peer) {
+            due[Caller(name: sender, serial: message.serial), default: 0] += 1
+        }
+        if let member = message.member?.rawValue, Self.makesClient.contains(member) {
+            known[sender, default: Known()].isClient = true
+        }
+    }
+
+    func left(_ client: String) { known[client] = nil }
+
+    func answered(_ call: Message) {
+        if let client = call.destination?.rawValue { known[client]?.unconfirmed = 0 }
+    }
+
+    func timePassed() {
+        for client in known.keys { known[client]!.unconfirmed = 0 }
+    }
+
+    func expectAllAnswered() {
+        for (caller, count) in due where count != 0 {
+            Fuzzer.fail("call \(caller.serial) of \(caller.name) lacks \(count) replies")
+        }
+    }
+
+    func sent(_ message: Message) {
+        Fuzzer.expect(Message.arriving(message.marshalled, from: ":1.0") != nil, "sent what libdbus refuses")
+        switch message.kind {
+        case .methodReturn?, .error?: replied(message)
+        case .signal?: signalled(message)
+        case .methodCall?:
+            let isProbe = message.hasInterface(Self.peer) && !message.expectsNoReply
+            let isToBus = message.hasInterface("org.freedesktop.DBus")
+            Fuzzer.expect(isProbe || isToBus, "called \(message.member?.rawValue ?? "")")
+        case nil: Fuzzer.fail("sent a message of no kind")
+        }
+    }
+
+    private func replied(_ message: Message) {
+        let caller = Caller(name: message.destination?.rawValue ?? "", serial: message.replySerial)
+        let count = due[caller] ?? 0
+        Fuzzer.expect(count > 0, "replied to call \(caller.serial) of \(caller.name), which is not due")
+        due[caller] = count == 1 ? nil : count - 1
+    }
+
+    private func signalled(_ message: Message) {
+        guard let client = message.destination?.rawValue else {
+            let isChange = message.isSignal("org.freedesktop.DBus.Properties", "PropertiesChanged")
+            return Fuzzer.expect(isChange, "broadcast \(message.member?.rawValue ?? "")")
+        }
+        guard var state = known[client], state.isClient else {
+            Fuzzer.fail("sent \(message.member?.rawValue ?? "") to \(client), who is no client")
+        }
+        do throws(BusError) {
+            if let signal = try NotificationSignal(message) {
+                notifications += 1
+                state.sequence += 1
+                Fuzzer.expect(
+                    signal.sequence == state.sequence, "\(client): \(signal.sequence) where \(state.sequence) is next")
+                Fuzzer.expect(signal.serial > state.serial, "\(client): order is lost")
+                Fuzzer.expect(!signal.observers.isEmpty, "\(client): for no observer")
+                Fuzzer.expect(!signal.name.isEmpty, "\(client): no name")
+                Fuzzer.expect(Set(signal.observers).count == signal.observers.count, "\(client): an observer twice")
+                state.serial = signal.serial
+                state.unconfirmed += 1
+                Fuzzer.expect(
+                    state.unconfirmed <= Self.mostUnconfirmed, "\(client) was sent more than it may leave unconfirmed")
+            } else if message.isSignal(Wire.interface, "Dropped") {
+                var reader = MessageReader(message)
+                let count = try reader.read(UInt64.self)
+                Fuzzer.expect(count > 0, "\(client): announced no loss")
+                announcedLosses += count
+                state.sequence += count
+            } else {
+                Fuzzer.expect(
+                    message.isSignal(Wire.interface, "SuspensionChanged"),
+                    "sent \(message.member?.rawValue ?? "") to \(client)")
+            }
+        } catch {
+            Fuzzer.fail("sent what does not follow the contract: \(error)")
+        }
+        known[client] = state
+    }
+}

@@ -1,0 +1,136 @@
+import FuzzSupport
+import NotificationWire
+
+/// Calls that mean something, made of a few bytes each, so that short inputs go deep.
+enum Calls {
+    private static let names = ["a", "b", "org.example.Ding", "", "é", "e\u{301}", String(repeating: "n", count: 40)]
+    private static let objects = ["", "x", "y", "/tmp/file", String(repeating: "o", count: 20)]
+    private static let members = [
+        "AddObserver", "RemoveObserver", "RemoveObservers", "Post", "SetSuspended", "FollowActivity", "ListClients",
+        "ListObservers", "ReloadConfiguration", "Introspect", "Get", "GetAll", "Set", "Ping", "GetMachineId", "Nothing",
+    ]
+    private static let interfaces = [
+        Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
+        "org.freedesktop.DBus.Peer", "org.example.Nothing",
+    ]
+    private static let paths = [
+        Wire.path.rawValue, "/", "/org", "/org/carillon", "/org/example", Wire.path.rawValue + "/x",
+    ]
+
+    static func method(_ member: String, _ arguments: [WireValue] = []) -> WireMessage {
+        var message = WireMessage()
+        message.path = Wire.path.rawValue
+        message.interface = Wire.interface.rawValue
+        message.member = member
+        message.arguments = arguments
+        return message
+    }
+
+    static func resume() -> WireMessage {
+        var message = method("SetSuspended", [.fixed("b", 0)])
+        message.expectsNoReply = true
+        return message
+    }
+
+    static func addObserver(_ input: inout ByteSource) -> WireMessage {
+        var options: [(String, WireValue)] = []
+        let selector = input.byte()
+        switch selector & 7 {
+        case 0: break
+        case 1: options = [("suspension-behavior", .string("drop"))]
+        case 2: options = [("suspension-behavior", .string("coalesce"))]
+        case 3: options = [("suspension-behavior", .string("hold"))]
+        case 4: options = [("suspension-behavior", .string("deliver-immediately"))]
+        case 5: options = [("automatic-suspension", .fixed("b", UInt64(selector >> 3)))]
+        case 6: options = [("run-loop-mode", .string(input.choice(of: ["default", "modal-panel", "event-tracking"])))]
+        default: options = anyOptions(&input)
+        }
+        return with(&input, method("AddObserver", [name(&input), object(&input), .options(options)]))
+    }
+
+    static func post(_ input: inout ByteSource) -> WireMessage {
+        var options: [(String, WireValue)] = []
+        switch input.byte() & 7 {
+        case 0, 1, 2: break
+        case 3: options = [("deliver-immediately", .fixed("b", 1))]
+        case 4: options = [("posting-style", .string(input.choice(of: ["now", "asap", "when-idle"])))]
+        case 5:
+            options = [
+                ("posting-style", .string("when-idle")),
+                ("coalesce-on", .array(.basic("s"), [.string("name"), .string("object")])),
+            ]
+        default: options = anyOptions(&input)
+        }
+        let userInfo: WireValue =
+            input.flag() ? input.wireValue(.dictionary(key: "s", value: .variant), depth: 6) : .noOptions
+        return with(&input, method("Post", [name(&input), object(&input), userInfo, .options(options)]))
+    }
+
+    static func setSuspended(_ input: inout ByteSource) -> WireMessage {
+        switch input.byte() & 3 {
+        case 0: with(&input, method("FollowActivity"))
+        case let isSuspended: with(&input, method("SetSuspended", [.fixed("b", UInt64(isSuspended & 1))]))
+        }
+    }
+
+    static func remove(_ input: inout ByteSource) -> WireMessage {
+        if input.flag() {
+            with(&input, method("RemoveObservers", [name(&input), object(&input)]))
+        } else {
+            with(&input, method("RemoveObserver", [.fixed("t", UInt64(input.byte()))]))
+        }
+    }
+
+    /// What tools ask.
+    static func standard(_ input: inout ByteSource) -> WireMessage {
+        var message: WireMessage
+        switch input.byte() % 6 {
+        case 0: message = method("ListClients")
+        case 1: message = method("ListObservers", [.string(":1.\(input.byte() % 8)")])
+        case 2: message = method("Introspect")
+        case 3: message = method("GetAll", [.string(input.choice(of: interfaces))])
+        case 4:
+            let property = input.choice(of: ["Version", "Limits", "Statistics", "Nothing"])
+            message = method("Get", [.string(input.choice(of: interfaces)), .string(property)])
+        default:
+            message = method(
+                "Set", [.string(input.choice(of: interfaces)), .string("Version"), .variant(.fixed("b", 1))])
+        }
+        if message.member != "ListClients", message.member != "ListObservers" { message.interface = "" }
+        return with(&input, message)
+    }
+
+    /// Any method with any arguments, and in any byte order.
+    static func anything(_ input: inout ByteSource) -> WireMessage {
+        var message = method(input.choice(of: members))
+        message.interface = input.choice(of: interfaces)
+        message.path = input.choice(of: paths)
+        message.arguments = (0..<input.number(below: 6)).map { _ in
+            let type = input.wireType(depth: 4)
+            return input.wireValue(type, depth: 6)
+        }
+        return with(&input, message)
+    }
+
+    private static func name(_ input: inout ByteSource) -> WireValue { .string(input.choice(of: names)) }
+    private static func object(_ input: inout ByteSource) -> WireValue { .string(input.choice(of: objects)) }
+
+    private static func anyOptions(_ input: inout ByteSource) -> [(String, WireValue)] {
+        let keys = [
+            "suspension-behavior", "automatic-suspension", "run-loop-mode", "deliver-immediately", "posting-style",
+            "coalesce-on", "slip",
+        ]
+        return (0...input.number(below: 3)).map { _ in
+            let type = input.wireType(depth: 2)
+            return (input.choice(of: keys), input.wireValue(type, depth: 3))
+        }
+    }
+
+    private static func with(_ input: inout ByteSource, _ message: WireMessage) -> WireMessage {
+        var message = message
+        let flags = input.byte()
+        message.expectsNoReply = flags & 1 != 0
+        message.isBigEndian = flags & 2 != 0
+        return message
+    }
+}
