@@ -26,10 +26,7 @@ extension CenterObject {
             startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
                 perform { effects in center.probeTimedOut(client, effects: &effects) }
             }
-        case .overflowed(let client, let reason):
-            Log.warning(
-                "\(client) does not read: the oldest of its notifications are lost (\(reason.rawValue))",
-                ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+        case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
         case .remember(let change): store?.remember(change)
         case .watch(let client):
             clients.watch(client) { [unowned self] in
@@ -37,6 +34,7 @@ extension CenterObject {
             }
         case .forget(let client):
             probeTimers[client] = nil
+            overflows[client] = nil
             prober.forget(client)
             clients.forget(client)
         }
@@ -50,9 +48,19 @@ extension CenterObject {
         bus.send(userInfo.signal(for: delivery, serial: lastSignal))
     }
 
+    /// A client that is too slow for long loses again and again: the 1st, 2nd, 4th, 8th … time is logged.
+    private func noteOverflow(of client: ClientName, because reason: DropReason) {
+        overflows[client, default: 0] += 1
+        let count = overflows[client]!
+        guard count & (count - 1) == 0 else { return }
+        Log.warning(
+            "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
+            ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+    }
+
     private func tell(_ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason) {
-        Log.notice(
-            "\(client) reads again; it lost \(count) notifications (\(reason.rawValue))",
+        Log.info(
+            "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
         let signal = Wire.signal("Dropped", to: client)
         var writer = MessageWriter(signal)

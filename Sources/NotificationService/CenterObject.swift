@@ -25,6 +25,8 @@ package final class CenterObject {
     static let firstSignal: UInt32 = 1 << 31
     /// What survives the process; nil where nothing does.
     private(set) var store: RecoveryStore?
+    /// How often the queue of a client began to overflow.
+    var overflows: [ClientName: UInt64] = [:]
     /// For clients that never answered a probe.
     var probeTimers: [ClientName: EventSource] = [:]
 
@@ -87,7 +89,9 @@ package final class CenterObject {
             }
             return true
         }
-        if let error = message.error, error.name == BusError.limitsExceededName {
+        if let error = message.error, error.name == BusError.limitsExceededName,
+            message.sender == "org.freedesktop.DBus"
+        {
             noteRejection(error)
             return true
         }
