@@ -41,8 +41,6 @@ public struct TypeCode: RawRepresentable, Hashable, Sendable {
     /// Whether arrays of it can be read and written in one block.
     public var isFixedSize: Bool { dbus_type_is_valid(rawValue) != 0 && dbus_type_is_fixed(rawValue) != 0 }
 
-    public var isBasic: Bool { dbus_type_is_valid(rawValue) != 0 && dbus_type_is_basic(rawValue) != 0 }
-
     /// Bytes on the wire, which is also the alignment; 0 for types without a fixed size.
     public var fixedSize: Int {
         switch self {
