@@ -1,0 +1,72 @@
+import MainLoop
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Signalled sources", .timeLimit(.minutes(1)))
+struct SignalledSourceTests {
+    @Test("Signals of one batch run the action once, on the thread that runs the context")
+    func batch() async throws {
+        let context = MainContext()
+        let runs = Mutex<[Bool]>([])
+        let source = SignalledSource(on: context, priority: .default) {
+            runs.withLock { $0.append(context.isOwner) }
+        }
+        source.signal()
+        source.signal()
+        #expect(context.iterate(mayBlock: false))
+        #expect(!context.iterate(mayBlock: false))
+        #expect(runs.withLock { $0 } == [true])
+    }
+
+    @Test("A signal from another thread ends a poll that waits for nothing else")
+    func wakes() async throws {
+        let context = MainContext()
+        let hasRun = Atomic(false)
+        let source = SignalledSource(on: context, priority: .default) {
+            hasRun.store(true, ordering: .sequentiallyConsistent)
+        }
+        async let signaller: Void = onOwnThread { source.signal() }
+        try await onOwnThread {
+            while !hasRun.load(ordering: .sequentiallyConsistent) { context.iterate(mayBlock: true) }
+        }
+        try await signaller
+    }
+
+    @Test("A signal that comes while the action runs asks for another run, also in a nested loop")
+    func nested() {
+        let context = MainContext()
+        let depth = Mutex(0)
+        let holder = Mutex<SignalledSource?>(nil)
+        let source = SignalledSource(on: context, priority: .default) {
+            let level = depth.withLock { depth in
+                depth += 1
+                return depth
+            }
+            guard level < 3 else { return }
+            holder.withLock { $0 }?.signal()
+            context.iterate(mayBlock: false)
+        }
+        holder.withLock { $0 = source }
+        source.signal()
+        context.iterate(mayBlock: false)
+        #expect(depth.withLock { $0 } == 3)
+        holder.withLock { $0 = nil }
+    }
+
+    @Test("A signal that was taken back, or whose source is gone, runs nothing")
+    func cancelled() {
+        let context = MainContext()
+        let runs = Atomic(0)
+        var source: SignalledSource? = SignalledSource(on: context, priority: .default) {
+            runs.add(1, ordering: .relaxed)
+        }
+        source?.signal()
+        source?.cancel()
+        #expect(!context.iterate(mayBlock: false))
+        source?.signal()
+        source = nil
+        #expect(!context.iterate(mayBlock: false))
+        #expect(runs.load(ordering: .relaxed) == 0)
+    }
+}
