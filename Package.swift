@@ -4,13 +4,20 @@ import PackageDescription
 let package = Package(
     name: "Carillon",
     products: [
+        // With the loop that a plain GLib program runs.
+        .library(name: "Carillon", targets: ["Carillon", "MainLoop"]),
         .executable(name: "carillond", targets: ["carillond"]),
         .executable(name: "carillon", targets: ["CarillonTool"]),
+        // With the contexts and modes that its interface speaks of.
+        .library(name: "LocalNotifications", targets: ["LocalNotifications", "MainLoop"]),
     ],
     targets: [
         // C libraries of the distribution.
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
+
+        // What libdispatch exports for run loops; it comes with the toolchain.
+        .systemLibrary(name: "CMainQueue"),
 
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
@@ -28,11 +35,22 @@ let package = Package(
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
         // The client side.
-        .target(name: "Carillon", dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
+        .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
+        .target(
+            name: "Carillon",
+            dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
         .executableTarget(
             name: "CarillonTool",
             dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
         ),
+
+        // One way of running each.
+        .executableTarget(
+            name: "example-glib-loop", dependencies: ["Carillon", "MainLoop"], path: "Examples/swift/GLibLoop"),
+        .executableTarget(name: "example-run-loop", dependencies: ["Carillon"], path: "Examples/swift/RunLoop"),
+        .executableTarget(
+            name: "example-dispatch-main", dependencies: ["Carillon"], path: "Examples/swift/DispatchMain"),
+        .executableTarget(name: "example-no-loop", dependencies: ["Carillon"], path: "Examples/swift/NoLoop"),
 
         // A load for tests and benchmarks.
         .executableTarget(
@@ -59,6 +77,7 @@ let package = Package(
                 "carillond", "CarillonTool", "bus-load",
             ]
         ),
+        .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),

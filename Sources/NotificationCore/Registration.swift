@@ -14,7 +14,7 @@ public enum RunLoopMode: String, Sendable, CaseIterable {
 }
 
 /// What an observer may ask for when it registers.
-public struct ObserverOptions: Equatable, Sendable {
+public struct ObserverOptions: Hashable, Sendable {
     public var suspensionBehavior: SuspensionBehavior
     /// False keeps the whole client from being suspended by inactivity (A2).
     public var automaticSuspension: Bool

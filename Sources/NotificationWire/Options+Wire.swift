@@ -36,6 +36,17 @@ extension ObserverOptions {
     }
 }
 
+extension ObserverOptions {
+    /// Appends the `a{sv}`; what is as by default is left out.
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "{sv}") { writer in
+            if suspensionBehavior != .coalesce { writer.entry("suspension-behavior", suspensionBehavior.rawValue) }
+            if !automaticSuspension { writer.entry("automatic-suspension", false) }
+            if runLoopMode != .default { writer.entry("run-loop-mode", runLoopMode.rawValue) }
+        }
+    }
+}
+
 extension PostOptions {
     /// Reads the `a{sv}` that comes next.
     ///

@@ -1,0 +1,107 @@
+import Foundation
+import MainLoop
+import Synchronization
+
+/// The way from the program's threads to the bus: a thread of the library's own, on which a ``ServiceSession`` runs,
+/// and the outbox in front of it.
+///
+/// Whatever the program does with its own threads, it never waits for the service, and the service's pings are
+/// answered also while the main thread is busy (A4, B4). The thread is started by the first request, sleeps in a poll
+/// while nothing happens, and ends when this object goes away, after sending what waits.
+final class BusLink: Sendable {
+    private let context = MainContext()
+    private let outbox: SharedOutbox
+    private let session: BusThreadConfined<ServiceSession>
+    private let source: SignalledSource
+    private let hasStarted = Atomic(false)
+
+    /// - Parameters:
+    ///   - address: of the bus, asked anew for every connection.
+    ///   - receiver: gets what the service sends, on the bus thread.
+    init(
+        address: @escaping BusAddress, limits: Outbox<Request>.Limits = .init(), receiver: any ServiceReceiver
+    ) {
+        outbox = SharedOutbox(limits: limits)
+        let session = BusThreadConfined(
+            ServiceSession(address: address, context: context, outbox: outbox, receiver: receiver))
+        self.session = session
+        source = SignalledSource(on: context, priority: .default) { session.value.pump() }
+    }
+
+    deinit {
+        outbox.close()
+        context.wakeUp()
+    }
+
+    /// Hands a request over and returns at once. Threads: any.
+    ///
+    /// - Throws: ``DistributedNotificationError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
+    func submit(_ request: Request) throws(DistributedNotificationError) {
+        try outbox.append(request)
+        if hasStarted.exchange(true, ordering: .acquiringAndReleasing) {
+            source.signal()
+        } else {
+            startThread()
+        }
+    }
+
+    /// Whether nothing was ever asked for.
+    var isUnused: Bool { !hasStarted.load(ordering: .acquiring) }
+
+    private func startThread() {
+        // Nothing of self: the thread must not keep this object.
+        let (session, outbox, context) = (session, outbox, context)
+        let thread = Thread {
+            session.value.start()
+            while !(outbox.isClosed && session.value.isAtRest) { context.iterate(mayBlock: true) }
+            session.value.stop()
+        }
+        thread.name = "carillon"
+        thread.start()
+    }
+}
+
+/// What ``BusLink`` fills and its session empties.
+final class SharedOutbox: Sendable {
+    private struct State {
+        var outbox: Outbox<Request>
+        var isClosed = false
+    }
+
+    private let state: Mutex<State>
+
+    init(limits: Outbox<Request>.Limits) {
+        state = Mutex(State(outbox: Outbox(limits: limits)))
+    }
+
+    func append(_ request: Request) throws(DistributedNotificationError) {
+        let limit = state.withLock { state -> Int? in
+            if case .post(let post) = request {
+                guard state.outbox.hasRoom(byteCount: post.byteCount) else { return state.outbox.limits.count }
+                state.outbox.append(request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
+            } else {
+                state.outbox.append(request, .other)
+            }
+            return nil
+        }
+        if let limit { throw .tooManyUnsentPosts(limit: limit) }
+    }
+
+    func close() { state.withLock { $0.isClosed = true } }
+    var isClosed: Bool { state.withLock { $0.isClosed } }
+    var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
+    func next() -> (request: Request, confirms: Int?)? { state.withLock { $0.outbox.next() } }
+    func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
+    func reset() { state.withLock { $0.outbox.reset() } }
+    func removeAll() -> [Request] { state.withLock { $0.outbox.removeAll() } }
+}
+
+/// An object that is made on one thread and from then on used on the bus thread only.
+struct BusThreadConfined<Value>: @unchecked Sendable {
+    // Sendable: see above; the thread's start orders the two.
+    let value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+}

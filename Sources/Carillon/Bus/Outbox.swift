@@ -1,0 +1,111 @@
+/// What the program has asked for and the service did not get yet: requests in order, and how many posts may be on
+/// their way at once.
+///
+/// A poster that never waits for an answer would pile its posts up in the bus, whose memory it shares with everyone.
+/// So every ``confirmEvery``th post asks for an answer, and no more than ``window`` are on their way without one; the
+/// rest waits here, bounded (E1).
+///
+/// Decides and does no input or output. Not thread-safe by itself.
+struct Outbox<Request> {
+    /// Posts on their way at most. Enough to keep the line busy for the time of an answer, and little memory.
+    static var window: Int { 256 }
+    static var confirmEvery: Int { 64 }
+
+    struct Limits {
+        /// As many as the service would queue for one client.
+        var count = 131_072
+        var byteCount = 64 << 20
+    }
+
+    let limits: Limits
+    private struct Entry {
+        let request: Request
+        let kind: Kind
+        let byteCount: Int
+    }
+
+    /// What counts as a post on its way, and whether it is answered.
+    enum Kind {
+        case post(wantsAnswer: Bool)
+        case other
+
+        var isPost: Bool {
+            if case .post = self { true } else { false }
+        }
+    }
+
+    /// Requests that wait, oldest first, from `head` on; nil in front of that.
+    private var waiting: [Entry?] = []
+    private var head = 0
+    private var waitingPosts = 0
+    private var byteCount = 0
+    private var unconfirmed = 0
+    private var sinceConfirmation = 0
+
+    init(limits: Limits = Limits()) {
+        self.limits = limits
+    }
+
+    var isEmpty: Bool { head == waiting.count }
+
+    /// Whether one more post of this size is within the bounds.
+    func hasRoom(byteCount: Int) -> Bool {
+        waitingPosts < limits.count && self.byteCount + byteCount <= limits.byteCount
+    }
+
+    mutating func append(_ request: Request, _ kind: Kind, byteCount: Int = 0) {
+        waiting.append(Entry(request: request, kind: kind, byteCount: byteCount))
+        if kind.isPost { waitingPosts += 1 }
+        self.byteCount += byteCount
+    }
+
+    /// What to send next; nil when nothing waits, or when posts on their way have to be confirmed first.
+    ///
+    /// - Returns: for a post that shall be answered also how many the answer confirms; it goes to ``confirmed(_:)``.
+    mutating func next() -> (request: Request, confirms: Int?)? {
+        guard head < waiting.count else { return nil }
+        guard case .post(let wantsAnswer) = waiting[head]!.kind else { return (removeFirst(), nil) }
+        guard unconfirmed < Self.window else { return nil }
+        unconfirmed += 1
+        sinceConfirmation += 1
+        guard wantsAnswer || sinceConfirmation == Self.confirmEvery else { return (removeFirst(), nil) }
+        defer { sinceConfirmation = 0 }
+        return (removeFirst(), sinceConfirmation)
+    }
+
+    /// An answer came for a post that wanted one: so many are not on their way any more.
+    mutating func confirmed(_ count: Int) {
+        unconfirmed = max(0, unconfirmed - count)
+    }
+
+    /// Nothing that is on its way will be confirmed any more.
+    mutating func reset() {
+        unconfirmed = 0
+        sinceConfirmation = 0
+    }
+
+    /// Takes out everything that waits, in order.
+    mutating func removeAll() -> [Request] {
+        defer {
+            waiting = []
+            head = 0
+            waitingPosts = 0
+            byteCount = 0
+        }
+        return waiting[head...].map { $0!.request }
+    }
+
+    private mutating func removeFirst() -> Request {
+        let entry = waiting[head]!
+        waiting[head] = nil
+        head += 1
+        if entry.kind.isPost { waitingPosts -= 1 }
+        byteCount -= entry.byteCount
+        // The used-up front is given back once it is the larger part: O(1) for each request in the end.
+        if head > 64, head * 2 > waiting.count {
+            waiting.removeFirst(head)
+            head = 0
+        }
+        return entry.request
+    }
+}

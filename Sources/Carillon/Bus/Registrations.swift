@@ -1,0 +1,119 @@
+import NotificationCore
+
+/// Which registrations the program wants at the service, and which it is known to have there (E3).
+///
+/// Decides and does no input or output. Threads: used on the bus thread only.
+struct Registrations {
+    /// A registration as the service lists it.
+    struct Listed: Equatable {
+        let id: UInt64
+        let name: String
+        let object: String
+        let behavior: String
+    }
+
+    /// What has to be asked of a service so that it has what the program wants.
+    struct Repair: Equatable {
+        /// Not there: to be added.
+        var missing: [RegistrationKey] = []
+        /// There, and wanted no more, or twice.
+        var surplus: [UInt64] = []
+    }
+
+    private enum State {
+        case wanted
+        /// The service has been asked and did not answer yet.
+        case asked
+        case known(UInt64)
+    }
+
+    private struct Entry {
+        var state: State
+        /// A new service gets the registrations in the order in which they were first wanted, as the old one did.
+        let order: UInt64
+    }
+
+    private var entries: [RegistrationKey: Entry] = [:]
+    private var keys: [UInt64: RegistrationKey] = [:]
+    private var lastOrder: UInt64 = 0
+
+    var isEmpty: Bool { entries.isEmpty }
+
+    /// Whether the service is known to have any.
+    var areAnyKnown: Bool { !keys.isEmpty }
+
+    func key(of id: UInt64) -> RegistrationKey? { keys[id] }
+
+    mutating func want(_ key: RegistrationKey) {
+        guard entries[key] == nil else { return }
+        lastOrder += 1
+        entries[key] = Entry(state: .wanted, order: lastOrder)
+    }
+
+    /// - Returns: the number of the registration to remove at the service, where it is known.
+    mutating func forget(_ key: RegistrationKey) -> UInt64? {
+        guard case .known(let id) = entries.removeValue(forKey: key)?.state else { return nil }
+        keys[id] = nil
+        return id
+    }
+
+    mutating func asked(_ key: RegistrationKey) {
+        entries[key]?.state = .asked
+    }
+
+    /// The service registered `key`.
+    ///
+    /// - Returns: whether that is still wanted; otherwise the caller removes it there.
+    mutating func added(_ key: RegistrationKey, id: UInt64) -> Bool {
+        switch entries[key]?.state {
+        case nil, .known: return false
+        case .wanted, .asked:
+            entries[key]!.state = .known(id)
+            keys[id] = key
+            return true
+        }
+    }
+
+    /// The answer did not come, or said no: it is not there.
+    mutating func failed(_ key: RegistrationKey) {
+        if case .asked = entries[key]?.state { entries[key]!.state = .wanted }
+    }
+
+    /// The connection to the bus is another: no service there knows anything of us.
+    mutating func reset() {
+        keys = [:]
+        for key in entries.keys { entries[key]!.state = .wanted }
+    }
+
+    /// Compares with what a service, perhaps a new one, has of ours. What it has under a number that we did not learn,
+    /// as its predecessor ended between adding and answering, is taken over.
+    mutating func compare(with listed: [Listed]) -> Repair {
+        let before = keys
+        reset()
+        // Known numbers first: of two registrations for one key it is the one we know that stays.
+        for entry in listed {
+            if let key = before[entry.id], entries[key] != nil { _ = added(key, id: entry.id) }
+        }
+        var missing = entries.filter { if case .wanted = $0.value.state { true } else { false } }
+            .sorted { $0.value.order < $1.value.order }.map(\.key)
+        var repair = Repair()
+        for entry in listed where keys[entry.id] == nil {
+            // The list does not tell all options, so only a key that is the only one to fit is taken over.
+            let fitting = missing.filter(entry.fits)
+            if fitting.count == 1, added(fitting[0], id: entry.id) {
+                missing.removeAll { $0 == fitting[0] }
+            } else {
+                repair.surplus.append(entry.id)
+            }
+        }
+        repair.missing = missing
+        return repair
+    }
+}
+
+extension Registrations.Listed {
+    func fits(_ key: RegistrationKey) -> Bool {
+        ExactText(name) == key.name ?? ExactText("") && ExactText(object) == key.object ?? ExactText("")
+            && behavior == key.options.suspensionBehavior.rawValue
+    }
+}

@@ -1,0 +1,93 @@
+import Foundation
+import MainLoop
+
+/// A type whose values are posted as notifications, with their properties as userInfo.
+///
+/// ```swift
+/// struct Saved: DistributedMessage {
+///     static let name = Notification.Name("com.example.Saved")
+///     var path: String
+///     var bytes: Int
+/// }
+///
+/// try center.post(Saved(path: "report.txt", bytes: 4711))
+/// for await saved in center.messages(of: Saved.self) { print(saved.path) }
+/// ```
+///
+/// Programs in other languages see a userInfo with the keys of the type, and can post the same. A type that is not
+/// coded as a keyed container, such as an enumeration with raw values, travels under the key `value`.
+public protocol DistributedMessage: Codable, Sendable {
+    /// The name of the notification; not empty.
+    static var name: Foundation.Notification.Name { get }
+}
+
+extension DistributedNotificationCenter {
+    /// Posts a message, or says at once why it can't leave the process.
+    ///
+    /// - Throws: as ``post(named:object:userInfo:options:)-(_,_,_,_)``, and
+    ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
+    public func post<Message: DistributedMessage>(
+        _ message: Message, object: String? = nil, options: Options = []
+    ) throws(DistributedNotificationError) {
+        let userInfo = try MessageCoder.userInfo(of: message)
+        try send(Message.name, object: object, userInfo: userInfo, options: options)
+    }
+
+    /// Posts a message, and waits until the service has accepted it.
+    ///
+    /// - Returns: how many clients of the service it matched.
+    @discardableResult
+    public func post<Message: DistributedMessage>(
+        _ message: Message, object: String? = nil, options: Options = []
+    ) async throws(DistributedNotificationError) -> Int {
+        let userInfo = try MessageCoder.userInfo(of: message)
+        return try await post(named: Message.name, object: object, userInfo: userInfo, options: options)
+    }
+
+    /// Has `handler` called with every message of a type.
+    ///
+    /// A notification of that name which is no such message is logged, counted in ``Statistics/undecodable`` and left
+    /// out.
+    ///
+    /// - Parameters:
+    ///   - object: nil for any.
+    ///   - suspensionBehavior: what happens to messages while the program is suspended.
+    ///   - queue: where the handler runs; nil for the center's ``defaultDelivery``.
+    /// - Returns: what ends the observation when it goes away.
+    public func observe<Message: DistributedMessage>(
+        _ type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
+        queue: OperationQueue? = nil, using handler: @escaping @Sendable (Message) -> Void
+    ) -> Observation {
+        observation(
+            name: type.name, object: object, suspensionBehavior: suspensionBehavior, on: target(for: queue)
+        ) { [weak self] received in
+            if let message = self?.decode(type, from: received) { handler(message) }
+        }
+    }
+
+    /// An asynchronous sequence of the messages of a type, in their order.
+    ///
+    /// As with ``notifications(named:object:suspensionBehavior:bufferLimit:)`` it observes from this call on, and beyond
+    /// `bufferLimit` the oldest are dropped. A notification of that name which is no such message is logged, counted
+    /// and left out.
+    public func messages<Message: DistributedMessage>(
+        of type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
+        bufferLimit: Int = 1024
+    ) -> AsyncStream<Message> {
+        stream(
+            name: type.name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit
+        ) { [weak self] received in self?.decode(type, from: received) }
+    }
+
+    private func decode<Message: DistributedMessage>(_ type: Message.Type, from received: Received) -> Message? {
+        do {
+            return try MessageCoder.message(type, from: received.signal.userInfo)
+        } catch {
+            count { $0.undecodable += 1 }
+            Log.warning(
+                "a notification is no \(type): \(error)",
+                ["CARILLON_NAME": received.signal.name, "CARILLON_CLIENT": received.signal.poster])
+            return nil
+        }
+    }
+}

@@ -1,0 +1,22 @@
+/// From the bus thread to the observers.
+extension DistributedNotificationCenter {
+    /// Threads: the bus thread.
+    func deliver(_ received: Received, for keys: [RegistrationKey]) {
+        let observers = state.withLock { state in
+            state.statistics.received += 1
+            return state.observers.observers(of: keys)
+        }
+        // One observer after the other, as each may have a thread of its own; on one thread they stay in this order.
+        for observer in observers {
+            let lost = observer.target.deliver(byteCount: received.byteCount) { [weak self] in
+                if !observer.call(with: received) { self?.removeDeadObservers() }
+            }
+            if lost > 0 { noteOverflow(UInt64(lost)) }
+        }
+    }
+
+    func noteOverflow(_ lost: UInt64) {
+        count { $0.overflowed += lost }
+        report(.mayHaveMissedNotifications(.overflow(count: lost)))
+    }
+}

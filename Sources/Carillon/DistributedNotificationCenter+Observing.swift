@@ -1,0 +1,227 @@
+import Foundation
+import MainLoop
+import NotificationCore
+
+/// Adding and removing observers.
+extension DistributedNotificationCenter {
+    // MARK: Blocks
+
+    /// Adds a block that observes notifications, with the suspension behaviour
+    /// ``SuspensionBehavior/coalesce``.
+    ///
+    /// - Parameters:
+    ///   - name: nil for any. An empty name is refused, as no notification has it.
+    ///   - object: a `String`, or nil for any. Anything else is refused (N3).
+    ///   - queue: where the block runs; nil for the center's ``defaultDelivery``. It is retained.
+    ///   - block: retained until the observer is removed.
+    /// - Returns: a token for ``removeObserver(_:)``. The center keeps it, too, so it may be thrown away to observe for
+    ///   as long as the program runs. What is refused is logged, and its token belongs to no observer.
+    @discardableResult
+    public func addObserver(
+        forName name: Foundation.Notification.Name?, object: Any?, queue: OperationQueue?,
+        using block: @escaping @Sendable (Foundation.Notification) -> Void
+    ) -> any NSObjectProtocol {
+        addObserver(forName: name, object: object, suspensionBehavior: .coalesce, queue: queue, using: block)
+    }
+
+    /// Adds a block that observes notifications.
+    ///
+    /// - Parameter suspensionBehavior: what happens to notifications while the program is suspended.
+    ///
+    /// Otherwise like ``addObserver(forName:object:queue:using:)``.
+    @discardableResult
+    public func addObserver(
+        forName name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
+        queue: OperationQueue?, using block: @escaping @Sendable (Foundation.Notification) -> Void
+    ) -> any NSObjectProtocol {
+        let token = ObserverToken()
+        add(token, name: name, object: object, suspensionBehavior, to: target(for: queue)) { received in
+            block(received.notification)
+        }
+        return token
+    }
+
+    /// Adds a block that observes notifications until the handle that is returned goes away, or is cancelled (C7).
+    ///
+    /// - Parameters:
+    ///   - name: nil for any.
+    ///   - object: nil for any.
+    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
+    ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
+    public func observe(
+        _ name: Foundation.Notification.Name?, object: String? = nil,
+        suspensionBehavior: SuspensionBehavior = .coalesce, queue: OperationQueue? = nil,
+        using block: @escaping @Sendable (Foundation.Notification) -> Void
+    ) -> Observation {
+        observation(
+            name: name, object: object, suspensionBehavior: suspensionBehavior, on: target(for: queue)
+        ) { block($0.notification) }
+    }
+
+    func observation(
+        name: Foundation.Notification.Name?, object: String?, suspensionBehavior: SuspensionBehavior,
+        on target: any DeliveryTarget, using block: @escaping @Sendable (Received) -> Void
+    ) -> Observation {
+        let token = ObserverToken()
+        add(token, name: name, object: object, suspensionBehavior, to: target, block)
+        return Observation { [weak self] in self?.removeObserver(token) }
+    }
+
+    // MARK: Methods
+
+    /// Adds a method of an object as observer: Swift's stand-in for target and selector.
+    ///
+    /// ```swift
+    /// center.addObserver(self, method: Document.savedElsewhere, name: .saved, object: path)
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - target: held weakly, and kept alive while its method runs. Its observers go away with it (C5). The method
+    ///     is called where observers run by default, which with ``DefaultDelivery/mainThread`` is the main thread.
+    ///   - method: an unbound method of the target.
+    ///   - name: nil for any.
+    ///   - object: nil for any.
+    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
+    public func addObserver<Target: AnyObject>(
+        _ target: Target, method: @escaping (Target) -> (Foundation.Notification) -> Void,
+        name: Foundation.Notification.Name?, object: String? = nil,
+        suspensionBehavior: SuspensionBehavior = .coalesce
+    ) {
+        let bound = WeaklyBound(target: target, method: method)
+        add(target, name: name, object: object, suspensionBehavior, to: self.target(for: nil), bound)
+    }
+
+    /// The same for a method of a class on the main actor, which is called there.
+    public func addObserver<Target: AnyObject>(
+        _ target: Target, method: @escaping (Target) -> @MainActor (Foundation.Notification) -> Void,
+        name: Foundation.Notification.Name?, object: String? = nil,
+        suspensionBehavior: SuspensionBehavior = .coalesce
+    ) {
+        let bound = WeaklyBound(target: target) { target in
+            let method = method(target)
+            return { notification in
+                // Sendable: it stays on this thread, which is the main one.
+                nonisolated(unsafe) let notification = notification
+                MainActor.assumeIsolated { method(notification) }
+            }
+        }
+        add(target, name: name, object: object, suspensionBehavior, to: MainThreadTarget.shared, bound)
+    }
+
+    // MARK: Removing
+
+    /// Removes all observers of a token, or of an object whose methods observe (C6). Harmless when there are none.
+    ///
+    /// What waits on the observer's thread already is not delivered any more.
+    public func removeObserver(_ observer: Any) {
+        remove(observer) { _ in true }
+    }
+
+    /// Removes those observers of a token, or of an object whose methods observe, that were added with this name and
+    /// object.
+    ///
+    /// - Parameters:
+    ///   - name: nil for whatever name they were added with.
+    ///   - object: a `String`; nil for whatever object they were added with.
+    public func removeObserver(_ observer: Any, name: Foundation.Notification.Name?, object: Any?) {
+        let name = name.map { ExactText($0.rawValue) }
+        do throws(DistributedNotificationError) {
+            let object = try text(ofObject: object).map { ExactText($0) }
+            remove(observer) { key in
+                (name == nil || key.name == name) && (object == nil || key.object == object)
+            }
+        } catch {
+            Log.warning("no observer is removed: \(error)")
+        }
+    }
+
+    private func remove(_ observer: Any, where condition: (RegistrationKey) -> Bool) {
+        // A value in an `Any` is no object that could have been added.
+        guard type(of: observer) is AnyObject.Type else { return }
+        let owner = observer as AnyObject
+        change { $0.remove(of: owner, where: condition) }
+    }
+
+    // MARK: The one way in
+
+    private func add(
+        _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
+        to target: any DeliveryTarget, _ block: @escaping @Sendable (Received) -> Void
+    ) {
+        do throws(DistributedNotificationError) {
+            let key = try key(name: name, object: object, behavior)
+            change { $0.add(owner: token, isToken: true, key: key, target: target, action: .block(block)) }
+        } catch {
+            noteRefusedObserver(name: name, object: object as? String, error)
+        }
+    }
+
+    private func add<Target: AnyObject>(
+        _ owner: Target, name: Foundation.Notification.Name?, object: String?, _ behavior: SuspensionBehavior,
+        to target: any DeliveryTarget, _ bound: WeaklyBound<Target>
+    ) {
+        do throws(DistributedNotificationError) {
+            let key = try key(name: name, object: object, behavior)
+            let action = Observer.Action.method { bound.call(with: $0) }
+            change { $0.add(owner: owner, isToken: false, key: key, target: target, action: action) }
+        } catch {
+            noteRefusedObserver(name: name, object: object, error)
+        }
+    }
+
+    private func key(
+        name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior
+    ) throws(DistributedNotificationError) -> RegistrationKey {
+        if let name { try check(name: name) }
+        let object = try text(ofObject: object)
+        return RegistrationKey(
+            name: name.map { ExactText($0.rawValue) }, object: object.flatMap { $0.isEmpty ? nil : ExactText($0) },
+            options: ObserverOptions(suspensionBehavior: .init(behavior)))
+    }
+
+    /// Changes the observers, and tells the service what that means for it, in the same order for all threads.
+    private func change(_ change: (inout ObserverTable) -> ObserverTable.Change) {
+        state.withLock { state in
+            let change = change(&state.observers)
+            for key in change.unregistered { submit(.unregister(key)) }
+            if let key = change.registered { submit(.register(key)) }
+        }
+    }
+
+    func removeDeadObservers() {
+        change { $0.removeDead() }
+    }
+
+    func noteRefusedObserver(
+        name: Foundation.Notification.Name?, object: String?, _ error: DistributedNotificationError
+    ) {
+        count { $0.refusedObservers += 1 }
+        Log.warning("an observer was refused: \(error)", ["CARILLON_NAME": name?.rawValue ?? ""])
+        report(.observerRefused(name: name, object: object, error))
+    }
+}
+
+/// What `addObserver(forName:…)` returns. An object of Foundation, as on macOS.
+private final class ObserverToken: NSObject, @unchecked Sendable {
+    // Sendable: it has no state; NSObject does not say so of itself.
+}
+
+/// A method of an object that is held weakly.
+private final class WeaklyBound<Target: AnyObject>: @unchecked Sendable {
+    // Sendable: the object and its method are used only where the program asked for the observer to run; a weak
+    // reference may be read on any thread.
+    private weak var target: Target?
+    private let method: (Target) -> (Foundation.Notification) -> Void
+
+    init(target: Target, method: @escaping (Target) -> (Foundation.Notification) -> Void) {
+        self.target = target
+        self.method = method
+    }
+
+    func call(with received: Received) -> Bool {
+        // The strong reference keeps the target alive for as long as its method runs.
+        guard let target else { return false }
+        method(target)(received.notification)
+        return true
+    }
+}

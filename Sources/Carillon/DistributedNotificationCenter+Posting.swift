@@ -1,0 +1,160 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// Posting.
+extension DistributedNotificationCenter {
+    // MARK: In the style of macOS
+
+    /// Posts a notification whose object is a `String` or nil.
+    ///
+    /// Returns at once. What can't be posted is logged, counted and reported as an ``Event``; so for the other methods
+    /// that don't throw.
+    public func post(_ notification: Foundation.Notification) {
+        post(name: notification.name, object: notification.object, userInfo: notification.userInfo)
+    }
+
+    /// Posts a notification.
+    ///
+    /// - Parameters:
+    ///   - name: not empty.
+    ///   - object: a `String`, or nil.
+    ///   - userInfo: property-list values with `String` keys (N3).
+    public func post(name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]? = nil) {
+        postNoting(name, object: object, userInfo: userInfo, options: [])
+    }
+
+    /// Posts a notification.
+    ///
+    /// - Parameter deliverImmediately: whether suspended programs get it at once, too.
+    public func postNotificationName(
+        _ name: Foundation.Notification.Name, object: String?, userInfo: [AnyHashable: Any]? = nil,
+        deliverImmediately: Bool
+    ) {
+        postNoting(name, object: object, userInfo: userInfo, options: deliverImmediately ? .deliverImmediately : [])
+    }
+
+    /// Posts a notification with options.
+    public func postNotificationName(
+        _ name: Foundation.Notification.Name, object: String?, userInfo: [AnyHashable: Any]? = nil,
+        options: Options = []
+    ) {
+        postNoting(name, object: object, userInfo: userInfo, options: options)
+    }
+
+    private func postNoting(
+        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
+    ) {
+        do throws(DistributedNotificationError) {
+            try send(name, object: object, userInfo: userInfo, options: options)
+        } catch {
+            noteFailedPost(error)
+        }
+    }
+
+    // MARK: With an outcome
+
+    /// Posts a notification, or says at once why it can't leave the process.
+    ///
+    /// - Throws: what is wrong with the arguments, or ``DistributedNotificationError/tooManyUnsentPosts(limit:)``. What
+    ///   happens later, such as a service that can't be started, is reported as an ``Event``.
+    public func post(
+        named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
+        options: Options = []
+    ) throws(DistributedNotificationError) {
+        try send(name, object: object, userInfo: userInfo, options: options)
+    }
+
+    /// Posts a notification, and waits until the service has accepted it.
+    ///
+    /// - Returns: how many clients of the service it matched. A client is a program, however many observers it has.
+    /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been.
+    @discardableResult
+    public func post(
+        named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
+        options: Options = []
+    ) async throws(DistributedNotificationError) -> Int {
+        let post = try outgoing(name, object: object, userInfo: userInfo, options: options)
+        let result = await withCheckedContinuation { continuation in
+            do throws(DistributedNotificationError) {
+                try submit(post.completed { continuation.resume(returning: $0) })
+            } catch {
+                continuation.resume(returning: .failure(error))
+            }
+        }
+        return try result.get()
+    }
+
+    // MARK: The one way out
+
+    func send(
+        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
+    ) throws(DistributedNotificationError) {
+        try submit(try outgoing(name, object: object, userInfo: userInfo, options: options))
+    }
+
+    private func submit(_ post: OutgoingPost) throws(DistributedNotificationError) {
+        try link.submit(.post(post))
+        state.withLock { state in
+            state.statistics.posted += 1
+            state.hasPosted = true
+        }
+    }
+
+    private func outgoing(
+        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
+    ) throws(DistributedNotificationError) -> OutgoingPost {
+        try check(name: name)
+        let object = try text(ofObject: object)
+        let userInfo = try UserInfoEncoder.encode(userInfo ?? [:])
+        guard !options.contains(.postToAllSessions) else {
+            throw .unsupportedOption(
+                reason: "postToAllSessions is not supported: a session bus belongs to one session")
+        }
+        guard options.isSubset(of: [.deliverImmediately]) else {
+            throw .unsupportedOption(reason: "there are no options \(options.rawValue)")
+        }
+        var wireOptions = PostOptions()
+        wireOptions.deliverImmediately = options.contains(.deliverImmediately)
+        let message = Wire.methodCall("Post")
+        message.expectsNoReply = true
+        var writer = MessageWriter(message)
+        writer.append(name.rawValue)
+        writer.append(object ?? "")
+        do throws(CenterError) {
+            try UserInfoCoding.append(userInfo, to: &writer)
+        } catch {
+            throw DistributedNotificationError(BusError(error))
+        }
+        wireOptions.append(to: &writer)
+        return OutgoingPost(message: message, byteCount: 256 + approximateByteCount(of: userInfo), completion: nil)
+    }
+
+    // MARK: Checks
+
+    func check(name: Foundation.Notification.Name) throws(DistributedNotificationError) {
+        guard !name.rawValue.isEmpty, !name.rawValue.utf8.contains(0) else { throw .invalidName(name.rawValue) }
+    }
+
+    func text(ofObject object: Any?) throws(DistributedNotificationError) -> String? {
+        guard let object else { return nil }
+        guard let text = object as? String else {
+            throw .invalidObject(
+                reason: "between processes the object is a String, not a value of type \(type(of: object))")
+        }
+        guard !text.utf8.contains(0) else { throw .invalidObject(reason: "it must not hold a NUL character") }
+        return text
+    }
+
+    func noteFailedPost(_ error: DistributedNotificationError) {
+        let failures = state.withLock { state in
+            state.statistics.failedPosts += 1
+            return state.statistics.failedPosts
+        }
+        // A program that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of them are logged.
+        if failures & (failures - 1) == 0 { Log.warning("a post failed (\(failures) so far): \(error)") }
+        report(.postFailed(error))
+    }
+}

@@ -1,0 +1,69 @@
+import Foundation
+import MainLoop
+
+/// Notifications as asynchronous sequences (C7).
+extension DistributedNotificationCenter {
+    /// An asynchronous sequence of notifications.
+    ///
+    /// It observes from this call on, not only from the first iteration, and until it and its iterator go away.
+    ///
+    /// - Parameters:
+    ///   - name: nil for any.
+    ///   - object: nil for any.
+    ///   - suspensionBehavior: what happens to notifications while the program is suspended.
+    ///   - bufferLimit: how many may wait for the reader. Beyond it the oldest are dropped, which is counted, logged
+    ///     and reported as ``Gap/overflow(count:)``.
+    public func notifications(
+        named name: Foundation.Notification.Name?, object: String? = nil,
+        suspensionBehavior: SuspensionBehavior = .coalesce, bufferLimit: Int = 1024
+    ) -> Notifications {
+        Notifications(
+            stream: stream(
+                name: name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit
+            ) { $0 })
+    }
+
+    /// A stream of what `transform` makes of notifications; nil leaves one out.
+    func stream<Element: Sendable>(
+        name: Foundation.Notification.Name?, object: String?, suspensionBehavior: SuspensionBehavior,
+        bufferLimit: Int, _ transform: @escaping @Sendable (Received) -> Element?
+    ) -> AsyncStream<Element> {
+        let (stream, continuation) = AsyncStream.makeStream(
+            of: Element.self, bufferingPolicy: .bufferingNewest(max(1, bufferLimit)))
+        let observation = observation(
+            name: name, object: object, suspensionBehavior: suspensionBehavior, on: DirectTarget()
+        ) { [weak self] received in
+            guard let element = transform(received) else { return }
+            if case .dropped = continuation.yield(element) { self?.noteOverflow(1) }
+        }
+        continuation.onTermination = { _ in observation.cancel() }
+        return stream
+    }
+
+    /// Notifications in the order in which the service delivered them. For one reader: iterators share what arrives.
+    public struct Notifications: AsyncSequence, Sendable {
+        public typealias Element = Foundation.Notification
+        public typealias Failure = Never
+
+        fileprivate let stream: AsyncStream<Received>
+
+        public struct AsyncIterator: AsyncIteratorProtocol {
+            fileprivate var iterator: AsyncStream<Received>.Iterator
+
+            public mutating func next() async -> Foundation.Notification? {
+                await next(isolation: nil)
+            }
+
+            /// The next notification; nil when the reader's task was cancelled.
+            public mutating func next(
+                isolation actor: isolated (any Actor)?
+            ) async -> Foundation.Notification? {
+                await iterator.next(isolation: actor)?.notification
+            }
+        }
+
+        public func makeAsyncIterator() -> AsyncIterator {
+            AsyncIterator(iterator: stream.makeAsyncIterator())
+        }
+    }
+}

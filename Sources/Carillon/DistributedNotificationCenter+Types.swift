@@ -1,0 +1,135 @@
+import Foundation
+import NotificationCore
+
+// Every other file of this target means Foundation's notification; the core has a class of the same name.
+
+extension DistributedNotificationCenter {
+    /// Which of the notification centers of a system; one, as on macOS.
+    public struct CenterType: RawRepresentable, Hashable, Sendable {
+        public let rawValue: String
+
+        public init(rawValue: String) {
+            self.rawValue = rawValue
+        }
+
+        /// The center of the user's session, on the session bus.
+        public static let localNotificationCenterType = CenterType(rawValue: "NSLocalNotificationCenterType")
+    }
+
+    /// What happens to a notification that an observer matches while its program is suspended (S1). The numbers are
+    /// those of macOS.
+    public enum SuspensionBehavior: UInt, Sendable, CaseIterable {
+        /// It is not queued.
+        case drop = 1
+        /// Only the last one of the observer's, with the same name and object, is kept.
+        case coalesce = 2
+        /// All are kept, up to the bound of the service's queue.
+        case hold = 3
+        /// It is delivered as if the program were not suspended, after what is held.
+        case deliverImmediately = 4
+    }
+
+    /// What a poster may ask for. The numbers are those of macOS.
+    public struct Options: OptionSet, Sendable {
+        public let rawValue: UInt
+
+        public init(rawValue: UInt) {
+            self.rawValue = rawValue
+        }
+
+        /// Suspended programs get it at once, too, after what is held for them (S3).
+        public static let deliverImmediately = Options(rawValue: 1)
+        /// All sessions of the machine. Refused so far: a session bus belongs to one session.
+        public static let postToAllSessions = Options(rawValue: 2)
+    }
+
+    /// Where observers run that did not ask for a queue.
+    public enum DefaultDelivery: Sendable {
+        /// On the main thread, when its loop runs in one of the common modes (M4): a GLib main loop, `RunLoop.main` or
+        /// `dispatchMain()`, which need not be told apart. With `dispatchMain()` it is the main queue, as the main
+        /// thread ends there.
+        case mainThread
+        /// On a queue of the library's own, one after the other, for programs that run no loop.
+        case ownQueue
+    }
+
+    /// Where the center stands with the bus and the service.
+    public enum ConnectionState: Hashable, Sendable {
+        /// Nothing was asked of the center yet, or its answer is awaited.
+        case connecting
+        /// The service has everything that the program asked for.
+        case connected
+        /// There is no service on the bus, and the bus can't start it. Observers are registered when one comes.
+        case serviceUnavailable(String)
+        /// There is no connection to the bus. It is tried again, at growing intervals of up to 30 seconds, where there
+        /// are observers, and with the next post.
+        case disconnected(String)
+    }
+
+    /// Why notifications may have been missed (E3, S4).
+    public enum Gap: Hashable, Sendable {
+        /// The service is another process than before. What was held for this program was taken over where that was
+        /// possible; what was on its way between the two is lost.
+        case serviceChanged
+        /// So many numbers are missing in the count of this program's notifications.
+        case missing(count: UInt64)
+        /// The service says that it lost so many, as this program did not read them in time.
+        case dropped(count: UInt64, reason: String)
+        /// The thread or queue of some observers did not run in time: so many waited too long in this process (T2).
+        case overflow(count: UInt64)
+        /// A message of the service was not understood.
+        case undecodable(String)
+    }
+
+    /// What a center tells its program about itself.
+    public enum Event: Sendable {
+        case connectionStateChanged(ConnectionState)
+        case mayHaveMissedNotifications(Gap)
+        /// The service suspended or resumed this program.
+        case suspensionChanged(isSuspended: Bool, cause: String)
+        /// The service refused to register an observer, which therefore receives nothing.
+        case observerRefused(name: Foundation.Notification.Name?, object: String?, DistributedNotificationError)
+        /// A post that did not ask for its outcome was not made.
+        case postFailed(DistributedNotificationError)
+    }
+
+    /// Counts since the program began.
+    public struct Statistics: Equatable, Sendable {
+        /// Notifications that arrived.
+        public var received: UInt64 = 0
+        /// Posts that were accepted for sending.
+        public var posted: UInt64 = 0
+        /// Posts that were refused before they left the process, and those without an outcome that failed later.
+        public var failedPosts: UInt64 = 0
+        /// Observers that were refused.
+        public var refusedObservers: UInt64 = 0
+        /// Notifications that the service lost for this program, or that are missing in its count.
+        public var missed: UInt64 = 0
+        /// Notifications that waited too long for their observer's thread, queue or sequence.
+        public var overflowed: UInt64 = 0
+        /// Notifications that are no message of the type that their observer expects.
+        public var undecodable: UInt64 = 0
+    }
+}
+
+extension Foundation.Notification.Name {
+    /// Posted to Foundation's `NotificationCenter.default`, with the distributed center as object, when distributed
+    /// notifications may have been missed. `userInfo["gap"]` is a ``DistributedNotificationCenter/Gap``.
+    public static let distributedNotificationsMayHaveBeenMissed = Self(
+        "org.carillon.DistributedNotificationsMayHaveBeenMissed")
+    /// Posted to Foundation's `NotificationCenter.default`, with the distributed center as object, when its
+    /// ``DistributedNotificationCenter/connectionState`` changed, which `userInfo["state"]` is.
+    public static let distributedNotificationCenterStateDidChange = Self(
+        "org.carillon.DistributedNotificationCenterStateDidChange")
+}
+
+extension NotificationCore.SuspensionBehavior {
+    init(_ behavior: DistributedNotificationCenter.SuspensionBehavior) {
+        switch behavior {
+        case .drop: self = .drop
+        case .coalesce: self = .coalesce
+        case .hold: self = .hold
+        case .deliverImmediately: self = .deliverImmediately
+        }
+    }
+}

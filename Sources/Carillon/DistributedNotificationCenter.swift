@@ -1,0 +1,138 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationWire
+import Synchronization
+
+/// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
+/// bus.
+///
+/// ```swift
+/// import Carillon
+/// import Foundation
+///
+/// let center = DistributedNotificationCenter.default()
+/// let token = center.addObserver(forName: .init("com.example.Saved"), object: nil, queue: .main) { note in
+///     print(note.object ?? "", note.userInfo ?? [:])
+/// }
+/// center.postNotificationName(.init("com.example.Saved"), object: "report.txt", userInfo: ["bytes": 4711])
+/// RunLoop.main.run()
+/// ```
+///
+/// Notifications go through the service also to observers in the posting process (D5). Nothing here waits for the
+/// service: it is started by the bus when it is needed, and observers are registered whenever one comes (E3).
+///
+/// Threads: all members may be used from any thread. Observers run on the main thread, in the order in which they
+/// were added, unless they ask for a queue; no lock is held while they run, so they may add, remove and post.
+///
+/// A process that forks must not use the center in the child, where the library's thread does not run. A process
+/// that ends with `exit`, or by returning from `main`, waits up to two seconds for posts that were not sent yet; see
+/// ``flush(timeout:)``.
+public final class DistributedNotificationCenter: Sendable {
+    private static let shared = DistributedNotificationCenter(isShared: true)
+
+    /// The center of the session.
+    public static func `default`() -> DistributedNotificationCenter {
+        shared
+    }
+
+    /// The center of a type; every type has the center of the session so far.
+    public static func forType(_ type: CenterType) -> DistributedNotificationCenter {
+        if type != .localNotificationCenterType {
+            Log.warning("there is no notification center of type '\(type.rawValue)'; using the one of the session")
+        }
+        return shared
+    }
+
+    struct State {
+        var observers = ObserverTable()
+        var operationQueues = OperationQueueTargets()
+        var defaultDelivery = DefaultDelivery.mainThread
+        var suspendedByProgram: Bool?
+        var suspendedByService = false
+        var connectionState = ConnectionState.connecting
+        var statistics = Statistics()
+        /// Since the last ``flush(timeout:)``.
+        var hasPosted = false
+        var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
+        var lastEventHandler: UInt64 = 0
+    }
+
+    let state = Mutex(State())
+    let link: BusLink
+    private let ownQueue = QueueTarget(DispatchQueue(label: "org.carillon.delivery"))
+
+    /// A center on another bus than the session's, with a connection of its own. Most programs want ``default()``.
+    ///
+    /// - Parameter busAddress: in the syntax of the D-Bus specification, such as `unix:path=/run/user/1000/bus`.
+    public convenience init(busAddress: String) {
+        self.init { () throws(BusError) in busAddress }
+    }
+
+    private convenience init(isShared: Bool) {
+        self.init { () throws(BusError) in try Connection.sessionBusAddress() }
+        atexit { DistributedNotificationCenter.shared.flushAtExit() }
+    }
+
+    private init(address: @escaping BusAddress) {
+        let receiver = CenterReceiver()
+        link = BusLink(address: address, receiver: receiver)
+        receiver.center = self
+    }
+
+    // MARK: Where observers run
+
+    /// Where observers run that did not ask for a queue. Holds for observers that are added from now on.
+    public var defaultDelivery: DefaultDelivery {
+        get { state.withLock { $0.defaultDelivery } }
+        set { state.withLock { $0.defaultDelivery = newValue } }
+    }
+
+    func target(for queue: OperationQueue?) -> any DeliveryTarget {
+        if let queue { return state.withLock { $0.operationQueues.target(for: queue) } }
+        return switch defaultDelivery {
+        case .mainThread: MainThreadTarget.shared
+        case .ownQueue: ownQueue
+        }
+    }
+
+    // MARK: Suspension
+
+    /// Whether this program is suspended (S1): what it said last, or what the service said while it left that to its
+    /// activity.
+    ///
+    /// While it is suspended each observer's ``SuspensionBehavior`` decides what becomes of its notifications. Setting
+    /// it to false delivers what is held, in order, before anything newer. Set values are told again to every service
+    /// that comes.
+    public var suspended: Bool {
+        get { state.withLock { $0.suspendedByProgram ?? $0.suspendedByService } }
+        set {
+            state.withLock { $0.suspendedByProgram = newValue }
+            submit(.suspend(newValue))
+        }
+    }
+
+    /// Takes the word in ``suspended`` back: from now on the activity of the application decides, where the desktop
+    /// tells it (A2).
+    public func followActivity() {
+        state.withLock { $0.suspendedByProgram = nil }
+        submit(.suspend(nil))
+    }
+
+    // MARK: What it knows about itself
+
+    /// Where the center stands with the bus and the service, as far as it knows.
+    public var connectionState: ConnectionState { state.withLock { $0.connectionState } }
+
+    /// What happened so far.
+    public var statistics: Statistics { state.withLock { $0.statistics } }
+
+    func count(_ change: (inout Statistics) -> Void) {
+        state.withLock { change(&$0.statistics) }
+    }
+
+    /// For requests that have no bound.
+    func submit(_ request: Request) {
+        try? link.submit(request)
+    }
+}

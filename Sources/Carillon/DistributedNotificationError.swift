@@ -1,0 +1,50 @@
+/// Why a distributed notification was not posted, or an observer not registered.
+///
+/// Calls in the style of macOS do not throw: what they refuse is logged, and counted in
+/// ``DistributedNotificationCenter/Statistics``.
+public enum DistributedNotificationError: Error, Hashable, Sendable {
+    /// The name is empty, or holds a NUL character, which D-Bus can't carry (N1).
+    case invalidName(String)
+    /// The object is no string, or holds a NUL character (N3).
+    case invalidObject(reason: String)
+    /// Something in userInfo is no property-list value (N3).
+    ///
+    /// - Parameter keyPath: where, such as `userInfo.size[2]`.
+    case invalidUserInfo(keyPath: String, reason: String)
+    /// An option that is not supported, or not by this version of the service.
+    case unsupportedOption(reason: String)
+    /// A typed message could not be turned into a userInfo.
+    case encodingFailed(type: String, reason: String)
+    /// Beyond a limit of the service (E1).
+    case limitExceeded(String)
+    /// The program posts faster than the service takes it, and what waits in the process has reached its bound.
+    case tooManyUnsentPosts(limit: Int)
+    /// There is no service on the bus, and the bus can't start it.
+    case serviceUnavailable(String)
+    /// There is no connection to the bus, or it ended before the answer came. The post may have been made.
+    case disconnected(String)
+    /// The service, or the bus, refused for another reason.
+    ///
+    /// - Parameter name: the D-Bus error's.
+    case refused(name: String, message: String)
+}
+
+extension DistributedNotificationError: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .invalidName(let name):
+            name.isEmpty
+                ? "the name of a notification must not be empty"
+                : "the name of a notification must not hold a NUL character"
+        case .invalidObject(let reason): "object: \(reason)"
+        case .invalidUserInfo(let keyPath, let reason): "\(keyPath): \(reason)"
+        case .unsupportedOption(let reason): reason
+        case .encodingFailed(let type, let reason): "\(type) can't be a userInfo: \(reason)"
+        case .limitExceeded(let message): message
+        case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
+        case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
+        case .disconnected(let message): "no connection to the bus: \(message)"
+        case .refused(let name, let message): "\(name): \(message)"
+        }
+    }
+}

@@ -1,0 +1,115 @@
+import Dispatch
+import Foundation
+import LocalNotifications
+import MainLoop
+import Synchronization
+
+/// Where observers run.
+protocol DeliveryTarget: Sendable {
+    /// Has `work` run there, after everything before. Returns at once.
+    ///
+    /// - Returns: how many of the oldest were lost because nothing ran there in time (T2).
+    func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int
+}
+
+/// At once on the bus thread: for what only hands on, such as a sequence's buffer.
+struct DirectTarget: DeliveryTarget {
+    func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
+        work()
+        return 0
+    }
+}
+
+/// The main thread, whichever loop it runs (M4, M5).
+///
+/// What waits is in one queue, and both the GLib main context and the main dispatch queue are told to empty it:
+/// whichever of them runs comes first. The main dispatch queue is what `RunLoop.main` and `dispatchMain()` run.
+final class MainThreadTarget: DeliveryTarget {
+    static let shared = MainThreadTarget()
+
+    private let queue = DeliveryQueue(wake: { MainThreadTarget.shared.wake() })
+    private let source = SignalledSource(on: .default, priority: .default) { MainThreadTarget.shared.drain() }
+
+    private init() {
+        MainQueueSource.install()
+    }
+
+    func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
+        queue.append(byteCount: byteCount, work)
+    }
+
+    private func wake() {
+        source.signal()
+        DispatchQueue.main.async { MainThreadTarget.shared.drain() }
+    }
+
+    private func drain() {
+        queue.drain()
+    }
+}
+
+/// A queue of operations, or a dispatch queue.
+///
+/// One operation empties what waits, however many notifications that are: they stay in order also on a queue that runs
+/// several operations at once. The queue is retained: an observer's queue lives as long as the observer.
+final class QueueTarget: DeliveryTarget {
+    private let queue: DeliveryQueue
+
+    init(_ operations: OperationQueue) {
+        queue = .scheduling { operations.addOperation($0) }
+    }
+
+    init(_ dispatchQueue: DispatchQueue) {
+        queue = .scheduling { drain in dispatchQueue.async(execute: drain) }
+    }
+
+    func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
+        queue.append(byteCount: byteCount, work)
+    }
+}
+
+extension DeliveryQueue {
+    /// A queue whose wake-up has `schedule` run the draining.
+    fileprivate static func scheduling(
+        _ schedule: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) -> DeliveryQueue {
+        let reference = QueueReference()
+        let queue = DeliveryQueue(wake: { schedule { reference.queue?.drain() } })
+        reference.queue = queue
+        return queue
+    }
+}
+
+/// Weak: what schedules a queue must not keep it.
+private final class QueueReference: Sendable {
+    private struct Weak {
+        weak var queue: DeliveryQueue?
+    }
+
+    private let reference = Mutex(Weak())
+
+    var queue: DeliveryQueue? {
+        get { reference.withLock { $0.queue } }
+        set { reference.withLock { $0.queue = newValue } }
+    }
+}
+
+/// The targets of the operation queues that observers asked for. Observers of one queue share a target, so that they
+/// run in order.
+struct OperationQueueTargets {
+    private struct Entry {
+        weak var target: QueueTarget?
+    }
+
+    private var entries: [ObjectIdentifier: Entry] = [:]
+
+    mutating func target(for queue: OperationQueue) -> any DeliveryTarget {
+        if queue === OperationQueue.main { return MainThreadTarget.shared }
+        // A target that lives retains its queue: the address is still that queue's.
+        if let target = entries[ObjectIdentifier(queue)]?.target { return target }
+        entries = entries.filter { $0.value.target != nil }
+        let target = QueueTarget(queue)
+        entries[ObjectIdentifier(queue)] = Entry(target: target)
+        return target
+    }
+}

@@ -1,0 +1,103 @@
+import NotificationCore
+
+/// The program's observers, by the registration at the service that they share (C11).
+///
+/// A value that says what changed; the caller tells the service. Not thread-safe by itself.
+struct ObserverTable {
+    /// Whom an observer belongs to: its token, or the object whose method it is.
+    ///
+    /// An object is known by its address, which another one may get after its end (C12); so the object is held weakly
+    /// beside it.
+    private struct Owner {
+        weak var object: AnyObject?
+        /// A token lives until its observer is removed, also when the program does not keep it (C5).
+        var token: AnyObject?
+        var positions: Set<ObserverIndex<RegistrationKey, Never, Observer>.Position> = []
+    }
+
+    /// The registrations at the service that a change makes necessary, or unnecessary.
+    struct Change: Equatable {
+        var registered: RegistrationKey?
+        var unregistered: [RegistrationKey] = []
+    }
+
+    private var index = ObserverIndex<RegistrationKey, Never, Observer>()
+    private var owners: [ObjectIdentifier: Owner] = [:]
+    /// Observers of each key.
+    private var counts: [RegistrationKey: Int] = [:]
+    private var lastOrder: UInt64 = 0
+
+    var count: Int { index.count }
+
+    /// Adds an observer behind all others.
+    ///
+    /// - Parameters:
+    ///   - owner: a token, which is retained, or the object of a method, which is not.
+    mutating func add(
+        owner: AnyObject, isToken: Bool, key: RegistrationKey, target: any DeliveryTarget, action: Observer.Action
+    ) -> Change {
+        var change = Change()
+        if let known = owners[ObjectIdentifier(owner)], known.object !== owner {
+            change.unregistered = remove(known.positions)
+            owners[ObjectIdentifier(owner)] = nil
+        }
+        lastOrder += 1
+        let observer = Observer(key: key, order: lastOrder, target: target, action: action)
+        let position = index.insert(observer, name: key, object: nil)
+        owners[ObjectIdentifier(owner), default: Owner(object: owner, token: isToken ? owner : nil)]
+            .positions.insert(position)
+        counts[key, default: 0] += 1
+        if counts[key] == 1 {
+            if let again = change.unregistered.firstIndex(of: key) {
+                change.unregistered.remove(at: again)
+            } else {
+                change.registered = key
+            }
+        }
+        return change
+    }
+
+    /// Removes the owner's observers that fulfil the condition (C6). Harmless when there are none (C10).
+    mutating func remove(of owner: AnyObject, where condition: (RegistrationKey) -> Bool = { _ in true }) -> Change {
+        guard let known = owners[ObjectIdentifier(owner)], known.object === owner else { return Change() }
+        let removed = known.positions.filter { condition(index[$0].key) }
+        owners[ObjectIdentifier(owner)]!.positions.subtract(removed)
+        if removed.count == known.positions.count { owners[ObjectIdentifier(owner)] = nil }
+        return Change(unregistered: remove(removed))
+    }
+
+    /// Removes the observers of objects that are gone.
+    mutating func removeDead() -> Change {
+        var unregistered: [RegistrationKey] = []
+        for (identifier, owner) in owners where owner.object == nil {
+            unregistered += remove(owner.positions)
+            owners[identifier] = nil
+        }
+        return Change(unregistered: unregistered)
+    }
+
+    /// The observers of these registrations, in the order in which they were added.
+    func observers(of keys: [RegistrationKey]) -> [Observer] {
+        var observers: [Observer] = []
+        for key in keys { index.forEachMatch(name: key, object: nil) { observers.append($0) } }
+        // Each key's are in order already.
+        if keys.count > 1 { observers.sort { $0.order < $1.order } }
+        return observers
+    }
+
+    private mutating func remove(
+        _ positions: Set<ObserverIndex<RegistrationKey, Never, Observer>.Position>
+    ) -> [RegistrationKey] {
+        var unregistered: [RegistrationKey] = []
+        for position in positions {
+            let observer = index.remove(at: position)
+            observer.deactivate()
+            counts[observer.key]! -= 1
+            if counts[observer.key] == 0 {
+                counts[observer.key] = nil
+                unregistered.append(observer.key)
+            }
+        }
+        return unregistered
+    }
+}
