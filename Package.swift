@@ -78,6 +78,12 @@ let package = Package(
             ]
         ),
         .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),
+        .testTarget(
+            name: "CarillonTests",
+            dependencies: [
+                "Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond",
+            ]
+        ),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),

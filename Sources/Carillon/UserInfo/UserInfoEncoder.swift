@@ -35,6 +35,7 @@ enum UserInfoEncoder {
                 throw Fault("the key is of type \(type(of: key.base)), and has to be a String").inside("[\(key)]")
             }
             do throws(Fault) {
+                _ = try text.propertyList(depth: depth)
                 result[text] = try encode(value, depth: depth + 1)
             } catch {
                 throw error.inside(".\(text)")

@@ -1,0 +1,132 @@
+import NotificationCore
+import Testing
+
+@testable import Carillon
+
+@Suite("Observer table: the program's observers and the registrations that they share")
+struct ObserverTableTests {
+    private final class Token {}
+
+    private func key(_ name: String) -> RegistrationKey {
+        RegistrationKey(name: ExactText(name), object: nil, options: ObserverOptions())
+    }
+
+    private func add(
+        _ table: inout ObserverTable, _ owner: AnyObject, _ name: String, isToken: Bool = true
+    ) -> ObserverTable.Change {
+        table.add(owner: owner, isToken: isToken, key: key(name), target: DirectTarget(), action: .block { _ in })
+    }
+
+    @Test("Observers with the same name, object and behaviour share one registration")
+    func shared() {
+        var table = ObserverTable()
+        let (first, second) = (Token(), Token())
+        #expect(add(&table, first, "a") == .init(registered: key("a")))
+        #expect(add(&table, second, "a") == .init())
+        #expect(table.remove(of: first) == .init())
+        #expect(table.remove(of: second) == .init(unregistered: [key("a")]))
+        #expect(table.count == 0)
+    }
+
+    @Test("Observers come in the order in which they were added, across all registrations (C3)")
+    func order() {
+        var table = ObserverTable()
+        let tokens = (0..<6).map { _ in Token() }
+        for (index, token) in tokens.enumerated() { _ = add(&table, token, index.isMultiple(of: 2) ? "a" : "b") }
+        let orders = table.observers(of: [key("b"), key("a")]).map(\.order)
+        #expect(orders == orders.sorted() && orders.count == 6)
+    }
+
+    @Test("Registering twice is there twice, and one removal removes both (C10)")
+    func twice() {
+        var table = ObserverTable()
+        let owner = Token()
+        _ = add(&table, owner, "a", isToken: false)
+        _ = add(&table, owner, "a", isToken: false)
+        #expect(table.observers(of: [key("a")]).count == 2)
+        #expect(table.remove(of: owner) == .init(unregistered: [key("a")]))
+        #expect(table.remove(of: owner) == .init())
+    }
+
+    @Test("Removal by condition touches only what fulfils it, and only the owner's (C6)")
+    func condition() {
+        var table = ObserverTable()
+        let (owner, other) = (Token(), Token())
+        for name in ["a", "b"] {
+            _ = add(&table, owner, name)
+            _ = add(&table, other, name)
+        }
+        let none = table.remove(of: owner) { $0 == key("a") }
+        #expect(none == .init())
+        #expect(table.observers(of: [key("a")]).count == 1)
+        #expect(table.observers(of: [key("b")]).count == 2)
+        let last = table.remove(of: other) { $0 == key("a") }
+        #expect(last == .init(unregistered: [key("a")]))
+    }
+
+    @Test("An object that is gone loses its observers, also when another has its address (C12)")
+    func dead() {
+        var table = ObserverTable()
+        var owner: Token? = Token()
+        _ = add(&table, owner!, "a", isToken: false)
+        owner = nil
+        #expect(table.removeDead() == .init(unregistered: [key("a")]))
+        #expect(table.count == 0)
+
+        // Until another object is at the same address.
+        for _ in 0..<10_000 {
+            var old: Token? = Token()
+            let address = ObjectIdentifier(old!)
+            _ = add(&table, old!, "old", isToken: false)
+            old = nil
+            let new = Token()
+            guard ObjectIdentifier(new) == address else {
+                _ = table.removeDead()
+                continue
+            }
+            #expect(table.remove(of: new) == .init(), "what is not its own is not removed")
+            #expect(
+                add(&table, new, "new", isToken: false)
+                    == .init(registered: key("new"), unregistered: [key("old")]))
+            return
+        }
+        Issue.record("the allocator never used an address again")
+    }
+
+    @Test("A token that the program threw away keeps observing (C5)")
+    func token() {
+        var table = ObserverTable()
+        _ = add(&table, Token(), "a")
+        #expect(table.removeDead() == .init())
+        #expect(table.observers(of: [key("a")]).count == 1)
+    }
+
+    @Test("A dead owner's registration that the new owner of the address wants is kept as it is")
+    func takenOver() {
+        var table = ObserverTable()
+        for _ in 0..<10_000 {
+            var old: Token? = Token()
+            let address = ObjectIdentifier(old!)
+            _ = add(&table, old!, "a", isToken: false)
+            old = nil
+            let new = Token()
+            guard ObjectIdentifier(new) == address else {
+                _ = table.removeDead()
+                continue
+            }
+            #expect(add(&table, new, "a", isToken: false) == .init())
+            #expect(table.observers(of: [key("a")]).count == 1)
+            return
+        }
+        Issue.record("the allocator never used an address again")
+    }
+
+    @Test("Ten thousand observers of one name come and go in linear time")
+    func many() {
+        var table = ObserverTable()
+        let tokens = (0..<10_000).map { _ in Token() }
+        for token in tokens { _ = add(&table, token, "a") }
+        for token in tokens.reversed() { _ = table.remove(of: token) }
+        #expect(table.count == 0)
+    }
+}

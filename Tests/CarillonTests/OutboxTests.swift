@@ -1,0 +1,99 @@
+import Testing
+
+@testable import Carillon
+
+@Suite("Outbox: what waits for the service, in order and bounded (E1)")
+struct OutboxTests {
+    private func filled(posts: Int) -> Outbox<Int> {
+        var outbox = Outbox<Int>()
+        for number in 0..<posts { outbox.append(number, .post(wantsAnswer: false)) }
+        return outbox
+    }
+
+    private func next(_ outbox: inout Outbox<Int>) -> Int? {
+        outbox.next()?.request
+    }
+
+    @Test("Requests leave in their order")
+    func order() {
+        var outbox = Outbox<Int>()
+        for number in 0..<1000 { outbox.append(number, number.isMultiple(of: 3) ? .other : .post(wantsAnswer: true)) }
+        var left: [Int] = []
+        while let (request, confirms) = outbox.next() {
+            left.append(request)
+            if let confirms { outbox.confirmed(confirms) }
+        }
+        #expect(left == Array(0..<1000))
+        #expect(outbox.isEmpty)
+    }
+
+    @Test("Every 64th post asks for an answer, and with 256 on their way the next ones wait")
+    func window() {
+        var outbox = filled(posts: 1000)
+        var confirming: [Int] = []
+        var sent = 0
+        while let (request, confirms) = outbox.next() {
+            sent += 1
+            if confirms != nil { confirming.append(request) }
+        }
+        #expect(sent == 256)
+        #expect(confirming == [63, 127, 191, 255])
+        outbox.confirmed(64)
+        var more = 0
+        while outbox.next() != nil { more += 1 }
+        #expect(more == 64)
+    }
+
+    @Test("A post whose poster waits for the answer confirms those before it, too")
+    func answered() {
+        var outbox = Outbox<Int>()
+        for _ in 0..<10 { outbox.append(0, .post(wantsAnswer: false)) }
+        outbox.append(1, .post(wantsAnswer: true))
+        var confirmed = 0
+        while let (_, confirms) = outbox.next() { confirmed += confirms ?? 0 }
+        #expect(confirmed == 11)
+    }
+
+    @Test("What is no post goes out while posts are on their way, but never overtakes one that waits")
+    func others() {
+        var outbox = filled(posts: 256)
+        while outbox.next() != nil {}
+        outbox.append(1000, .other)
+        #expect(next(&outbox) == 1000)
+        outbox.append(1001, .post(wantsAnswer: false))
+        outbox.append(1002, .other)
+        #expect(next(&outbox) == nil)
+        outbox.confirmed(64)
+        #expect(next(&outbox) == 1001)
+        #expect(next(&outbox) == 1002)
+    }
+
+    @Test("After a change of the service nothing is on its way any more")
+    func reset() {
+        var outbox = filled(posts: 300)
+        while outbox.next() != nil {}
+        outbox.reset()
+        #expect(next(&outbox) == 256)
+    }
+
+    @Test("It is bounded by number and by bytes, and what leaves makes room")
+    func bounds() {
+        var outbox = Outbox<Int>(limits: .init(count: 2, byteCount: 100))
+        #expect(outbox.hasRoom(byteCount: 100) && !outbox.hasRoom(byteCount: 101))
+        outbox.append(0, .post(wantsAnswer: true), byteCount: 60)
+        #expect(!outbox.hasRoom(byteCount: 41) && outbox.hasRoom(byteCount: 40))
+        outbox.append(1, .post(wantsAnswer: true), byteCount: 1)
+        #expect(!outbox.hasRoom(byteCount: 1))
+        _ = outbox.next()
+        #expect(outbox.hasRoom(byteCount: 99) && !outbox.hasRoom(byteCount: 100))
+    }
+
+    @Test("Everything that waits can be taken out, and counts no more")
+    func removal() {
+        var outbox = Outbox<Int>(limits: .init(count: 10, byteCount: 10))
+        for number in 0..<10 { outbox.append(number, .post(wantsAnswer: false), byteCount: 1) }
+        _ = outbox.next()
+        #expect(outbox.removeAll() == Array(1..<10))
+        #expect(outbox.isEmpty && outbox.hasRoom(byteCount: 10))
+    }
+}

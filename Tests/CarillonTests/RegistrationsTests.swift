@@ -1,0 +1,130 @@
+import NotificationCore
+import Testing
+
+@testable import Carillon
+
+@Suite("Registrations: what a service has and what it should have (E3)")
+struct RegistrationsTests {
+    private func key(
+        _ name: String?, _ object: String? = nil, _ behavior: SuspensionBehavior = .coalesce,
+        mode: RunLoopMode = .default
+    ) -> RegistrationKey {
+        RegistrationKey(
+            name: name.map(ExactText.init), object: object.map(ExactText.init),
+            options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode))
+    }
+
+    private func listed(
+        _ id: UInt64, _ name: String, _ object: String = "", _ behavior: String = "coalesce"
+    ) -> Registrations.Listed {
+        Registrations.Listed(id: id, name: name, object: object, behavior: behavior)
+    }
+
+    /// Registered under 1, 2, 3 …
+    private func registered(_ keys: RegistrationKey...) -> Registrations {
+        var registrations = Registrations()
+        for (index, key) in keys.enumerated() {
+            registrations.want(key)
+            registrations.asked(key)
+            let isWanted = registrations.added(key, id: UInt64(index + 1))
+            #expect(isWanted)
+        }
+        return registrations
+    }
+
+    @Test("A service that took everything over needs nothing")
+    func recovered() {
+        var registrations = registered(key("a"), key("b", "x", .hold), key(nil))
+        let repair = registrations.compare(with: [listed(1, "a"), listed(2, "b", "x", "hold"), listed(3, "")])
+        #expect(repair == Registrations.Repair())
+        #expect(registrations.key(of: 2) == key("b", "x", .hold))
+    }
+
+    @Test("A new service gets everything, in the order in which it was first wanted")
+    func fresh() {
+        let keys = (0..<20).map { key("name \($0)") }
+        var registrations = Registrations()
+        for (index, key) in keys.enumerated() {
+            registrations.want(key)
+            registrations.asked(key)
+            let isWanted = registrations.added(key, id: UInt64(index))
+            #expect(isWanted)
+        }
+        let repair = registrations.compare(with: [])
+        #expect(repair == Registrations.Repair(missing: keys))
+        #expect(registrations.key(of: 3) == nil)
+        #expect(!registrations.areAnyKnown)
+    }
+
+    @Test("A registration whose number was lost with the service is taken over, not made twice")
+    func adopted() {
+        var registrations = registered(key("a"))
+        registrations.want(key("b"))
+        registrations.asked(key("b"))
+        let repair = registrations.compare(with: [listed(1, "a"), listed(7, "b")])
+        #expect(repair == Registrations.Repair())
+        #expect(registrations.key(of: 7) == key("b"))
+    }
+
+    @Test("What could be one of two is not taken over: the list does not tell the run-loop mode")
+    func ambiguous() {
+        var registrations = Registrations()
+        registrations.want(key("a"))
+        registrations.want(key("a", mode: .eventTracking))
+        let repair = registrations.compare(with: [listed(7, "a")])
+        #expect(repair.surplus == [7])
+        #expect(repair.missing == [key("a"), key("a", mode: .eventTracking)])
+    }
+
+    @Test("What is there twice, or wanted no more, is removed")
+    func surplus() {
+        var registrations = registered(key("a"), key("b"))
+        #expect(registrations.forget(key("b")) == 2)
+        let repair = registrations.compare(with: [listed(5, "a"), listed(1, "a"), listed(2, "b")])
+        #expect(repair == Registrations.Repair(missing: [], surplus: [5, 2]))
+        #expect(registrations.key(of: 1) == key("a"))
+    }
+
+    @Test("Names are the same byte for byte only, as the service compares them")
+    func exact() {
+        var registrations = Registrations()
+        registrations.want(key("\u{E9}"))
+        let repair = registrations.compare(with: [listed(1, "e\u{301}")])
+        #expect(repair == Registrations.Repair(missing: [key("\u{E9}")], surplus: [1]))
+    }
+
+    @Test("An answer for what is wanted no more has to be undone")
+    func late() {
+        var registrations = Registrations()
+        registrations.want(key("a"))
+        registrations.asked(key("a"))
+        #expect(registrations.forget(key("a")) == nil)
+        let isWanted = registrations.added(key("a"), id: 1)
+        #expect(!isWanted)
+        #expect(registrations.isEmpty)
+    }
+
+    @Test("After another connection to the bus nothing is known, and everything is wanted")
+    func reset() {
+        var registrations = registered(key("a"))
+        registrations.reset()
+        #expect(registrations.key(of: 1) == nil)
+        let repair = registrations.compare(with: [])
+        #expect(repair.missing == [key("a")])
+    }
+
+    @Test("The numbers of notifications show what is missing, and what comes twice (D6)")
+    func sequence() {
+        var check = SequenceCheck()
+        #expect(check.check(sequence: 1, serial: 10) == .next)
+        #expect(check.check(sequence: 2, serial: 11) == .next)
+        #expect(check.check(sequence: 2, serial: 11) == .repeated)
+        #expect(check.check(sequence: 5, serial: 14) == .missing(count: 2))
+        check.dropped(3)
+        #expect(check.check(sequence: 9, serial: 20) == .next)
+        // A service that knew nothing of us counts from one.
+        #expect(check.check(sequence: 1, serial: 1) == .next)
+        check.reset()
+        #expect(check.check(sequence: 1, serial: 1) == .next)
+    }
+}
