@@ -6,11 +6,16 @@ let package = Package(
     products: [
         .executable(name: "carillond", targets: ["carillond"]),
         .executable(name: "carillon", targets: ["CarillonTool"]),
+        // With the contexts and modes that its interface speaks of.
+        .library(name: "LocalNotifications", targets: ["LocalNotifications", "MainLoop"]),
     ],
     targets: [
         // C libraries of the distribution.
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
+
+        // What libdispatch exports for run loops; it comes with the toolchain.
+        .systemLibrary(name: "CMainQueue"),
 
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
@@ -28,6 +33,7 @@ let package = Package(
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
         // The client side.
+        .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
         .target(name: "Carillon", dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
         .executableTarget(
             name: "CarillonTool",
@@ -59,6 +65,7 @@ let package = Package(
                 "carillond", "CarillonTool", "bus-load",
             ]
         ),
+        .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),

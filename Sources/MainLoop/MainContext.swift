@@ -6,17 +6,21 @@ import CGLib
 public final class MainContext: @unchecked Sendable {
     // Sendable: GMainContext locks itself; the pointer never changes after `init`.
     let pointer: OpaquePointer
+    /// What is the same for all objects of this class that stand for the same `GMainContext`.
+    let state: ContextState
 
     /// The context of the main thread (`g_main_context_default`).
-    public static let `default` = MainContext(retaining: g_main_context_default())
+    public static let `default` = MainContext(owning: g_main_context_ref(g_main_context_default()))
 
     /// A new context that no thread owns yet.
-    public init() {
-        pointer = g_main_context_new()
+    public convenience init() {
+        self.init(owning: g_main_context_new())
     }
 
-    private init(retaining pointer: OpaquePointer) {
-        self.pointer = g_main_context_ref(pointer)
+    /// Takes a reference over.
+    init(owning pointer: OpaquePointer) {
+        self.pointer = pointer
+        state = ContextState.of(pointer)
     }
 
     deinit {
@@ -39,6 +43,17 @@ public final class MainContext: @unchecked Sendable {
     @discardableResult
     public func iterate(mayBlock: Bool) -> Bool {
         g_main_context_iteration(pointer, mayBlock ? 1 : 0) != 0
+    }
+}
+
+extension MainContext: Hashable {
+    /// Whether both stand for the same `GMainContext`.
+    public static func == (left: MainContext, right: MainContext) -> Bool {
+        left.pointer == right.pointer
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(pointer)
     }
 }
 

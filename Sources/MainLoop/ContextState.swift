@@ -1,0 +1,225 @@
+import CGLib
+import Synchronization
+
+/// What belongs to a `GMainContext` beyond what GLib keeps: its mode (M3), and whether it is still there (T2).
+///
+/// It hangs on the context as the data of a source that is never ready, so it lives exactly as long as the context,
+/// whoever made that, and every ``MainContext`` of the same context finds the same one. Objects that outlive a context
+/// hold this instead of the context, which they would otherwise keep alive.
+///
+/// Threads: any.
+final class ContextState: Sendable {
+    /// Who is told when the mode changes.
+    protocol ModeFollower: AnyObject, Sendable {
+        func modeDidChange(to mode: RunLoopMode)
+    }
+
+    private struct State: @unchecked Sendable {
+        // Sendable: it is touched only under the lock, and what GLib is called with the pointer for locks itself.
+        /// Nil when the context is gone.
+        var context: OpaquePointer?
+        /// What was entered and not left, on top of the default mode.
+        var entered: [RunLoopMode] = []
+        var commonModes: Set<RunLoopMode> = [.default, .modalPanel, .eventTracking]
+        var followers: [ObjectIdentifier: WeakFollower] = [:]
+        var attachments: [ObjectIdentifier: any AnyObject & Sendable] = [:]
+        var onEnd: [@Sendable () -> Void] = []
+
+        var mode: RunLoopMode { entered.last ?? .default }
+    }
+
+    private struct WeakFollower {
+        weak var follower: (any ModeFollower)?
+    }
+
+    private let state: Mutex<State>
+    /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
+    private let generations = Atomic<Int>(0)
+
+    private init(_ context: OpaquePointer) {
+        state = Mutex(State(context: context))
+    }
+
+    // MARK: The context's life
+
+    /// The state of a context, which the caller keeps alive meanwhile.
+    static func of(_ context: OpaquePointer) -> ContextState {
+        // The lock keeps two threads from giving one context two states.
+        creation.withLock { _ in
+            let source =
+                g_main_context_find_source_by_funcs_user_data(context, anchorFunctions.pointer, nil)
+                ?? attachAnchor(to: context)
+            return slot(of: source).takeUnretainedValue()
+        }
+    }
+
+    private static let creation = Mutex(())
+
+    private static func attachAnchor(to context: OpaquePointer) -> UnsafeMutablePointer<GSource> {
+        let source = g_source_new(anchorFunctions.pointer, guint(slotOffset + MemoryLayout<gpointer>.size))!
+        let state = Unmanaged.passRetained(ContextState(context)).toOpaque()
+        UnsafeMutableRawPointer(source).storeBytes(of: state, toByteOffset: slotOffset, as: gpointer.self)
+        // GLib finds only sources that have a callback, and releases that when it destroys the source.
+        g_source_set_callback_indirect(source, state, anchorFunctions.callback)
+        g_source_set_priority(source, Int32.max)
+        g_source_attach(source, context)
+        // The context holds it.
+        g_source_unref(source)
+        return source
+    }
+
+    fileprivate func contextIsEnding() {
+        let (attachments, actions) = state.withLock { state in
+            state.context = nil
+            state.followers = [:]
+            defer {
+                state.attachments = [:]
+                state.onEnd = []
+            }
+            return (state.attachments, state.onEnd)
+        }
+        for action in actions { action() }
+        withExtendedLifetime(attachments) {}
+    }
+
+    /// Whether the context is gone.
+    var isGone: Bool {
+        state.withLock { $0.context == nil }
+    }
+
+    /// Ends a poll that is under way in another thread, if the context is still there.
+    func wakeUp() {
+        state.withLock { if let context = $0.context { g_main_context_wakeup(context) } }
+    }
+
+    /// Takes a source off its context, unless that is gone already and has done so itself.
+    ///
+    /// Nothing that the source owns may be released by `g_source_destroy`: it runs under the lock.
+    func destroy(_ source: UnsafeMutablePointer<GSource>) {
+        state.withLock { if $0.context != nil { g_source_destroy(source) } }
+    }
+
+    /// Has `action` run when the context ends; at once when it is gone.
+    func atEnd(_ action: @escaping @Sendable () -> Void) {
+        let isGone = state.withLock { state in
+            if state.context != nil { state.onEnd.append(action) }
+            return state.context == nil
+        }
+        if isGone { action() }
+    }
+
+    /// The context's only object of a type, made when it is first asked for. Nil when the context is gone.
+    func attachment<Value: AnyObject & Sendable>(_ type: Value.Type, _ make: () -> Value) -> Value? {
+        func find(_ state: inout State) -> Value? {
+            state.attachments[ObjectIdentifier(type)].map { unsafeDowncast($0, to: type) }
+        }
+        if let found = state.withLock({ find(&$0) }) { return found }
+        // Made with no lock held: it may attach sources.
+        let made = make()
+        return state.withLock { state in
+            guard state.context != nil else { return nil }
+            if let found = find(&state) { return found }
+            state.attachments[ObjectIdentifier(type)] = made
+            return made
+        }
+    }
+
+    // MARK: Modes
+
+    var mode: RunLoopMode {
+        state.withLock { $0.mode }
+    }
+
+    var commonModes: Set<RunLoopMode> {
+        state.withLock { $0.commonModes }
+    }
+
+    /// Goes up whenever ``allows(_:)`` may answer otherwise than before.
+    var generation: Int {
+        generations.load(ordering: .acquiring)
+    }
+
+    /// Whether a source of these modes may be dispatched in the current one.
+    func allows(_ modes: Set<RunLoopMode>) -> Bool {
+        state.withLock { state in
+            let mode = state.mode
+            return modes.contains(mode) || (modes.contains(.common) && state.commonModes.contains(mode))
+        }
+    }
+
+    func push(_ mode: RunLoopMode) {
+        change { $0.entered.append(mode) }
+    }
+
+    /// - Returns: whether the mode had been entered.
+    func pop(_ mode: RunLoopMode) -> Bool {
+        change { state in
+            guard let index = state.entered.lastIndex(of: mode) else { return false }
+            state.entered.remove(at: index)
+            return true
+        }
+    }
+
+    func addCommonMode(_ mode: RunLoopMode) {
+        change { _ = $0.commonModes.insert(mode) }
+    }
+
+    private func change<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
+        let (result, mode, followers) = state.withLock { state in
+            let before = state.mode
+            let result = body(&state)
+            generations.add(1, ordering: .acquiringAndReleasing)
+            return (result, state.mode, state.mode == before ? [] : state.followers.values.map(\.follower))
+        }
+        for follower in followers { follower?.modeDidChange(to: mode) }
+        // The loop asks its sources again, also when another thread changed the mode.
+        wakeUp()
+        return result
+    }
+
+    func add(_ follower: some ModeFollower) {
+        state.withLock { $0.followers[ObjectIdentifier(follower)] = WeakFollower(follower: follower) }
+    }
+
+    func remove(_ follower: some ModeFollower) {
+        state.withLock { _ = $0.followers.removeValue(forKey: ObjectIdentifier(follower)) }
+    }
+}
+
+/// The state is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
+private let slotOffset = MemoryLayout<GSource>.stride
+
+private func slot(of source: UnsafeMutablePointer<GSource>?) -> Unmanaged<ContextState> {
+    Unmanaged.fromOpaque(UnsafeRawPointer(source!).load(fromByteOffset: slotOffset, as: UnsafeMutableRawPointer.self))
+}
+
+/// GLib keeps the addresses of the function tables for as long as a source of theirs lives; these live for ever.
+private struct AnchorFunctions: @unchecked Sendable {
+    // Sendable: written once, before anyone can see it.
+    let pointer: UnsafeMutablePointer<GSourceFuncs>
+    let callback: UnsafeMutablePointer<GSourceCallbackFuncs>
+
+    init() {
+        pointer = .allocate(capacity: 1)
+        pointer.initialize(to: GSourceFuncs())
+        // Without prepare and check, and with no ready time, the source is never ready.
+        pointer.pointee.dispatch = { _, _, _ in 1 }
+        pointer.pointee.finalize = { source in slot(of: source).release() }
+
+        callback = .allocate(capacity: 1)
+        callback.initialize(to: GSourceCallbackFuncs())
+        callback.pointee.ref = { _ in }
+        // The source is destroyed when the context ends, while the context's own memory is still there; finalize comes
+        // when that is freed already.
+        callback.pointee.unref = { state in
+            Unmanaged<ContextState>.fromOpaque(state!).takeUnretainedValue().contextIsEnding()
+        }
+        // What the source is found by.
+        callback.pointee.get = { _, _, function, data in
+            function?.pointee = { _ in 1 }
+            data?.pointee = nil
+        }
+    }
+}
+
+private let anchorFunctions = AnchorFunctions()

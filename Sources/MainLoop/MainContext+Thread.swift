@@ -1,0 +1,57 @@
+import CGLib
+
+/// Contexts of threads.
+extension MainContext {
+    /// The context of the calling thread: where something that shall happen on this thread is attached.
+    ///
+    /// It is the thread's default context in the sense of GLib, where one was pushed (``asThreadDefault(_:)``, or
+    /// `g_main_context_push_thread_default` in C); else the one that is dispatching at this moment; on the main thread
+    /// ``default``; and on any other thread a context of its own, made when it is first asked for, which does something
+    /// once the thread runs it, and ends with the thread.
+    public static var current: MainContext {
+        if let pointer = g_main_context_get_thread_default() {
+            return pointer == MainContext.default.pointer
+                ? .default : MainContext(owning: g_main_context_ref(pointer))
+        }
+        if let source = g_main_current_source(), let pointer = g_source_get_context(source) {
+            return pointer == MainContext.default.pointer
+                ? .default : MainContext(owning: g_main_context_ref(pointer))
+        }
+        if isMainThread { return .default }
+        if let own = ownContext.value { return own }
+        let own = MainContext()
+        ownContext.value = own
+        return own
+    }
+
+    /// Whether the calling thread is the one that the process began with.
+    public static var isMainThread: Bool {
+        carillon_is_main_thread() != 0
+    }
+
+    private static let ownContext = ThreadLocal<MainContext>()
+
+    /// Makes this context the default of the calling thread while `body` runs, so that ``current``, and whatever in
+    /// GLib and GIO asks for the thread's context, finds it.
+    ///
+    /// No other thread may be running the context.
+    public func asThreadDefault<Result, Failure: Error>(
+        _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        g_main_context_push_thread_default(pointer)
+        defer { g_main_context_pop_thread_default(pointer) }
+        return try body()
+    }
+
+    /// Has `action` run when the `GMainContext` ends, on the thread that releases it; at once when it is gone.
+    package func atEnd(_ action: @escaping @Sendable () -> Void) {
+        state.atEnd(action)
+    }
+
+    /// The context's only object of a type, made when it is first asked for; it is released when the context ends. Two
+    /// threads that ask at once may both make one; one of them is dropped.
+    package func attachment<Value: AnyObject & Sendable>(_ type: Value.Type, _ make: () -> Value) -> Value {
+        // This object holds the context, so it is there.
+        state.attachment(type, make)!
+    }
+}

@@ -1,0 +1,34 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// An object of each thread, which is released when the thread ends.
+///
+/// Meant for static variables: the key is never given back. Threads: any; each sees its own object.
+package struct ThreadLocal<Value: AnyObject>: Sendable {
+    private let key: pthread_key_t
+
+    package init() {
+        var key = pthread_key_t()
+        let status = pthread_key_create(&key) { object in
+            if let object { Unmanaged<AnyObject>.fromOpaque(object).release() }
+        }
+        precondition(status == 0, "the process has no key for thread-local data left")
+        self.key = key
+    }
+
+    /// The calling thread's object.
+    package var value: Value? {
+        get {
+            guard let object = pthread_getspecific(key) else { return nil }
+            return Unmanaged<Value>.fromOpaque(object).takeUnretainedValue()
+        }
+        nonmutating set {
+            let old = pthread_getspecific(key)
+            pthread_setspecific(key, newValue.map { Unmanaged.passRetained($0).toOpaque() })
+            if let old { Unmanaged<Value>.fromOpaque(old).release() }
+        }
+    }
+}

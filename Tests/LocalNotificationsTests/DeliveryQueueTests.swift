@@ -1,0 +1,165 @@
+import LocalNotifications
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("T1, T2: the delivery queue", .timeLimit(.minutes(1)))
+struct DeliveryQueueTests {
+    /// What the tests see of a queue: how often it woke its target, and what ran.
+    final class Probe: Sendable {
+        let wakes = Atomic(0)
+        let ran = Mutex<[Int]>([])
+
+        func note(_ number: Int) -> @Sendable () -> Void {
+            { self.ran.withLock { $0.append(number) } }
+        }
+
+        var numbers: [Int] { ran.withLock { $0 } }
+    }
+
+    private func queue(_ probe: Probe, _ limits: DeliveryQueue.Limits = .standard) -> DeliveryQueue {
+        DeliveryQueue(limits: limits) { probe.wakes.add(1, ordering: .relaxed) }
+    }
+
+    @Test("T1: one wake-up for a batch, and all of it in its order")
+    func batch() {
+        let probe = Probe()
+        let queue = queue(probe)
+        for number in 1...500 { queue.append(probe.note(number)) }
+        #expect(probe.wakes.load(ordering: .relaxed) == 1)
+        queue.drain()
+        #expect(probe.numbers == Array(1...500))
+        // And one that would have served a nested loop.
+        #expect(probe.wakes.load(ordering: .relaxed) == 2)
+        queue.drain()
+        #expect(probe.wakes.load(ordering: .relaxed) == 2)
+        queue.append(probe.note(501))
+        #expect(probe.wakes.load(ordering: .relaxed) == 3)
+    }
+
+    @Test("T1: what is appended while the queue drains runs in the same pass")
+    func appendedMeanwhile() {
+        let probe = Probe()
+        let queue = queue(probe)
+        queue.append { queue.append(probe.note(2)) }
+        queue.drain()
+        #expect(probe.numbers == [2])
+    }
+
+    @Test("T1: a nested drain goes on with the next, and the outer with what is left")
+    func nested() {
+        let probe = Probe()
+        let queue = queue(probe)
+        queue.append {
+            probe.note(1)()
+            var left = 2
+            queue.drain {
+                left -= 1
+                return left >= 0
+            }
+            probe.note(10)()
+        }
+        for number in 2...4 { queue.append(probe.note(number)) }
+        queue.drain()
+        #expect(probe.numbers == [1, 2, 3, 10, 4])
+    }
+
+    @Test("T1: what comes while the last item runs wakes the target: a nested loop waits for it")
+    func wakesNestedLoop() {
+        let probe = Probe()
+        let queue = queue(probe)
+        queue.append {
+            let before = probe.wakes.load(ordering: .relaxed)
+            queue.append(probe.note(1))
+            #expect(probe.wakes.load(ordering: .relaxed) == before + 1)
+        }
+        queue.drain()
+    }
+
+    @Test("T1: a drain that may not go on keeps the rest and has the target woken again")
+    func notAllowed() {
+        let probe = Probe()
+        let queue = queue(probe)
+        for number in 1...3 { queue.append(probe.note(number)) }
+        queue.drain { probe.numbers.count < 1 }
+        #expect(probe.numbers == [1])
+        #expect(queue.count == 2)
+        #expect(probe.wakes.load(ordering: .relaxed) == 2)
+        queue.drain()
+        #expect(probe.numbers == [1, 2, 3])
+    }
+
+    @Test("T1: an endless stream gives the target's other work its turn")
+    func fairness() {
+        let others = Atomic(0)
+        let ran = Atomic(0)
+        let queue = DeliveryQueue(wake: {}, wakeAfterOthers: { others.add(1, ordering: .relaxed) })
+        @Sendable func again() {
+            ran.add(1, ordering: .relaxed)
+            queue.append(again)
+        }
+        queue.append(again)
+        queue.drain()
+        #expect(others.load(ordering: .relaxed) == 1)
+        #expect(ran.load(ordering: .relaxed) == 1_000)
+        #expect(queue.count == 1)
+        queue.close()
+    }
+
+    @Test("T2: over the bound the oldest go and are counted", arguments: [true, false])
+    func bounds(byBytes: Bool) {
+        let probe = Probe()
+        let queue = queue(
+            probe, byBytes ? .init(count: .max, byteCount: 1_000) : .init(count: 10, byteCount: .max))
+        var lost = 0
+        for number in 1...25 { lost += queue.append(byteCount: 100, probe.note(number)) }
+        #expect(lost == 15)
+        #expect(queue.lost == 15)
+        #expect(queue.count == 10)
+        queue.drain()
+        #expect(probe.numbers == Array(16...25))
+    }
+
+    @Test("T2: a closed queue drops and counts what waits and what comes, and wakes nobody")
+    func closed() {
+        let probe = Probe()
+        let queue = queue(probe)
+        queue.append(probe.note(1))
+        queue.append(probe.note(2))
+        #expect(queue.close() == 2)
+        #expect(queue.append(probe.note(3)) == 1)
+        #expect(queue.lost == 3)
+        queue.drain()
+        #expect(probe.numbers == [])
+        #expect(probe.wakes.load(ordering: .relaxed) == 1)
+    }
+
+    @Test("T1: nothing is lost when many threads append at once, and each one's order is kept")
+    func manyThreads() async throws {
+        let doorbell = Doorbell()
+        let queue = DeliveryQueue { doorbell.ring() }
+        let (threads, count) = (4, 5_000)
+        let received = (0..<threads).map { _ in Recorder<Int>() }
+        async let consumer: Void = onOwnThread {
+            while received.reduce(0, { $0 + $1.count }) < threads * count {
+                try doorbell.wait()
+                queue.drain()
+            }
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for thread in 0..<threads {
+                group.addTask {
+                    try await onOwnThread {
+                        for number in 0..<count {
+                            queue.append { received[thread].add(number) }
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await consumer
+        #expect(queue.lost == 0)
+        #expect(received.map(\.all) == Array(repeating: Array(0..<count), count: threads))
+    }
+}

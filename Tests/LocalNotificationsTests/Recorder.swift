@@ -1,0 +1,13 @@
+import Synchronization
+
+/// Collects what happens on any number of threads, in its order.
+final class Recorder<Element: Sendable>: Sendable {
+    private let elements = Mutex<[Element]>([])
+
+    func add(_ element: Element) {
+        elements.withLock { $0.append(element) }
+    }
+
+    var all: [Element] { elements.withLock { $0 } }
+    var count: Int { elements.withLock { $0.count } }
+}
