@@ -36,7 +36,9 @@ let package = Package(
 
         // The client side.
         .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
-        .target(name: "Carillon", dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
+        .target(
+            name: "Carillon",
+            dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
         .executableTarget(
             name: "CarillonTool",
             dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
@@ -76,6 +78,12 @@ let package = Package(
             ]
         ),
         .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),
+        .testTarget(
+            name: "CarillonTests",
+            dependencies: [
+                "Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond",
+            ]
+        ),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),

@@ -27,8 +27,11 @@ struct DirectTarget: DeliveryTarget {
 final class MainThreadTarget: DeliveryTarget {
     static let shared = MainThreadTarget()
 
-    private let queue = DeliveryQueue(wake: { MainThreadTarget.shared.wake() })
-    private let source = SignalledSource(on: .default, priority: .default) { MainThreadTarget.shared.drain() }
+    private let queue = DeliveryQueue(
+        wake: { MainThreadTarget.shared.wake() }, wakeAfterOthers: { MainThreadTarget.shared.wakeAfterOthers() })
+    private let source = SignalledSource(on: .default, for: .ordinary, modes: [.common]) {
+        MainThreadTarget.shared.drain()
+    }
 
     private init() {
         MainQueueSource.install()
@@ -40,11 +43,21 @@ final class MainThreadTarget: DeliveryTarget {
 
     private func wake() {
         source.signal()
-        DispatchQueue.main.async { MainThreadTarget.shared.drain() }
+        wakeMainQueue()
+    }
+
+    private func wakeAfterOthers() {
+        source.signalAfterOthers()
+        wakeMainQueue()
+    }
+
+    private func wakeMainQueue() {
+        // In a mode that is no common one the GLib source waits for its end, and so does what it stands for.
+        DispatchQueue.main.async { if self.source.isAllowed { self.drain() } }
     }
 
     private func drain() {
-        queue.drain()
+        queue.drain { source.isAllowed }
     }
 }
 
