@@ -21,7 +21,8 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case tooManyUnsentPosts(limit: Int)
     /// There is no service on the bus, and the bus can't start it.
     case serviceUnavailable(String)
-    /// There is no connection to the bus, or it ended before the answer came. The post may have been made.
+    /// There is no connection to the bus, or it or the service ended before the answer came. The post may have been
+    /// made.
     case disconnected(String)
     /// The service, or the bus, refused for another reason.
     ///
@@ -43,7 +44,7 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .limitExceeded(let message): message
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
-        case .disconnected(let message): "no connection to the bus: \(message)"
+        case .disconnected(let message): "no answer: \(message)"
         case .refused(let name, let message): "\(name): \(message)"
         }
     }

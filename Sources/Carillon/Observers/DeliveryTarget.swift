@@ -33,12 +33,19 @@ final class MainThreadTarget: DeliveryTarget {
         MainThreadTarget.shared.drain()
     }
 
+    private let loop = Mutex(LoopWatch())
+
     private init() {
         MainQueueSource.install()
     }
 
     func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
-        queue.append(byteCount: byteCount, work)
+        if loop.withLock({ $0.shallWarn() }) {
+            Log.warning(
+                "observers wait for the main thread, which has run no loop so far; a program without one sets "
+                    + "defaultDelivery = .ownQueue, or gives its observers a queue")
+        }
+        return queue.append(byteCount: byteCount, work)
     }
 
     private func wake() {
@@ -57,7 +64,24 @@ final class MainThreadTarget: DeliveryTarget {
     }
 
     private func drain() {
+        loop.withLock { $0.hasRun = true }
         queue.drain { source.isAllowed }
+    }
+}
+
+/// Notices that the main thread never runs a loop, which is the commonest reason for hearing nothing.
+private struct LoopWatch {
+    var hasRun = false
+    private var firstDelivery: ContinuousClock.Instant?
+    private var hasWarned = false
+
+    /// Asked with every delivery. A program that is still starting up has some time.
+    mutating func shallWarn() -> Bool {
+        guard !hasRun, !hasWarned else { return false }
+        let first = firstDelivery ?? .now
+        firstDelivery = first
+        hasWarned = ContinuousClock.now - first > .seconds(5)
+        return hasWarned
     }
 }
 

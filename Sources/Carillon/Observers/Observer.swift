@@ -53,11 +53,15 @@ final class Observer: Sendable {
     /// - Returns: false when its target is gone, and it can be removed.
     func call(with received: Received) -> Bool {
         guard isActive.load(ordering: .acquiring) else { return true }
-        switch action {
-        case .block(let block):
-            block(received)
-            return true
-        case .method(let method): return method(received)
+        let origin = Origin(
+            poster: received.signal.poster, serial: received.signal.serial, sequence: received.signal.sequence)
+        return Origin.$current.withValue(origin) {
+            switch action {
+            case .block(let block):
+                block(received)
+                return true
+            case .method(let method): return method(received)
+            }
         }
     }
 }

@@ -1,0 +1,120 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationWire
+import Synchronization
+import TestSupport
+
+/// Something that has the service's name, answers registrations, and sends whatever a test wants: for what the real
+/// service never does.
+final class FakeService: @unchecked Sendable {
+    // Sendable: the connection is used on its own thread only, to which all work is handed; the rest is locked.
+    private let context = MainContext()
+    private let connection: Connection
+    private let client = Mutex<String?>(nil)
+    private let isStopped = Atomic(false)
+
+    init(on bus: PrivateBus, ownsName: Bool = true) throws {
+        connection = try Connection(address: bus.address, context: context)
+        let ready = DispatchSemaphore(value: 0)
+        connection.onMessage = { [unowned self] message in answer(message) }
+        let (connection, context) = (connection, context)
+        nonisolated(unsafe) let theConnection = connection
+        let thread = Thread { [weak self] in
+            theConnection.hello { _ in
+                guard ownsName else {
+                    ready.signal()
+                    return
+                }
+                theConnection.requestName(Wire.busName) { _ in ready.signal() }
+            }
+            while self?.isStopped.load(ordering: .relaxed) == false { context.iterate(mayBlock: true) }
+        }
+        thread.start()
+        guard ready.wait(timeout: .now() + 20) == .success else { throw NotInTime("the fake service's name") }
+    }
+
+    deinit {
+        isStopped.store(true, ordering: .relaxed)
+        context.wakeUp()
+    }
+
+    /// The client that registered.
+    var observer: String { client.withLock { $0 ?? "" } }
+
+    func waitForObserver() throws {
+        try eventually("an observer") { client.withLock { $0 } != nil }
+    }
+
+    private func answer(_ message: Message) -> Bool {
+        guard message.kind == .methodCall, message.hasInterface(Wire.interface), let member = message.member else {
+            return false
+        }
+        let reply = message.methodReturn()
+        var writer = MessageWriter(reply)
+        switch member.rawValue {
+        case "ListObservers": writer.array(of: "(tsss)") { _ in }
+        case "AddObserver":
+            writer.append(UInt64(1))
+            client.withLock { $0 = message.sender?.rawValue }
+        default: break
+        }
+        if !message.expectsNoReply { connection.send(reply) }
+        return true
+    }
+
+    /// Sends `Notification` with {"n": number}.
+    func notify(_ number: Int, sequence: UInt64, to client: String? = nil) {
+        send("Notification", to: client) { writer in
+            writer.append("x")
+            writer.append("")
+            writer.array(of: "{sv}") { $0.entry("n", Int64(number)) }
+            writer.append(fixedArray: [UInt64(1)])
+            writer.append(":1.0")
+            writer.append(UInt64(number))
+            writer.append(sequence)
+        }
+    }
+
+    func drop(_ count: UInt64) {
+        send("Dropped", to: nil) { writer in
+            writer.append(count)
+            writer.append(fixedArray: [UInt64(1)])
+            writer.append("queue-full")
+        }
+    }
+
+    /// Waits until the bus has taken what was sent.
+    func barrier() throws {
+        let done = DispatchSemaphore(value: 0)
+        run { $0.busID { _ in done.signal() } }
+        guard done.wait(timeout: .now() + 20) == .success else { throw NotInTime("the bus") }
+    }
+
+    private func send(
+        _ member: MemberName, to client: String?, _ body: @escaping @Sendable (inout MessageWriter) -> Void
+    ) {
+        let destination = client ?? observer
+        run { connection in
+            let signal = Wire.signal(member, to: destination)
+            var writer = MessageWriter(signal)
+            body(&writer)
+            connection.send(signal)
+        }
+    }
+
+    private func run(_ body: @escaping @Sendable (Connection) -> Void) {
+        let source = SourceHolder()
+        source.value.withLock {
+            $0 = SignalledSource(on: context, priority: .default) { [unowned self] in
+                body(connection)
+                source.value.withLock { $0 = nil }
+            }
+            $0?.signal()
+        }
+    }
+}
+
+private final class SourceHolder: Sendable {
+    let value = Mutex<SignalledSource?>(nil)
+}
