@@ -50,6 +50,9 @@ public final class DistributedNotificationCenter: Sendable {
         var defaultDelivery = DefaultDelivery.mainThread
         var suspendedByProgram: Bool?
         var suspendedByService = false
+        var isActive = true
+        /// Counts changes of the activity (S5).
+        var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
         var statistics = Statistics()
         /// Since the last ``flush(timeout:)``.

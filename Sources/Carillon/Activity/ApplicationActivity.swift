@@ -1,0 +1,81 @@
+import Dispatch
+import Synchronization
+
+/// A toolkit that knows whether the application is active.
+public enum ApplicationToolkit: String, Sendable, CaseIterable {
+    /// GTK 3 or GTK 4: active while one of its windows has the keyboard focus.
+    case gtk = "GTK"
+    /// SDL 2: active while one of its windows has the keyboard focus.
+    case sdl2 = "SDL 2"
+}
+
+/// Why the activity of an application can't be followed.
+public enum ActivityError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The process has not loaded the toolkit, or not in a version that is known here.
+    case toolkitNotLoaded(ApplicationToolkit)
+    /// The toolkit was not initialised yet.
+    case toolkitNotInitialised(ApplicationToolkit)
+
+    public var description: String {
+        switch self {
+        case .toolkitNotLoaded(let toolkit): "this process has not loaded \(toolkit.rawValue)"
+        case .toolkitNotInitialised(let toolkit): "\(toolkit.rawValue) is not initialised yet"
+        }
+    }
+}
+
+/// Suspension by the application's own word about its activity, as AppKit does it (A1): for desktops that tell nobody
+/// which application is active, and for programs that know better.
+extension DistributedNotificationCenter {
+    /// How long an application is inactive before it is suspended. Switching through windows passes by many.
+    static let suspensionDelay = DispatchTimeInterval.milliseconds(250)
+
+    /// Whether the application is active. Setting it to false suspends the program a quarter of a second later, if it
+    /// is still inactive then; setting it to true resumes it at once.
+    ///
+    /// This is the program's own word, as ``suspended`` is: it goes before what the service sees of the desktop, and
+    /// ``followActivity()`` takes it back.
+    public var isActive: Bool {
+        get { state.withLock { $0.isActive } }
+        set {
+            let (generation, wasSuspended) = state.withLock { state in
+                state.isActive = newValue
+                state.activityGeneration += 1
+                return (state.activityGeneration, state.suspendedByProgram == true)
+            }
+            if newValue {
+                if wasSuspended { suspended = false }
+                return
+            }
+            DispatchQueue.global().asyncAfter(deadline: .now() + Self.suspensionDelay) { [weak self] in
+                guard let self else { return }
+                // Any later change has the higher number, and decides.
+                let isCurrent = state.withLock { $0.activityGeneration == generation }
+                if isCurrent { suspended = true }
+            }
+        }
+    }
+
+    /// Suspends and resumes this program as the windows of its toolkit lose and get the keyboard focus.
+    ///
+    /// ```swift
+    /// gtk_init(nil, nil)
+    /// try DistributedNotificationCenter.default().followActivity(of: .gtk)
+    /// ```
+    ///
+    /// Call it once, on the main thread, after the toolkit was initialised; windows may come and go later. The toolkit
+    /// is found in the process, and need not be known at build time. An application without any window counts as
+    /// active (A2).
+    ///
+    /// - Throws: ``ActivityError``.
+    public func followActivity(of toolkit: ApplicationToolkit) throws(ActivityError) {
+        let report: @Sendable (Bool) -> Void = { [weak self] isActive in
+            guard let self, self.isActive != isActive else { return }
+            self.isActive = isActive
+        }
+        switch toolkit {
+        case .gtk: try GTKActivity.follow(report)
+        case .sdl2: try SDLActivity.follow(report)
+        }
+    }
+}

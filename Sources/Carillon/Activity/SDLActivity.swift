@@ -1,0 +1,51 @@
+import Synchronization
+
+/// The activity of an SDL 2 application.
+///
+/// The functions are found by name in the library that the process has loaded; the numbers are those of SDL 2's C
+/// interface, which is stable. Threads: SDL calls an event watch on the thread that adds the event.
+enum SDLActivity {
+    private typealias EventFilter = @convention(c) (UnsafeMutableRawPointer?, UnsafeRawPointer?) -> Int32
+    private typealias AddEventWatch = @convention(c) (EventFilter, UnsafeMutableRawPointer?) -> Void
+    private typealias WasInit = @convention(c) (UInt32) -> UInt32
+    private typealias GetKeyboardFocus = @convention(c) () -> UnsafeMutableRawPointer?
+
+    /// `SDL_INIT_VIDEO`.
+    private static let video: UInt32 = 0x20
+    /// `SDL_WINDOWEVENT`, the type of an `SDL_WindowEvent`.
+    private static let windowEvent: UInt32 = 0x200
+    /// Where an `SDL_WindowEvent` says which: type, time and window are 32 bits each.
+    private static let eventOffset = 12
+    /// `SDL_WINDOWEVENT_FOCUS_GAINED` and `SDL_WINDOWEVENT_FOCUS_LOST`.
+    private static let (focusGained, focusLost): (UInt8, UInt8) = (12, 13)
+
+    private static let reports = Mutex<[@Sendable (Bool) -> Void]>([])
+
+    static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {
+        guard let library = LoadedLibrary("libSDL2-2.0.so.0"),
+            let addEventWatch: AddEventWatch = library.function("SDL_AddEventWatch"),
+            let wasInit: WasInit = library.function("SDL_WasInit"),
+            let keyboardFocus: GetKeyboardFocus = library.function("SDL_GetKeyboardFocus")
+        else { throw .toolkitNotLoaded(.sdl2) }
+        guard wasInit(video) != 0 else { throw .toolkitNotInitialised(.sdl2) }
+        let isFirst = reports.withLock { reports in
+            reports.append(report)
+            return reports.count == 1
+        }
+        if keyboardFocus() != nil { report(true) }
+        guard isFirst else { return }
+        addEventWatch({ _, event in SDLActivity.watch(event) }, nil)
+    }
+
+    private static func watch(_ event: UnsafeRawPointer?) -> Int32 {
+        guard let event, event.load(as: UInt32.self) == windowEvent else { return 1 }
+        let isActive: Bool
+        switch event.load(fromByteOffset: eventOffset, as: UInt8.self) {
+        case focusGained: isActive = true
+        case focusLost: isActive = false
+        default: return 1
+        }
+        for report in reports.withLock({ $0 }) { report(isActive) }
+        return 1
+    }
+}
