@@ -63,6 +63,8 @@ let package = Package(
 
         // Tests: one folder per target.
         .target(name: "TestSupport", path: "Tests/TestSupport"),
+        .executableTarget(
+            name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "MainLoop", "TestSupport"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),

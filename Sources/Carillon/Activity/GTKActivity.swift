@@ -13,6 +13,12 @@ enum GTKActivity {
     private typealias TypeFromName = @convention(c) (UnsafePointer<CChar>) -> UInt
     private typealias SignalLookup = @convention(c) (UnsafePointer<CChar>, UInt) -> UInt32
     private typealias EmissionHook = @convention(c) (Pointer?, UInt32, UnsafeRawPointer?, Pointer?) -> Int32
+    private typealias GetData = @convention(c) (Pointer?, UnsafePointer<CChar>) -> Pointer?
+    private typealias SetData = @convention(c) (Pointer?, UnsafePointer<CChar>, Pointer?) -> Void
+    private typealias NotifyHandler = @convention(c) (Pointer?, Pointer?, Pointer?) -> Void
+    private typealias Connect = @convention(c) (
+        Pointer?, UnsafePointer<CChar>, NotifyHandler, Pointer?, Pointer?, UInt32
+    ) -> UInt
     private typealias AddEmissionHook = @convention(c) (UInt32, UInt32, EmissionHook, Pointer?, Pointer?) -> UInt
 
     /// `GList`.
@@ -28,6 +34,8 @@ enum GTKActivity {
         var reports: [@Sendable (Bool) -> Void] = []
     }
 
+    private static let mark = "org.carillon.followed"
+
     private static let followed = Mutex(Followed())
 
     static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {
@@ -38,6 +46,9 @@ enum GTKActivity {
             let freeList: FreeList = library.function("g_list_free"),
             let typeFromName: TypeFromName = library.function("g_type_from_name"),
             let lookUp: SignalLookup = library.function("g_signal_lookup"),
+            let getData: GetData = library.function("g_object_get_data"),
+            let setData: SetData = library.function("g_object_set_data"),
+            let connect: Connect = library.function("g_signal_connect_data"),
             let addHook: AddEmissionHook = library.function("g_signal_add_emission_hook")
         else { throw .toolkitNotLoaded(.gtk) }
         // Found by its name: the type is there once GTK was initialised.
@@ -55,6 +66,11 @@ enum GTKActivity {
             var (isActive, hasWindow) = (false, false)
             var node = toplevels
             while let entry = node?.load(as: ListNode.self) {
+                // Marked at the window itself, so that another one at the same address is another one.
+                if getData(entry.data, mark) == nil {
+                    setData(entry.data, mark, Pointer(bitPattern: 1))
+                    _ = connect(entry.data, "notify::is-active", { _, _, _ in GTKActivity.changed() }, nil, nil, 0)
+                }
                 if isVisible(entry.data) != 0 {
                     hasWindow = true
                     if isWindowActive(entry.data) != 0 { isActive = true }
@@ -67,11 +83,9 @@ enum GTKActivity {
         followed.withLock {
             $0.source = SignalledSource(on: .default, priority: .default, action: evaluate)
         }
-        // What can change it. GTK 3 tells a window about the focus by events; GTK 4 by a change of its state. A signal
-        // that a version does not have is not found, and passed over.
-        for name in ["focus-in-event", "focus-out-event", "state-flags-changed", "map", "unmap"] {
-            let signal = lookUp(name, windowType)
-            if signal != 0 { _ = addHook(signal, 0, { _, _, _, _ in GTKActivity.hook() }, nil, nil) }
+        // Windows come and go, of any class, so the class is asked; each then tells about itself.
+        for name in ["map", "unmap"] {
+            _ = addHook(lookUp(name, windowType), 0, { _, _, _, _ in GTKActivity.hook() }, nil, nil)
         }
         changed()
     }
