@@ -27,10 +27,13 @@ extension DistributedNotificationCenter {
     /// - Throws: as ``post(named:object:userInfo:options:)-(_,_,_,_)``, and
     ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
     public func post<Message: DistributedMessage>(
-        _ message: Message, object: String? = nil, options: Options = []
+        _ message: Message, object: String? = nil, options: Options = [],
+        style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = []
     ) throws(DistributedNotificationError) {
         let userInfo = try MessageCoder.userInfo(of: message)
-        try send(Message.name, object: object, userInfo: userInfo, options: options)
+        try post(
+            named: Message.name, object: object, userInfo: userInfo, options: options, style: style,
+            coalescing: coalescing)
     }
 
     /// Posts a message, and waits until the service has accepted it.
@@ -38,10 +41,13 @@ extension DistributedNotificationCenter {
     /// - Returns: how many clients of the service it matched.
     @discardableResult
     public func post<Message: DistributedMessage>(
-        _ message: Message, object: String? = nil, options: Options = []
+        _ message: Message, object: String? = nil, options: Options = [],
+        style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = []
     ) async throws(DistributedNotificationError) -> Int {
         let userInfo = try MessageCoder.userInfo(of: message)
-        return try await post(named: Message.name, object: object, userInfo: userInfo, options: options)
+        return try await post(
+            named: Message.name, object: object, userInfo: userInfo, options: options, style: style,
+            coalescing: coalescing)
     }
 
     /// Has `handler` called with every message of a type.

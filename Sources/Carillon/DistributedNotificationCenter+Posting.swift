@@ -48,7 +48,7 @@ extension DistributedNotificationCenter {
         _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
     ) {
         do throws(DistributedNotificationError) {
-            try send(name, object: object, userInfo: userInfo, options: options)
+            try send(name, object: object, userInfo: userInfo, options: try wireOptions(options))
         } catch {
             noteFailedPost(error)
         }
@@ -58,25 +58,40 @@ extension DistributedNotificationCenter {
 
     /// Posts a notification, or says at once why it can't leave the process.
     ///
+    /// - Parameters:
+    ///   - style: when the service posts it (Q7): at once, as soon as it has done what is at hand, or when it has
+    ///     nothing else to do.
+    ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces: those
+    ///     with the same name, the same object, or both (Q3).
     /// - Throws: what is wrong with the arguments, or ``DistributedNotificationError/tooManyUnsentPosts(limit:)``. What
     ///   happens later, such as a service that can't be started, is reported as an ``Event``.
     public func post(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
-        options: Options = []
+        options: Options = [], style: NotificationQueue.PostingStyle = .now,
+        coalescing: NotificationQueue.NotificationCoalescing = []
     ) throws(DistributedNotificationError) {
-        try send(name, object: object, userInfo: userInfo, options: options)
+        try send(
+            name, object: object, userInfo: userInfo,
+            options: try wireOptions(options, style: style, coalescing: coalescing))
     }
 
     /// Posts a notification, and waits until the service has accepted it.
     ///
-    /// - Returns: how many clients of the service it matched. A client is a program, however many observers it has.
+    /// - Parameters:
+    ///   - style: when the service posts it (Q7).
+    ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces (Q3).
+    /// - Returns: how many clients of the service it matched; 0 when it waits there. A client is a program, however many
+    ///   observers it has.
     /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been.
     @discardableResult
     public func post(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
-        options: Options = []
+        options: Options = [], style: NotificationQueue.PostingStyle = .now,
+        coalescing: NotificationQueue.NotificationCoalescing = []
     ) async throws(DistributedNotificationError) -> Int {
-        let post = try outgoing(name, object: object, userInfo: userInfo, options: options)
+        let post = try outgoing(
+            name, object: object, userInfo: userInfo,
+            options: try wireOptions(options, style: style, coalescing: coalescing))
         let result = await withCheckedContinuation { continuation in
             do throws(DistributedNotificationError) {
                 try submit(post.completed { continuation.resume(returning: $0) })
@@ -90,7 +105,7 @@ extension DistributedNotificationCenter {
     // MARK: The one way out
 
     func send(
-        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
+        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: PostOptions
     ) throws(DistributedNotificationError) {
         try submit(try outgoing(name, object: object, userInfo: userInfo, options: options))
     }
@@ -104,20 +119,11 @@ extension DistributedNotificationCenter {
     }
 
     private func outgoing(
-        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: Options
+        _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: PostOptions
     ) throws(DistributedNotificationError) -> OutgoingPost {
         try check(name: name)
         let object = try text(ofObject: object)
         let userInfo = try UserInfoEncoder.encode(userInfo ?? [:])
-        guard !options.contains(.postToAllSessions) else {
-            throw .unsupportedOption(
-                reason: "postToAllSessions is not supported: a session bus belongs to one session")
-        }
-        guard options.isSubset(of: [.deliverImmediately]) else {
-            throw .unsupportedOption(reason: "there are no options \(options.rawValue)")
-        }
-        var wireOptions = PostOptions()
-        wireOptions.deliverImmediately = options.contains(.deliverImmediately)
         let message = Wire.methodCall("Post")
         message.expectsNoReply = true
         var writer = MessageWriter(message)
@@ -128,8 +134,32 @@ extension DistributedNotificationCenter {
         } catch {
             throw DistributedNotificationError(BusError(error))
         }
-        wireOptions.append(to: &writer)
+        options.append(to: &writer)
         return OutgoingPost(message: message, byteCount: 256 + approximateByteCount(of: userInfo), completion: nil)
+    }
+
+    func wireOptions(
+        _ options: Options, style: NotificationQueue.PostingStyle = .now,
+        coalescing: NotificationQueue.NotificationCoalescing = []
+    ) throws(DistributedNotificationError) -> PostOptions {
+        guard !options.contains(.postToAllSessions) else {
+            throw .unsupportedOption(
+                reason: "postToAllSessions is not supported: a session bus belongs to one session")
+        }
+        guard options.isSubset(of: [.deliverImmediately]) else {
+            throw .unsupportedOption(reason: "there are no options \(options.rawValue)")
+        }
+        var result = PostOptions()
+        result.deliverImmediately = options.contains(.deliverImmediately)
+        result.postingStyle =
+            switch style {
+            case .now: .now
+            case .asap: .asap
+            case .whenIdle: .whenIdle
+            }
+        if coalescing.contains(.onName) { result.coalescing.insert(.name) }
+        if coalescing.contains(.onSender) { result.coalescing.insert(.object) }
+        return result
     }
 
     // MARK: Checks

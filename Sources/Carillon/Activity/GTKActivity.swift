@@ -16,9 +16,10 @@ enum GTKActivity {
     private typealias GetData = @convention(c) (Pointer?, UnsafePointer<CChar>) -> Pointer?
     private typealias SetData = @convention(c) (Pointer?, UnsafePointer<CChar>, Pointer?) -> Void
     private typealias NotifyHandler = @convention(c) (Pointer?, Pointer?, Pointer?) -> Void
-    private typealias Connect = @convention(c) (
-        Pointer?, UnsafePointer<CChar>, NotifyHandler, Pointer?, Pointer?, UInt32
-    ) -> UInt
+    private typealias Connect =
+        @convention(c) (
+            Pointer?, UnsafePointer<CChar>, NotifyHandler, Pointer?, Pointer?, UInt32
+        ) -> UInt
     private typealias AddEmissionHook = @convention(c) (UInt32, UInt32, EmissionHook, Pointer?, Pointer?) -> UInt
 
     /// `GList`.
