@@ -12,6 +12,10 @@ extension DistributedNotificationCenter {
             self.rawValue = rawValue
         }
 
+        public init(_ rawValue: String) {
+            self.rawValue = rawValue
+        }
+
         /// The center of the user's session, on the session bus.
         public static let localNotificationCenterType = CenterType(rawValue: "NSLocalNotificationCenterType")
     }

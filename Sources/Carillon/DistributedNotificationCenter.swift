@@ -1,5 +1,6 @@
 import DBus
 import Foundation
+import LocalNotifications
 import MainLoop
 import NotificationWire
 import Synchronization
@@ -55,8 +56,10 @@ public final class DistributedNotificationCenter: Sendable {
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
         var statistics = Statistics()
-        /// Since the last ``flush(timeout:)``.
-        var hasPosted = false
+        /// How many of the posts are known to have been taken by the service.
+        var flushed: UInt64 = 0
+        /// What was lost for want of room, and not told in an event.
+        var untoldOverflow: UInt64 = 0
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0
     }
@@ -81,6 +84,9 @@ public final class DistributedNotificationCenter: Sendable {
         let receiver = CenterReceiver()
         link = BusLink(address: address, receiver: receiver)
         receiver.center = self
+        // From the start, not only from the first observer that runs on the main thread: sequences are often read by
+        // a task on the main actor.
+        MainQueueSource.install()
     }
 
     // MARK: Where observers run
