@@ -53,7 +53,7 @@ extension DistributedNotificationCenter {
         /// `dispatchMain()`, which need not be told apart. With `dispatchMain()` it is the main queue, as the main
         /// thread ends there.
         case mainThread
-        /// On a queue of the library's own, one after the other, for programs that run no loop.
+        /// On a thread of the library's own, one after the other, for programs that run no loop.
         case ownQueue
     }
 

@@ -66,7 +66,7 @@ public final class DistributedNotificationCenter: Sendable {
 
     let state = Mutex(State())
     let link: BusLink
-    private let ownQueue = QueueTarget(DispatchQueue(label: "org.carillon.delivery"))
+    private let ownThread = ThreadTarget()
 
     /// A center on another bus than the session's, with a connection of its own. Most programs want ``default()``.
     ///
@@ -101,7 +101,7 @@ public final class DistributedNotificationCenter: Sendable {
         if let queue { return state.withLock { $0.operationQueues.target(for: queue) } }
         return switch defaultDelivery {
         case .mainThread: MainThreadTarget.shared
-        case .ownQueue: ownQueue
+        case .ownQueue: ownThread
         }
     }
 
@@ -116,16 +116,21 @@ public final class DistributedNotificationCenter: Sendable {
     public var suspended: Bool {
         get { state.withLock { $0.suspendedByProgram ?? $0.suspendedByService } }
         set {
-            state.withLock { $0.suspendedByProgram = newValue }
-            submit(.suspend(newValue))
+            // Together, so that what threads say at once reaches the service in the order in which it holds here.
+            state.withLock { state in
+                state.suspendedByProgram = newValue
+                submit(.suspend(newValue))
+            }
         }
     }
 
     /// Takes the word in ``suspended`` back: from now on the activity of the application decides, where the desktop
     /// tells it (A2).
     public func followActivity() {
-        state.withLock { $0.suspendedByProgram = nil }
-        submit(.suspend(nil))
+        state.withLock { state in
+            state.suspendedByProgram = nil
+            submit(.suspend(nil))
+        }
     }
 
     // MARK: What it knows about itself

@@ -43,7 +43,7 @@ enum LoopProbe {
         let mainBell = hasMainThread ? MainActor.assumeIsolated { MainBell() } : nil
         if let mainBell { center.addObserver(mainBell, method: MainBell.rang, name: ring) }
         let notifications = center.notifications(named: ring)
-        Task {
+        Task.detached {
             for await notification in notifications {
                 say("sequence", "object=\(notification.object as? String ?? "-")")
             }

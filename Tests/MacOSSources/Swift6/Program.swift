@@ -11,7 +11,7 @@ enum Program {
             await save(CommandLine.arguments[1])
             return
         }
-        appearance.onChange = { log("theme \($0) \(Thread.isMainThread)") }
+        appearance.onChange = { log("theme \($0)") }
         appearance.start()
         let archive = Archive()
         let archiving = Task { await archive.follow(path: "/a") }
@@ -19,12 +19,12 @@ enum Program {
             var count = 0
             for await document in savedDocuments() {
                 count += 1
-                log("saved \(document.path) \(count) \(Thread.isMainThread)")
+                log("saved \(document.path) \(count)")
             }
         }
         log("ready")
         for await notification in DistributedNotificationCenter.default().notifications(named: .quit) {
-            log("quit \(notification.name.rawValue) \(Thread.isMainThread)")
+            log("quit \(notification.name.rawValue)")
             break
         }
         appearance.stop()
