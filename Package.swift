@@ -84,8 +84,18 @@ let package = Package(
             name: "CarillonTests",
             dependencies: [
                 "Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond",
+                "CarillonTool", "example-glib-loop", "example-run-loop", "example-dispatch-main", "example-no-loop",
+                "macos-swift5", "macos-swift6", "loop-probe",
             ]
         ),
+        // Programs as they stand on macOS, compiled unchanged.
+        .executableTarget(
+            name: "macos-swift5", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift5",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
+        .executableTarget(
+            name: "macos-swift6", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift6"),
+        // One observer of every kind, on the loop that a test asks for.
+        .executableTarget(name: "loop-probe", dependencies: ["Carillon", "MainLoop"], path: "Tests/LoopProbe"),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),

@@ -75,14 +75,47 @@ extension DistributedNotificationCenter {
     ///
     /// As with ``notifications(named:object:suspensionBehavior:bufferLimit:)`` it observes from this call on, and beyond
     /// `bufferLimit` the oldest are dropped. A notification of that name which is no such message is logged, counted
-    /// and left out.
+    /// and left out when its turn comes.
     public func messages<Message: DistributedMessage>(
         of type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
         bufferLimit: Int = 1024
-    ) -> AsyncStream<Message> {
-        stream(
-            name: type.name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit
+    ) -> Messages<Message> {
+        Messages(
+            stream: stream(
+                name: type.name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit)
         ) { [weak self] received in self?.decode(type, from: received) }
+    }
+
+    /// Messages of one type, in the order in which the service delivered them. For one reader: iterators share what
+    /// arrives.
+    public struct Messages<Message: DistributedMessage>: AsyncSequence, Sendable {
+        public typealias Element = Message
+        public typealias Failure = Never
+
+        fileprivate let stream: AsyncStream<Received>
+        // Where the reader runs: code of the program has no place on the bus thread.
+        fileprivate let decode: @Sendable (Received) -> Message?
+
+        public struct AsyncIterator: AsyncIteratorProtocol {
+            fileprivate var iterator: AsyncStream<Received>.Iterator
+            fileprivate let decode: @Sendable (Received) -> Message?
+
+            public mutating func next() async -> Message? {
+                await next(isolation: nil)
+            }
+
+            /// The next message; nil when the reader's task was cancelled.
+            public mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
+                while let received = await iterator.next(isolation: actor) {
+                    if let message = decode(received) { return message }
+                }
+                return nil
+            }
+        }
+
+        public func makeAsyncIterator() -> AsyncIterator {
+            AsyncIterator(iterator: stream.makeAsyncIterator(), decode: decode)
+        }
     }
 
     private func decode<Message: DistributedMessage>(_ type: Message.Type, from received: Received) -> Message? {

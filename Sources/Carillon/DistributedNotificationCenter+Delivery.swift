@@ -11,12 +11,7 @@ extension DistributedNotificationCenter {
             let lost = observer.target.deliver(byteCount: received.byteCount) { [weak self] in
                 if !observer.call(with: received) { self?.removeDeadObservers() }
             }
-            if lost > 0 { noteOverflow(UInt64(lost)) }
+            noteOverflow(lost)
         }
-    }
-
-    func noteOverflow(_ lost: UInt64) {
-        count { $0.overflowed += lost }
-        report(.mayHaveMissedNotifications(.overflow(count: lost)))
     }
 }

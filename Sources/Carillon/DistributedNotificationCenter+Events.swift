@@ -21,22 +21,59 @@ extension DistributedNotificationCenter {
             return state.lastEventHandler
         }
         return Observation { [weak self] in
-            self?.state.withLock { _ = $0.eventHandlers.removeValue(forKey: number) }
+            // Out of the lock: it may hold what uses the center when it ends.
+            let handler = self?.state.withLock { $0.eventHandlers.removeValue(forKey: number) }
+            withExtendedLifetime(handler) {}
         }
     }
 
     /// Threads: any; called with no lock held.
     func report(_ event: Event) {
-        let handlers = state.withLock { $0.eventHandlers.sorted { $0.key < $1.key }.map(\.value) }
-        let notification = localNotification(for: event)
-        guard !handlers.isEmpty || notification != nil else { return }
-        let center = self
-        _ = target(for: nil).deliver(byteCount: 256) {
-            for handler in handlers { handler(event) }
-            if let notification {
-                NotificationCenter.default.post(
-                    name: notification.name, object: center, userInfo: [notification.key: notification.value])
+        guard hasEventHandlers || localNotification(for: event) != nil else { return }
+        // Weak: where nothing runs, what waits must not keep the center and its thread.
+        noteOverflow(target(for: nil).deliver(byteCount: 256) { [weak self] in self?.tell(event) })
+    }
+
+    private var hasEventHandlers: Bool { state.withLock { !$0.eventHandlers.isEmpty } }
+
+    /// Threads: where observers run.
+    private func tell(_ event: Event) {
+        for handler in state.withLock({ $0.eventHandlers.sorted { $0.key < $1.key }.map(\.value) }) { handler(event) }
+        if let notification = localNotification(for: event) {
+            NotificationCenter.default.post(
+                name: notification.name, object: self, userInfo: [notification.key: notification.value])
+        }
+    }
+
+    /// Notifications were lost because nothing took them out of a queue or a sequence (T2).
+    ///
+    /// Who takes nothing out would not take the events out either, one for each loss, and where the two share a queue
+    /// every event would push out another notification. So an event tells of all that was lost until it is delivered,
+    /// and there is another one only after many more losses, as the first may itself have been pushed out.
+    ///
+    /// Threads: any; called with no lock held.
+    func noteOverflow(_ lost: Int) {
+        guard lost > 0 else { return }
+        let shallReport = state.withLock { state in
+            state.statistics.overflowed += UInt64(lost)
+            defer { state.untoldOverflow += UInt64(lost) }
+            return state.untoldOverflow == 0
+                || state.untoldOverflow / 16_384 != (state.untoldOverflow + UInt64(lost)) / 16_384
+        }
+        guard shallReport else { return }
+        Log.warning(
+            "notifications are lost, as the program does not take them in time (\(statistics.overflowed) so far)")
+        let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
+            guard let self else { return }
+            let count = state.withLock { state in
+                defer { state.untoldOverflow = 0 }
+                return state.untoldOverflow
             }
+            if count > 0 { tell(.mayHaveMissedNotifications(.overflow(count: count))) }
+        }
+        state.withLock { state in
+            state.statistics.overflowed += UInt64(alsoLost)
+            state.untoldOverflow += UInt64(alsoLost)
         }
     }
 

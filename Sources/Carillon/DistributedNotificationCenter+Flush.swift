@@ -14,10 +14,11 @@ extension DistributedNotificationCenter {
     @discardableResult
     public func flush(timeout: TimeInterval) -> Bool {
         guard !link.isUnused else { return true }
+        let posted = statistics.posted
         let answer = Answer()
         submit(.barrier { answer.set($0) })
         guard answer.wait(seconds: timeout) == true else { return false }
-        state.withLock { $0.hasPosted = false }
+        noteFlushed(posted)
         return true
     }
 
@@ -27,13 +28,20 @@ extension DistributedNotificationCenter {
     @discardableResult
     public func flush() async -> Bool {
         guard !link.isUnused else { return true }
-        return await withCheckedContinuation { continuation in
+        let posted = statistics.posted
+        let isFlushed = await withCheckedContinuation { continuation in
             submit(.barrier { continuation.resume(returning: $0) })
         }
+        if isFlushed { noteFlushed(posted) }
+        return isFlushed
+    }
+
+    private func noteFlushed(_ posted: UInt64) {
+        state.withLock { $0.flushed = max($0.flushed, posted) }
     }
 
     func flushAtExit() {
-        if state.withLock({ $0.hasPosted }) { flush(timeout: 2) }
+        if state.withLock({ $0.statistics.posted > $0.flushed }) { flush(timeout: 2) }
     }
 }
 

@@ -59,7 +59,7 @@ extension DistributedNotificationCenter {
     }
 
     func observation(
-        name: Foundation.Notification.Name?, object: String?, suspensionBehavior: SuspensionBehavior,
+        name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
         on target: any DeliveryTarget, using block: @escaping @Sendable (Received) -> Void
     ) -> Observation {
         let token = ObserverToken()
@@ -136,6 +136,11 @@ extension DistributedNotificationCenter {
     }
 
     private func remove(_ observer: Any, where condition: (RegistrationKey) -> Bool) {
+        // `removeObserver(token as Any)` with an optional token is common, and on macOS means what it holds.
+        if let optional = observer as? any OptionalValue {
+            if let wrapped = optional.wrappedValue { remove(wrapped, where: condition) }
+            return
+        }
         // A value in an `Any` is no object that could have been added.
         guard type(of: observer) is AnyObject.Type else { return }
         let owner = observer as AnyObject
@@ -181,11 +186,14 @@ extension DistributedNotificationCenter {
 
     /// Changes the observers, and tells the service what that means for it, in the same order for all threads.
     private func change(_ change: (inout ObserverTable) -> ObserverTable.Change) {
-        state.withLock { state in
+        let released = state.withLock { state in
             let change = change(&state.observers)
             for key in change.unregistered { submit(.unregister(key)) }
             if let key = change.registered { submit(.register(key)) }
+            return Released(objects: state.observers.takeReleased())
         }
+        // Here and not under the lock: what a block holds may have a `deinit` that removes another observer.
+        withExtendedLifetime(released) {}
     }
 
     func removeDeadObservers() {
@@ -199,6 +207,21 @@ extension DistributedNotificationCenter {
         Log.warning("an observer was refused: \(error)", ["CARILLON_NAME": name?.rawValue ?? ""])
         report(.observerRefused(name: name, object: object, error))
     }
+}
+
+/// An optional, whatever it is one of.
+private protocol OptionalValue {
+    var wrappedValue: Any? { get }
+}
+
+extension Optional: OptionalValue {
+    fileprivate var wrappedValue: Any? { self }
+}
+
+/// What ends outside of the center's lock.
+private struct Released: @unchecked Sendable {
+    // Sendable: nobody uses the objects any more.
+    let objects: [AnyObject]
 }
 
 /// What `addObserver(forName:…)` returns. An object of Foundation, as on macOS.

@@ -112,10 +112,7 @@ extension DistributedNotificationCenter {
 
     private func submit(_ post: OutgoingPost) throws(DistributedNotificationError) {
         try link.submit(.post(post))
-        state.withLock { state in
-            state.statistics.posted += 1
-            state.hasPosted = true
-        }
+        state.withLock { $0.statistics.posted += 1 }
     }
 
     private func outgoing(

@@ -19,22 +19,26 @@ extension DistributedNotificationCenter {
     ) -> Notifications {
         Notifications(
             stream: stream(
-                name: name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit
-            ) { $0 })
+                name: name, object: object, suspensionBehavior: suspensionBehavior, bufferLimit: bufferLimit))
     }
 
-    /// A stream of what `transform` makes of notifications; nil leaves one out.
-    func stream<Element: Sendable>(
-        name: Foundation.Notification.Name?, object: String?, suspensionBehavior: SuspensionBehavior,
-        bufferLimit: Int, _ transform: @escaping @Sendable (Received) -> Element?
-    ) -> AsyncStream<Element> {
+    /// The same with an object in Foundation's dress, as code for macOS writes it (`path as NSString`).
+    ///
+    /// - Parameter object: an `NSString`; the sequence of anything else is empty, which is logged and counted.
+    public func notifications(named name: Foundation.Notification.Name, object: AnyObject) -> Notifications {
+        Notifications(
+            stream: stream(name: name, object: object, suspensionBehavior: .coalesce, bufferLimit: 1024))
+    }
+
+    func stream(
+        name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior, bufferLimit: Int
+    ) -> AsyncStream<Received> {
         let (stream, continuation) = AsyncStream.makeStream(
-            of: Element.self, bufferingPolicy: .bufferingNewest(max(1, bufferLimit)))
+            of: Received.self, bufferingPolicy: .bufferingNewest(max(1, bufferLimit)))
         let observation = observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, on: DirectTarget()
         ) { [weak self] received in
-            guard let element = transform(received) else { return }
-            if case .dropped = continuation.yield(element) { self?.noteOverflow(1) }
+            if case .dropped = continuation.yield(received) { self?.noteOverflow(1) }
         }
         continuation.onTermination = { _ in observation.cancel() }
         return stream

@@ -12,6 +12,10 @@ extension DistributedNotificationCenter {
             self.rawValue = rawValue
         }
 
+        public init(_ rawValue: String) {
+            self.rawValue = rawValue
+        }
+
         /// The center of the user's session, on the session bus.
         public static let localNotificationCenterType = CenterType(rawValue: "NSLocalNotificationCenterType")
     }
@@ -49,7 +53,7 @@ extension DistributedNotificationCenter {
         /// `dispatchMain()`, which need not be told apart. With `dispatchMain()` it is the main queue, as the main
         /// thread ends there.
         case mainThread
-        /// On a queue of the library's own, one after the other, for programs that run no loop.
+        /// On a thread of the library's own, one after the other, for programs that run no loop.
         case ownQueue
     }
 

@@ -1,5 +1,6 @@
 import DBus
 import Foundation
+import LocalNotifications
 import MainLoop
 import NotificationWire
 import Synchronization
@@ -55,15 +56,17 @@ public final class DistributedNotificationCenter: Sendable {
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
         var statistics = Statistics()
-        /// Since the last ``flush(timeout:)``.
-        var hasPosted = false
+        /// How many of the posts are known to have been taken by the service.
+        var flushed: UInt64 = 0
+        /// What was lost for want of room, and not told in an event.
+        var untoldOverflow: UInt64 = 0
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0
     }
 
     let state = Mutex(State())
     let link: BusLink
-    private let ownQueue = QueueTarget(DispatchQueue(label: "org.carillon.delivery"))
+    private let ownThread = ThreadTarget()
 
     /// A center on another bus than the session's, with a connection of its own. Most programs want ``default()``.
     ///
@@ -81,6 +84,9 @@ public final class DistributedNotificationCenter: Sendable {
         let receiver = CenterReceiver()
         link = BusLink(address: address, receiver: receiver)
         receiver.center = self
+        // From the start, not only from the first observer that runs on the main thread: sequences are often read by
+        // a task on the main actor.
+        MainQueueSource.install()
     }
 
     // MARK: Where observers run
@@ -95,7 +101,7 @@ public final class DistributedNotificationCenter: Sendable {
         if let queue { return state.withLock { $0.operationQueues.target(for: queue) } }
         return switch defaultDelivery {
         case .mainThread: MainThreadTarget.shared
-        case .ownQueue: ownQueue
+        case .ownQueue: ownThread
         }
     }
 
@@ -110,16 +116,21 @@ public final class DistributedNotificationCenter: Sendable {
     public var suspended: Bool {
         get { state.withLock { $0.suspendedByProgram ?? $0.suspendedByService } }
         set {
-            state.withLock { $0.suspendedByProgram = newValue }
-            submit(.suspend(newValue))
+            // Together, so that what threads say at once reaches the service in the order in which it holds here.
+            state.withLock { state in
+                state.suspendedByProgram = newValue
+                submit(.suspend(newValue))
+            }
         }
     }
 
     /// Takes the word in ``suspended`` back: from now on the activity of the application decides, where the desktop
     /// tells it (A2).
     public func followActivity() {
-        state.withLock { $0.suspendedByProgram = nil }
-        submit(.suspend(nil))
+        state.withLock { state in
+            state.suspendedByProgram = nil
+            submit(.suspend(nil))
+        }
     }
 
     // MARK: What it knows about itself

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Observer table: the program's observers and the registrations that they share")
 struct ObserverTableTests {
-    private final class Token {}
+    private final class Token: Sendable {}
 
     private func key(_ name: String) -> RegistrationKey {
         RegistrationKey(name: ExactText(name), object: nil, options: ObserverOptions())
@@ -84,13 +84,56 @@ struct ObserverTableTests {
                 _ = table.removeDead()
                 continue
             }
-            #expect(table.remove(of: new) == .init(), "what is not its own is not removed")
             #expect(
                 add(&table, new, "new", isToken: false)
                     == .init(registered: key("new"), unregistered: [key("old")]))
+            #expect(table.remove(of: new) == .init(unregistered: [key("new")]))
             return
         }
         Issue.record("the allocator never used an address again")
+    }
+
+    @Test("An object may remove itself while it ends, as classes on macOS do")
+    func inDeinit() {
+        final class Owner {
+            var atEnd: (Owner) -> Void = { _ in }
+            deinit { atEnd(self) }
+        }
+        var table = ObserverTable()
+        var changes: [ObserverTable.Change] = []
+        do {
+            let owner = Owner()
+            _ = table.add(
+                owner: owner, isToken: false, key: key("a"), target: DirectTarget(), action: .method { _ in false })
+            owner.atEnd = { changes.append(table.remove(of: $0) { _ in false }) }
+        }
+        #expect(changes == [.init(unregistered: [key("a")])])
+        #expect(table.count == 0)
+    }
+
+    @Test("Objects that are gone are found when others come, without any notification (C5, E1)")
+    func swept() {
+        var table = ObserverTable()
+        for number in 0..<10_000 { _ = add(&table, Token(), "\(number)", isToken: false) }
+        #expect(table.count < 200)
+    }
+
+    @Test("What an observer holds is not released by the table, but by who takes it out of it")
+    func released() {
+        var table = ObserverTable()
+        weak var held: Token?
+        let owner = Token()
+        do {
+            let token = Token()
+            held = token
+            _ = table.add(
+                owner: owner, isToken: true, key: key("a"), target: DirectTarget(),
+                action: .block { _ in withExtendedLifetime(token) {} })
+        }
+        _ = table.remove(of: owner)
+        #expect(held != nil)
+        _ = table.takeReleased()
+        #expect(held == nil)
     }
 
     @Test("A token that the program threw away keeps observing (C5)")

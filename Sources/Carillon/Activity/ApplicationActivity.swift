@@ -38,20 +38,24 @@ extension DistributedNotificationCenter {
     public var isActive: Bool {
         get { state.withLock { $0.isActive } }
         set {
-            let (generation, wasSuspended) = state.withLock { state in
+            let generation = state.withLock { state in
                 state.isActive = newValue
                 state.activityGeneration += 1
-                return (state.activityGeneration, state.suspendedByProgram == true)
+                if newValue, state.suspendedByProgram == true {
+                    state.suspendedByProgram = false
+                    submit(.suspend(false))
+                }
+                return state.activityGeneration
             }
-            if newValue {
-                if wasSuspended { suspended = false }
-                return
-            }
+            guard !newValue else { return }
             DispatchQueue.global().asyncAfter(deadline: .now() + Self.suspensionDelay) { [weak self] in
                 guard let self else { return }
-                // Any later change has the higher number, and decides.
-                let isCurrent = state.withLock { $0.activityGeneration == generation }
-                if isCurrent { suspended = true }
+                state.withLock { state in
+                    // Any later change has the higher number, and decides.
+                    guard state.activityGeneration == generation else { return }
+                    state.suspendedByProgram = true
+                    submit(.suspend(true))
+                }
             }
         }
     }

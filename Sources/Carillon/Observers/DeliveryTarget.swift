@@ -85,7 +85,7 @@ private struct LoopWatch {
     }
 }
 
-/// A queue of operations, or a dispatch queue.
+/// A queue of operations.
 ///
 /// One operation empties what waits, however many notifications that are: they stay in order also on a queue that runs
 /// several operations at once. The queue is retained: an observer's queue lives as long as the observer.
@@ -93,11 +93,9 @@ final class QueueTarget: DeliveryTarget {
     private let queue: DeliveryQueue
 
     init(_ operations: OperationQueue) {
-        queue = .scheduling { operations.addOperation($0) }
-    }
-
-    init(_ dispatchQueue: DispatchQueue) {
-        queue = .scheduling { drain in dispatchQueue.async(execute: drain) }
+        let reference = WeakReference<DeliveryQueue>()
+        queue = DeliveryQueue(wake: { operations.addOperation { reference.object?.drain() } })
+        reference.object = queue
     }
 
     func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
@@ -105,29 +103,63 @@ final class QueueTarget: DeliveryTarget {
     }
 }
 
-extension DeliveryQueue {
-    /// A queue whose wake-up has `schedule` run the draining.
-    fileprivate static func scheduling(
-        _ schedule: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) -> DeliveryQueue {
-        let reference = QueueReference()
-        let queue = DeliveryQueue(wake: { schedule { reference.queue?.drain() } })
-        reference.queue = queue
-        return queue
+/// A thread of the library's own, for programs that run no loop.
+///
+/// Not a dispatch queue: on Linux the first use of one starts a timer in this process that fires every second, for ever,
+/// and a program that only listens shall sleep. The thread is started by the first delivery, and ends when this object
+/// goes away; what waits then is dropped.
+final class ThreadTarget: DeliveryTarget {
+    private let context = MainContext()
+    private let queue: DeliveryQueue
+    private let source: SignalledSource
+    private let life = Life()
+
+    private final class Life: Sendable {
+        let hasStarted = Atomic(false)
+        let isOver = Atomic(false)
+    }
+
+    init() {
+        let reference = WeakReference<SignalledSource>()
+        let queue = DeliveryQueue(
+            wake: { reference.object?.signal() }, wakeAfterOthers: { reference.object?.signalAfterOthers() })
+        source = SignalledSource(on: context, priority: .default) { queue.drain() }
+        self.queue = queue
+        reference.object = source
+    }
+
+    deinit {
+        life.isOver.store(true, ordering: .releasing)
+        context.wakeUp()
+    }
+
+    func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
+        if !life.hasStarted.exchange(true, ordering: .acquiringAndReleasing) { startThread() }
+        return queue.append(byteCount: byteCount, work)
+    }
+
+    private func startThread() {
+        // Nothing of self: the thread must not keep this object.
+        let (context, life) = (context, life)
+        let thread = Thread {
+            while !life.isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
+        }
+        thread.name = "carillon-deliver"
+        thread.start()
     }
 }
 
-/// Weak: what schedules a queue must not keep it.
-private final class QueueReference: Sendable {
+/// Weak: what wakes a queue must not keep it.
+private final class WeakReference<Object: AnyObject & Sendable>: Sendable {
     private struct Weak {
-        weak var queue: DeliveryQueue?
+        weak var object: Object?
     }
 
     private let reference = Mutex(Weak())
 
-    var queue: DeliveryQueue? {
-        get { reference.withLock { $0.queue } }
-        set { reference.withLock { $0.queue = newValue } }
+    var object: Object? {
+        get { reference.withLock { $0.object } }
+        set { reference.withLock { $0.object = newValue } }
     }
 }
 

@@ -3,6 +3,9 @@ import NotificationCore
 /// The program's observers, by the registration at the service that they share (C11).
 ///
 /// A value that says what changed; the caller tells the service. Not thread-safe by itself.
+///
+/// What an observer holds may end with it, and run code of the program, which may use the center again. So nothing is
+/// released in here: the caller takes it with ``takeReleased()``, and lets go of it with no lock held.
 struct ObserverTable {
     /// Whom an observer belongs to: its token, or the object whose method it is.
     ///
@@ -26,6 +29,9 @@ struct ObserverTable {
     /// Observers of each key.
     private var counts: [RegistrationKey: Int] = [:]
     private var lastOrder: UInt64 = 0
+    private var released: [AnyObject] = []
+    /// At so many owners those that are gone are looked for.
+    private var sweepAt = 64
 
     var count: Int { index.count }
 
@@ -40,6 +46,12 @@ struct ObserverTable {
         if let known = owners[ObjectIdentifier(owner)], known.object !== owner {
             change.unregistered = remove(known.positions)
             owners[ObjectIdentifier(owner)] = nil
+        }
+        // Objects whose notifications never come would otherwise leave their registrations behind for ever (E1).
+        // Doubling makes it O(1) for each observer in the end.
+        if owners.count >= sweepAt {
+            change.unregistered += removeDead().unregistered
+            sweepAt = max(64, owners.count * 2)
         }
         lastOrder += 1
         let observer = Observer(key: key, order: lastOrder, target: target, action: action)
@@ -59,21 +71,38 @@ struct ObserverTable {
 
     /// Removes the owner's observers that fulfil the condition (C6). Harmless when there are none (C10).
     mutating func remove(of owner: AnyObject, where condition: (RegistrationKey) -> Bool = { _ in true }) -> Change {
-        guard let known = owners[ObjectIdentifier(owner)], known.object === owner else { return Change() }
+        guard let known = owners[ObjectIdentifier(owner)] else { return Change() }
+        guard known.object === owner else {
+            // What was added is gone, or is just going: this is its `deinit`, which removes it as usual on macOS.
+            owners[ObjectIdentifier(owner)] = nil
+            return Change(unregistered: remove(known.positions))
+        }
         let removed = known.positions.filter { condition(index[$0].key) }
         owners[ObjectIdentifier(owner)]!.positions.subtract(removed)
         if removed.count == known.positions.count { owners[ObjectIdentifier(owner)] = nil }
+        released.append(owner)
         return Change(unregistered: remove(removed))
     }
 
     /// Removes the observers of objects that are gone.
     mutating func removeDead() -> Change {
         var unregistered: [RegistrationKey] = []
-        for (identifier, owner) in owners where owner.object == nil {
+        for (identifier, owner) in owners {
+            // Asking makes a reference, which is the last one if everyone else lets go at this moment.
+            if let object = owner.object {
+                if owner.token == nil { released.append(object) }
+                continue
+            }
             unregistered += remove(owner.positions)
             owners[identifier] = nil
         }
         return Change(unregistered: unregistered)
+    }
+
+    /// What was removed since this was last asked, for the caller to release with no lock held.
+    mutating func takeReleased() -> [AnyObject] {
+        defer { released = [] }
+        return released
     }
 
     /// The observers of these registrations, in the order in which they were added.
@@ -92,6 +121,7 @@ struct ObserverTable {
         for position in positions {
             let observer = index.remove(at: position)
             observer.deactivate()
+            released.append(observer)
             counts[observer.key]! -= 1
             if counts[observer.key] == 0 {
                 counts[observer.key] = nil

@@ -1,0 +1,161 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// A way of running a program.
+enum LoopStyle: String, CaseIterable, Sendable, CustomTestStringConvertible {
+    case glib
+    case runLoop = "run-loop"
+    case dispatchMain = "dispatch-main"
+    case none
+
+    var testDescription: String { rawValue }
+    var hasMainLoop: Bool { self != .none }
+    /// With `dispatchMain()` the main thread ends, and other threads run the main queue.
+    var mainThread: String { self == .glib || self == .runLoop ? "main" : "other" }
+
+    /// The program of `Examples/swift`, and what it prints for a notification of 4711 bytes of report.txt.
+    var example: (name: String, lines: Set<String>) {
+        switch self {
+        case .glib:
+            (
+                "example-glib-loop",
+                ["saved report.txt on the main thread: true", "the main actor runs, too"]
+            )
+        case .runLoop: ("example-run-loop", ["saved report.txt on the main thread: true"])
+        case .dispatchMain: ("example-dispatch-main", ["saved report.txt with 4711 bytes"])
+        case .none: ("example-no-loop", ["saved report.txt on the main thread: false"])
+        }
+    }
+}
+
+@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .timeLimit(.minutes(5)))
+struct LoopStyleTests {
+    @Test(
+        "The example programs hear what is posted, and end as their loop does",
+        arguments: LoopStyle.allCases, Stage.Start.allCases)
+    func example(style: LoopStyle, start: Stage.Start) throws {
+        try expectExample(style, on: Stage(start))
+    }
+
+    @Test(
+        "On dbus-broker, which starts nothing, they are registered with the service that comes later",
+        arguments: LoopStyle.allCases)
+    func broker(style: LoopStyle) throws {
+        guard BusKind.available.contains(.dbusBroker) else { return }
+        try expectExample(style, on: Stage(.later, .dbusBroker))
+    }
+
+    private func expectExample(_ style: LoopStyle, on stage: Stage) throws {
+        let program = try stage.program(style.example.name, registered: 2)
+        // Another name, and then a notification for each.
+        try stage.post("com.example.Other", "path=no")
+        try stage.post(
+            "com.example.Saved", "--object", "report.txt", "--string", "path=report.txt", "bytes=4711")
+        var lines: Set<String> = []
+        while lines != style.example.lines {
+            let line = try program.nextLine()
+            try #require(style.example.lines.contains(line), "\(program.transcript)")
+            lines.insert(line)
+        }
+        try stage.post("com.example.Quit")
+        let status = try program.waitForExit()
+        #expect(status.code == 0, "\(program.transcript)")
+        #expect(
+            program.standardError.isEmpty || stage.bus.kind == .dbusBroker
+                || program.standardError.contains("no notification center"), "\(program.transcript)")
+    }
+
+    @Test("Every kind of observer runs where it should", arguments: LoopStyle.allCases)
+    func where_(style: LoopStyle) throws {
+        let stage = try Stage()
+        let program = try stage.program("loop-probe", style.rawValue, registered: 2)
+        // More than one: the loop is woken again.
+        for round in 1...3 {
+            try stage.post("com.example.Ring", "--object", "\(round)")
+            let main = style.mainThread
+            var expected: Set<String> = [
+                "block thread=\(main) object=\(round)", "method thread=\(main) ",
+                "operation thread=other current=true", "sequence thread=other object=\(round)",
+            ]
+            if style.hasMainLoop {
+                expected.formUnion([
+                    "isolated thread=\(main) in=block", "isolated thread=\(main) in=main", "dispatch thread=\(main) ",
+                    "actor thread=\(main) ", "main-method thread=\(main) ",
+                    // Foundation knows its main queue by the main thread.
+                    "main thread=\(main) current=\(main == "main")",
+                ])
+            }
+            var seen: Set<String> = []
+            while seen != expected {
+                let line = try program.nextLine()
+                if line.hasPrefix("state ") { continue }
+                try #require(expected.contains(line), "\(line)\n\(program.transcript)")
+                seen.insert(line)
+            }
+        }
+        try stage.post("com.example.Quit")
+        #expect(try program.waitForExit().code == 0, "\(program.transcript)")
+        // A program whose loop returns goes on behind it.
+        #expect(program.standardOutput.hasSuffix("ended\n") == (style == .glib || style == .none))
+    }
+
+    @Test("A program is told that there is no service, and that one came")
+    func state() throws {
+        let stage = try Stage(.later)
+        let program = try stage.program("loop-probe", "glib", registered: 2)
+        for state in ["serviceUnavailable", "connected"] {
+            let line = try program.nextLine()
+            #expect(line.hasPrefix("state thread=main is=\(state)"), "\(program.transcript)")
+        }
+        program.terminate()
+    }
+}
+
+/// The subject of these tests is time, so they wait. The programs are the examples, which start no tasks and operations:
+/// those make libdispatch look at its threads every second.
+@Suite("Idle programs sleep", .serialized, .timeLimit(.minutes(5)))
+struct IdleProgramTests {
+    @Test("No wake-ups and no processor time while nothing happens", arguments: LoopStyle.allCases)
+    func asleep(style: LoopStyle) throws {
+        let stage = try Stage()
+        let program = try stage.program(style.example.name, registered: 2)
+        // It has run observers, so everything that is made on demand is there.
+        let post = {
+            try stage.post("com.example.Saved", "--object", "report.txt", "--string", "path=report.txt", "bytes=4711")
+        }
+        try post()
+        for _ in style.example.lines { _ = try program.nextLine() }
+        try expectSleep(of: program, thenWakenBy: post)
+    }
+
+    @Test("Nor while it waits for a service that does not come", arguments: LoopStyle.allCases)
+    func withoutService(style: LoopStyle) throws {
+        let bus = try PrivateBus()
+        let program = try RunningCommand(
+            try Executables.path(of: style.example.name), environment: bus.environment)
+        _ = try program.nextErrorLine { $0.contains("no notification center on the bus") }
+        let service = Once()
+        try expectSleep(of: program) { try service.run { try ServiceProcess(on: bus) } }
+    }
+
+    private func expectSleep(of program: RunningCommand, thenWakenBy waken: () throws -> Void) throws {
+        let before = try Wakefulness.settled(of: program.pid)
+        Thread.sleep(forTimeInterval: 1)
+        #expect(try Wakefulness(of: program.pid) == before, "\(program.transcript)")
+        // The measure is one.
+        try waken()
+        try eventually("an event shows in the measure: \(program.transcript)") {
+            try Wakefulness(of: program.pid).switches > before.switches
+        }
+    }
+}
+
+/// Keeps what was made once.
+private final class Once {
+    private var service: ServiceProcess?
+
+    func run(_ make: () throws -> ServiceProcess) rethrows {
+        service = try make()
+    }
+}
