@@ -44,7 +44,8 @@ let package = Package(
             dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
         ),
 
-        // One way of running each.
+        // The one of README.md, and one for each way of running.
+        .executableTarget(name: "example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
         .executableTarget(
             name: "example-glib-loop", dependencies: ["Carillon", "MainLoop"], path: "Examples/swift/GLibLoop"),
         .executableTarget(name: "example-run-loop", dependencies: ["Carillon"], path: "Examples/swift/RunLoop"),
