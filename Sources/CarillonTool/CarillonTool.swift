@@ -28,6 +28,9 @@ struct CarillonTool {
         switch name {
         case "post": PostCommand.run
         case "observe": ObserveCommand.run
+        case "status": StatusCommand.run
+        case "clients": ListCommand.runClients
+        case "observers": ListCommand.runObservers
         default: nil
         }
     }
@@ -44,11 +47,14 @@ struct CarillonTool {
     private static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon", usage: "COMMAND ...",
-            summary: "Posts and observes distributed notifications.",
+            summary: "Posts and observes distributed notifications, and looks into the service.",
             description: """
                 Commands:
                   post       Post a notification
                   observe    Print the notifications that arrive
+                  status     Show what the service is doing
+                  clients    List the programs that it knows
+                  observers  List their observers
 
                 'carillon COMMAND --help' tells more.
 

@@ -187,7 +187,7 @@ extension NotificationSignal {
     }
 
     /// As it is, unless that could confuse a reader or a terminal.
-    private static func readable(_ text: String) -> String {
+    static func readable(_ text: String) -> String {
         let isPlain = text.unicodeScalars.allSatisfy {
             !$0.properties.isWhitespace && !PropertyListJSON.isDeceptive($0)
         }

@@ -1,0 +1,105 @@
+import Carillon
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// `carillon clients` and `carillon observers [CLIENT]`
+enum ListCommand {
+    private typealias Row = [(key: String, value: PropertyList)]
+
+    static func runClients(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon clients", usage: "", summary: "Lists the programs that the service knows.",
+            description: description)
+        guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
+        if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
+        return BusSession.run { session in
+            session.askClients { clients in
+                let rows = clients.map { client -> Row in
+                    clientColumns.compactMap { key in client[key].map { (key, $0) } }
+                        + client.filter { !clientColumns.contains($0.key) }.sorted { $0.key < $1.key }
+                        .map { ($0.key, $0.value) }
+                }
+                show(rows, columns: clientColumns, isJSON: isJSON)
+                session.finish(.done)
+            }
+        }
+    }
+
+    static func runObservers(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon observers", usage: "[CLIENT]",
+            summary: "Lists the observers of a client, such as :1.42, or of all.", description: description)
+        guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
+        if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
+        return BusSession.run { session in
+            if let client = rest.first { return collect(of: [client], on: session, isJSON: isJSON) }
+            session.askClients { clients in
+                let names = clients.compactMap { $0["name"]?.readable }
+                collect(of: names, on: session, isJSON: isJSON)
+            }
+        }
+    }
+
+    private static let description = "A service that does not run is not started; the exit status is 2 then."
+    private static let clientColumns = [
+        "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped",
+    ]
+    private static let observerColumns = ["client", "id", "name", "object", "suspension-behavior"]
+
+    /// - Returns: nil when only the version was wanted.
+    private static func parse(
+        _ parser: CommandLineParser, _ arguments: [String]
+    ) throws(UsageError) -> (isJSON: Bool, rest: [String])? {
+        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        return parser.value(version) ? nil : (parser.value(json), rest)
+    }
+
+    /// Asks for the observers of one client after the other.
+    private static func collect(
+        of clients: [String], on session: BusSession, isJSON: Bool, rows: [Row] = []
+    ) {
+        guard let client = clients.first else {
+            show(rows, columns: observerColumns, isJSON: isJSON)
+            return session.finish(.done)
+        }
+        session.ask("ListObservers", { $0.append(client) }) { reader throws(BusError) in
+            var rows = rows
+            var entries = try reader.readContainer(.array)
+            while !entries.isAtEnd {
+                var entry = try entries.readContainer(.structure)
+                rows.append([
+                    ("client", .string(client)), ("id", .uint64(try entry.read())),
+                    ("name", .string(try entry.read())), ("object", .string(try entry.read())),
+                    ("suspension-behavior", .string(try entry.read())),
+                ])
+            }
+            collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows)
+        }
+    }
+
+    private static func show(_ rows: [Row], columns: [String], isJSON: Bool) {
+        if isJSON {
+            for row in rows {
+                let members = row.map { "\(PropertyListJSON.quoted($0.key)): \(PropertyListJSON.text($0.value))" }
+                printLine("{\(members.joined(separator: ", "))}")
+            }
+            return
+        }
+        // Any name and object is the empty string on the bus; a person reads a star more easily.
+        let cells = rows.map { row in
+            columns.map { column in
+                let text = row.first { $0.key == column }.map { NotificationSignal.readable($0.value.readable) } ?? ""
+                return text.isEmpty ? "*" : text
+            }
+        }
+        let widths = columns.indices.map { index in ([columns] + cells).map { $0[index].count }.max() ?? 0 }
+        for row in [columns] + cells {
+            let padded = zip(row, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
+            printLine(String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()))
+        }
+    }
+}

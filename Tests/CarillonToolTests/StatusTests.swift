@@ -1,0 +1,76 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What `carillon status`, `clients` and `observers` show.
+@Suite("B3: carillon looks into the service", .serialized, .timeLimit(.minutes(1)))
+struct StatusTests {
+    private func lines(_ result: CommandResult) throws -> [String] {
+        try #require(result.exitCode == 0, "\(result)")
+        return result.standardOutput.split(separator: "\n").map(String.init)
+    }
+
+    private func json(_ line: String) throws -> [String: Any] {
+        try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+    }
+
+    @Test("A service that does not run is not started: exit code 2", arguments: ["status", "clients", "observers"])
+    func notRunning(command: String) throws {
+        let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
+        let result = try Command.run(try Bell.path(), [command], environment: bus.environment)
+        #expect(result.exitCode == 2)
+        #expect(result.standardError == "carillon: the service does not run\n")
+        #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
+    }
+
+    @Test("status counts, for people and for programs")
+    func status() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding")
+        try bell.post("Ding")
+        try bell.post("Dong")
+        let text = try lines(bell.run("status"))
+        for line in ["posted          2", "delivered       1", "clients         1", "observers       1"] {
+            #expect(text.contains(line), "\(text)")
+        }
+        let object = try json(try #require(try lines(bell.run("status", "--json")).first))
+        let statistics = try #require(object["Statistics"] as? [String: Any])
+        #expect(statistics["posted"] as? Int == 2 && statistics["unmatched"] as? Int == 1)
+        #expect(object["Version"] is String && object["Limits"] is [String: Any])
+        observer.terminate()
+    }
+
+    @Test("clients and observers list who is there and what for")
+    func lists() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "Dong", "--object", "the door\n")
+        let clients = try lines(bell.run("clients", "--json")).map(json)
+        #expect(clients.count == 1)
+        #expect(clients.first?["pid"] as? Int == Int(observer.pid))
+        #expect(clients.first?["process"] as? String == "carillon")
+        #expect(clients.first?["suspended"] as? Bool == false)
+        let name = try #require(clients.first?["name"] as? String)
+
+        for arguments in [["observers", "--json"], ["observers", name, "--json"]] {
+            let result = try Command.run(try Bell.path(), arguments, environment: bell.bus.environment)
+            let observers = try lines(result).map(json)
+            #expect(observers.map { $0["name"] as? String } == ["Ding", "Dong"])
+            #expect(observers.allSatisfy { $0["object"] as? String == "the door\n" })
+            #expect(observers.allSatisfy { $0["suspension-behavior"] as? String == "coalesce" })
+        }
+        // A table has a line for each, whatever is in a name.
+        let table = try lines(bell.run("observers"))
+        #expect(table.count == 3 && table[1].contains("\"the door\\n\""), "\(table)")
+        #expect(try lines(bell.run("clients")).count == 2)
+        #expect(try lines(bell.run("observers", ":1.999", "--json")).isEmpty)
+        observer.terminate()
+    }
+
+    @Test(
+        "Arguments that mean nothing are exit code 1",
+        arguments: [["status", "x"], ["clients", "x"], ["observers", "x", "y"], ["status", "--no-such-option"]])
+    func usage(arguments: [String]) throws {
+        let result = try Command.run(try Bell.path(), arguments, environment: ["PATH": "/usr/bin:/bin"])
+        #expect(result.exitCode == 1, "\(result)")
+    }
+}
