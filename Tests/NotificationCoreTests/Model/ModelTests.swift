@@ -90,7 +90,7 @@ struct ModelTests {
             guard
                 let suspended = steps.firstIndex(where: { if case .setSuspended(2, true) = $0 { true } else { false } })
             else { return false }
-            return steps[suspended...].contains { if case .observe(client: 2, _, _, _) = $0 { true } else { false } }
+            return steps[suspended...].contains { if case .observe(client: 2, _, _, _, _) = $0 { true } else { false } }
         }
         let steps = (0..<20).map { Step.sequence(seed: $0, count: 300, restarts: false) }.first(where: fails)!
         let fewest = shrink(steps, fails: fails)
