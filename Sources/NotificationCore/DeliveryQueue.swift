@@ -51,19 +51,24 @@ struct DeliveryQueue {
 
     // MARK: Taking out
 
-    /// Makes all that is held due, before anything newer (S2). What was due already is older, so it goes first.
+    /// Makes all that is held due, before anything newer (S2). What was due already is among it, in global order: most
+    /// of it is older.
     mutating func flush() {
         guard hasHeld else { return }
+        var entries: [DueQueue.Entry] = []
+        entries.reserveCapacity(count)
         for lane in DeliveryLane.allCases where lane != .flushed {
-            while let entry = lanes[lane.rawValue].popFirst() { lanes[DeliveryLane.flushed.rawValue].append(entry) }
+            while let entry = popDue(lane) { entries.append(entry) }
         }
         while let entry = held.popFirst() {
-            append(
+            entries.append(
                 DueQueue.Entry(
                     notification: entry.notification, observers: ObserverList(entry.observers),
-                    byteCount: entry.byteCount),
-                in: .flushed)
+                    byteCount: entry.byteCount))
         }
+        // What was flushed before is older than all of these.
+        entries.sort { $0.notification.serial < $1.notification.serial }
+        for entry in entries { append(entry, in: .flushed) }
     }
 
     /// Takes the first that is due in `lane`.
@@ -74,7 +79,8 @@ struct DeliveryQueue {
         return entry
     }
 
-    /// Takes what was posted first of all, due or held: what goes when there is no room.
+    /// Takes what was posted first of all, due or held: what goes when there is no room. Within each lane it is the
+    /// first.
     ///
     /// - Returns: the observers that miss it.
     mutating func dropOldest() -> [ObserverID]? {

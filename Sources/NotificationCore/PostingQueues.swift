@@ -94,9 +94,12 @@ struct PostingQueues {
         return nil
     }
 
-    /// Takes the first post of a style of one poster.
+    /// Takes the first post of a style of one poster, as an earlier process did: then it was that poster's turn.
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
-        guard let queue = queues[poster] else { return nil }
+        guard let queue = queues[poster], !queue.isEmpty(style) else { return nil }
+        let line = lines[style.order]
+        if line.queues[line.head...].first(where: { !$0.isEmpty(style) }) === queue { return take(style)?.post }
+        // The log was written anew since, and does not hold whose turn it was.
         let post = changing(queue, style) { queue.popFirst(style) }
         forgetIfEmpty(queue)
         return post

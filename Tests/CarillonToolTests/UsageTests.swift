@@ -147,7 +147,13 @@ struct UsageTests {
         arguments: [
             (["--help"], ["post", "observe", "--version", "Exit status"]),
             (["post", "--help"], ["--object", "--json", "--string", "--deliver-immediately", "--version"]),
-            (["observe", "--help"], ["--object", "--json", "--count", "--timeout", "--version"]),
+            (
+                ["observe", "--help"],
+                [
+                    "--object", "--suspension-behavior", "--run-loop-mode", "--json", "--count", "--timeout",
+                    "--version",
+                ]
+            ),
         ])
     func help(arguments: [String], texts: [String]) throws {
         let result = try runWithoutBus(arguments)

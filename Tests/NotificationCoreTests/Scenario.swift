@@ -138,9 +138,11 @@ final class Scenario {
     /// Lets what is ready wait, as if more came at once than can be sent.
     var isBusy = false
 
-    /// Has what is ready in a lane, and in more urgent ones, sent.
+    /// Has what is ready in a lane, and in more urgent ones, sent; without a limit also what answers make ready.
     func send(upTo lane: DeliveryLane = .standard, limit: Int = .max) {
-        perform { effects in center.sendReady(upTo: lane, limit: limit, effects: &effects) }
+        repeat {
+            perform { effects in center.sendReady(upTo: lane, limit: limit, effects: &effects) }
+        } while limit == .max && DeliveryLane.allCases.contains { $0 <= lane && center.isReady($0) }
     }
 
     // MARK: Reading and not reading

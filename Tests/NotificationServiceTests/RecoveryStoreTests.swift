@@ -213,8 +213,10 @@ struct RecoveryStoreTests {
             switch change {
             case .held(let client, let notification, let observers, let coalescing):
                 changes.append("held \(client) \(notification.serial) \(notification.name) \(observers) \(coalescing)")
-            case .queuedDue(let client, let notification, let observers):
-                changes.append("due \(client) \(notification.serial) \(observers)")
+            case .queuedDue(let client, let notification, let observers, let lane):
+                changes.append("due \(client) \(notification.serial) \(observers) \(lane)")
+            case .postQueued(let poster, let post, _):
+                changes.append("queued \(poster) \(post.name) \(post.style) \(post.deliverImmediately)")
             default: changes.append("\(change)")
             }
         }

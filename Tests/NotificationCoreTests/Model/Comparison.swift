@@ -10,7 +10,7 @@ struct Difference: CustomStringConvertible {
     static func first(in steps: [Step]) -> Difference? {
         let restarts = steps.contains { if case .restart = $0 { true } else { false } }
         let subject = Subject(remembersChanges: restarts)
-        var model = ModelCenter()
+        var model = ModelCenter(remembersChanges: restarts)
         for (place, step) in steps.enumerated() {
             let actual = subject.run(step, beside: model)
             let expected = model.run(step)

@@ -92,7 +92,9 @@ extension Step {
         var steps: [Step] = [.limit(.clients, 4), .limit(.observersPerClient, 5), .limit(.observers, 14)]
         // In a third of the sequences clients read well, in another third hardly at all.
         let answers = [30, 150, 320][Int(seed % 3)]
-        for key in [Limits.Key.queuedPerClient, .queuedBytesPerClient, .queuedBytes] {
+        for key in [
+            Limits.Key.queuedPerClient, .queuedBytesPerClient, .queuedBytes, .queuedPostsPerClient, .queuedPostBytes,
+        ] {
             if Bool.random(using: &generator) { steps.append(randomLimit(key, &generator)) }
         }
         for client in 0..<3 { steps.append(observe(client, &generator)) }
@@ -161,9 +163,9 @@ extension Step {
         case .queuedPerClient: values = 1...12
         case .queuedBytesPerClient: values = 500...100_000
         case .queuedBytes: values = 1000...150_000
-        case .queuedPostsPerClient: values = 1...6
+        case .queuedPostsPerClient: values = 1...4
         case .queuedPostBytesPerClient: values = 500...40_000
-        case .queuedPostBytes: values = 1000...60_000
+        case .queuedPostBytes: values = 1000...40_000
         case .nameLength, .objectLength: values = 2...4
         case .userInfoBytes, .userInfoDepth: values = 1...1
         }
