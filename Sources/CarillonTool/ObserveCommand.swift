@@ -16,7 +16,8 @@ enum ObserveCommand {
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only those about OBJECT")
         let behavior = parser.string(
             "suspension-behavior", short: "b", placeholder: "BEHAVIOR",
-            help: "What becomes of notifications while it is suspended: \(ChoiceArguments.names(SuspensionBehavior.self))"
+            help:
+                "What becomes of notifications while it is suspended: \(ChoiceArguments.names(SuspensionBehavior.self))"
         )
         let mode = parser.string(
             "run-loop-mode", short: "m", placeholder: "MODE",

@@ -113,8 +113,7 @@ package final class CenterObject {
     /// the answer knows that all is on its way. Posts wait for their own turns, and suspension comes before everything
     /// that waits for its turn (M6).
     private func isBarrier(_ message: Message) -> Bool {
-        guard let member = message.member else { return true }
-        return !Self.withoutBarrier.contains(member)
+        !Self.withoutBarrier.contains(where: message.hasMember)
     }
 
     private static let withoutBarrier: [MemberName] = ["Post", "SetSuspended", "FollowActivity"]

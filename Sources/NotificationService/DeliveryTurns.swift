@@ -29,7 +29,8 @@ final class DeliveryTurns {
         for lane in DeliveryLane.allCases {
             sources.append(
                 ReadySource(
-                    on: context, priority: DeliveryPriority.of(lane: lane), isReady: { [unowned object] in
+                    on: context, priority: DeliveryPriority.of(lane: lane),
+                    isReady: { [unowned object] in
                         object.center.isReady(lane)
                     },
                     run: { [unowned object] in
@@ -40,7 +41,8 @@ final class DeliveryTurns {
         }
         sources.append(
             ReadySource(
-                on: context, priority: DeliveryPriority.of(.asap), isReady: { [unowned object] in
+                on: context, priority: DeliveryPriority.of(.asap),
+                isReady: { [unowned object] in
                     object.center.hasQueuedPosts(.asap)
                 },
                 run: { [unowned self] in post(.asap) }))

@@ -44,7 +44,10 @@ struct UsageTests {
             (["post", "Ding", "--json", "{\"a\": {\"$date\": \"2026-02-03T24:00:00Z\"}}"], "'$date' is not like"),
             (["post", "Ding", "--json", "{\"a\": {\"$double\": \"1\"}}"], "userInfo.a: '$double' is none of"),
             (["post", "Ding", "--json", "{\"a\": \"\\u0000\"}"], "userInfo.a"),
-            (["post", "Ding", "--posting-style", "later"], "--posting-style: 'later' is none of: now, asap, when-idle"),
+            (
+                ["post", "Ding", "--posting-style", "later"],
+                "--posting-style: 'later' is none of: now, asap, when-idle"
+            ),
             (["post", "Ding", "--coalesce-on", "sender"], "--coalesce-on: 'sender' is none of: name, object"),
             (["post", "Ding", "--coalesce-on", "name,"], "--coalesce-on: '' is none of"),
             (["post", "Ding", "--coalesce-on"], "coalesce-on"),

@@ -29,7 +29,9 @@ struct PostingQueueTests {
     func order() throws {
         let center = Scenario()
         try center.observe(one)
-        for (object, style) in [("1", PostingStyle.whenIdle), ("2", .asap), ("3", .whenIdle), ("4", .now), ("5", .asap)] {
+        for (object, style) in [
+            ("1", PostingStyle.whenIdle), ("2", .asap), ("3", .whenIdle), ("4", .now), ("5", .asap),
+        ] {
             try center.post("A", object, style: style)
         }
         center.postQueued(.asap, limit: 1)

@@ -60,7 +60,9 @@ struct ModelTests {
                 _ = model.run(step)
                 if case .refused(let error) = answer { counts["\(error)".filter { !$0.isNumber }, default: 0] += 1 }
                 for seen in outcomes.seen {
-                    let serials = seen.compactMap { if case .delivered(let post, _, _) = $0 { post.serial } else { nil } }
+                    let serials = seen.compactMap {
+                        if case .delivered(let post, _, _) = $0 { post.serial } else { nil }
+                    }
                     if serials != serials.sorted() { counts["the urgent first", default: 0] += 1 }
                 }
                 for outcome in (outcomes.seen + outcomes.noted + outcomes.timed).joined() {
