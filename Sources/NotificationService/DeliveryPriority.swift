@@ -41,7 +41,7 @@ enum DeliveryPriority {
         Row(
             work: .reading, priority: -20,
             reason: "ahead of the default mode, so that something urgent is found behind a burst of the ordinary; "
-                + "how far ahead is bounded by the core (Turns), which then sends one for each that comes"),
+                + "how far is bounded by the core (Turns) and by DeliveryTurns, so that the default mode goes on"),
         Row(
             work: .asap, priority: -20,
             reason: "beside reading: in the iteration after the one that read it, and never starved by a flood of posts"

@@ -9,6 +9,9 @@ import NotificationCore
 final class DeliveryTurns {
     /// Turns that one dispatch of a source takes. Then more urgent sources are asked again.
     private static let perDispatch = 32
+    /// Messages that are read ahead of the default mode before that gets a turn: a flood that nobody observes must not
+    /// hold up what was posted before it. One that somebody does is bounded by the core too.
+    private static let mostReadAhead = 128
     /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
     /// to do either.
     private static let quietMilliseconds: UInt32 = 50
@@ -19,6 +22,9 @@ final class DeliveryTurns {
     private unowned let object: CenterObject
     private var sources: [ReadySource] = []
     private var activity: UInt64 = 0
+    private var activityWhenIdle: UInt64 = 0
+    /// Messages that were read while the default mode waited.
+    private var readAhead = 0
     private var quietTimer: EventSource?
     private var looks = 0
     private var isIdle = false
@@ -33,11 +39,7 @@ final class DeliveryTurns {
                     isReady: { [unowned object] in
                         object.center.isReady(lane)
                     },
-                    run: { [unowned object] in
-                        object.perform { effects in
-                            object.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
-                        }
-                    }))
+                    run: { [unowned self] in send(upTo: lane) }))
         }
         sources.append(
             ReadySource(
@@ -52,9 +54,19 @@ final class DeliveryTurns {
                 run: { [unowned self] in postWhileIdle() }))
     }
 
-    /// A message came from the bus.
+    /// A message came from the bus, and is handled next.
     func noteActivity() {
         activity += 1
+        guard object.center.isReady(.standard) else { return }
+        readAhead += 1
+        if readAhead > Self.mostReadAhead { send(upTo: .standard) }
+    }
+
+    private func send(upTo lane: DeliveryLane) {
+        if lane == .standard { readAhead = 0 }
+        object.perform { effects in
+            object.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
+        }
     }
 
     /// Something waits for the loop to be idle.
@@ -87,8 +99,6 @@ final class DeliveryTurns {
         isIdle = object.center.hasQueuedPosts(.whenIdle)
         activityWhenIdle = activity
     }
-
-    private var activityWhenIdle: UInt64 = 0
 
     private func postWhileIdle() {
         guard isIdle else { return }

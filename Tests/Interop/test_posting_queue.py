@@ -119,6 +119,30 @@ class Modes(TestCase):
         ]
         self.assertEqual(serials, [serials[0] + index // 2 for index in range(200)])
 
+    def test_a_flood_that_nobody_observes_holds_up_nothing(self):
+        """M6, D3: reading comes before the default mode, and does not starve it."""
+        client, poster = self.client(), self.client()
+        client.add_observer(self.name)
+        monitor = Monitor()
+        self.addCleanup(monitor.close)
+        with self.load(poster):
+            poster.post_without_reply(self.name)
+            message = None
+            for _ in range(400):
+                message = carillon_interop.Gio.DBusMessage.new_method_call(
+                    carillon_interop.BUS_NAME, carillon_interop.OBJECT_PATH, carillon_interop.INTERFACE, "Post"
+                )
+                message.set_body(carillon_interop.post_arguments(self.name + ".nobody"))
+                poster.connection.send_message(message, carillon_interop.Gio.DBusSendMessageFlags.NONE)
+        wait_until(lambda: monitor.replies_to(poster.unique_name, message.get_serial()), "the last answer")
+        client.wait_for(1)
+        kinds = [
+            each.get_member()
+            for each in monitor.messages
+            if each.get_destination() == poster.unique_name or each.get_member() == "Notification"
+        ]
+        self.assertLess(kinds.index("Notification"), 200)
+
     def test_the_most_urgent_mode_carries_it_once(self):
         """D6, M6: observers in several modes are one delivery."""
         client, poster = self.client(), self.client()
