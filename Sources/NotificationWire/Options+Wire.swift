@@ -16,20 +16,6 @@ extension ObserverOptions {
             }
         }
     }
-
-    /// Appends the `a{sv}`; what is as by default is left out.
-    public func append(to writer: inout MessageWriter) {
-        let standard = ObserverOptions()
-        writer.array(of: "{sv}") { writer in
-            if suspensionBehavior != standard.suspensionBehavior {
-                writer.entry("suspension-behavior", suspensionBehavior.rawValue)
-            }
-            if automaticSuspension != standard.automaticSuspension {
-                writer.entry("automatic-suspension", automaticSuspension)
-            }
-            if runLoopMode != standard.runLoopMode { writer.entry("run-loop-mode", runLoopMode.rawValue) }
-        }
-    }
 }
 
 extension ObserverOptions {
