@@ -115,7 +115,8 @@ if Context.environment["CARILLON_FUZZ"] != nil {
             path: "Tests/Fuzz/FuzzSupport"
         ),
         .executableTarget(
-            name: "fuzz-dispatch", dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "DBus"],
+            name: "fuzz-dispatch",
+            dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "NotificationCore", "DBus"],
             path: "Tests/Fuzz/FuzzDispatch", swiftSettings: withoutMain
         ),
         .executableTarget(

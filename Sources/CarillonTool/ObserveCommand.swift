@@ -14,6 +14,14 @@ enum ObserveCommand {
                 Standard error says when observing has begun. Without --count it goes on until it is interrupted.
                 """)
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only those about OBJECT")
+        let behavior = parser.string(
+            "suspension-behavior", short: "b", placeholder: "BEHAVIOR",
+            help:
+                "What becomes of notifications while it is suspended: \(ChoiceArguments.names(SuspensionBehavior.self))"
+        )
+        let mode = parser.string(
+            "run-loop-mode", short: "m", placeholder: "MODE",
+            help: "How urgent they are to it: \(ChoiceArguments.names(RunLoopMode.self))")
         let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
         let count = parser.string("count", short: "n", placeholder: "N", help: "End after N notifications")
         let timeout = parser.string(
@@ -27,9 +35,14 @@ enum ObserveCommand {
         if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is no name of a notification") }
         let format = parser.value(json) ? NotificationSignal.json : NotificationSignal.line
         let about = parser.value(object) ?? ""
+        var options = ObserverOptions()
+        options.suspensionBehavior =
+            try ChoiceArguments.one(parser.value(behavior), "--suspension-behavior") ?? options.suspensionBehavior
+        options.runLoopMode = try ChoiceArguments.one(parser.value(mode), "--run-loop-mode") ?? options.runLoopMode
         return BusSession.run { session in
             let observation = Observation(
-                session: session, names: names.isEmpty ? [""] : names, object: about, wanted: wanted, format: format)
+                session: session, names: names.isEmpty ? [""] : names, object: about, options: options,
+                wanted: wanted, format: format)
             session.finishWhenInterrupted { wanted == nil ? .done : .interrupted }
             if let seconds { session.finish(.timedOut, afterSeconds: seconds) }
             observation.start()
@@ -52,6 +65,7 @@ private final class Observation {
     private unowned let session: BusSession
     private let names: [String]
     private let object: String
+    private let options: ObserverOptions
     private let format: (NotificationSignal) -> String
     private var remaining: Int?
     /// The unique name of the service that has our registrations; nobody else's signals are believed.
@@ -62,12 +76,13 @@ private final class Observation {
     private var isRegistering = false
 
     init(
-        session: BusSession, names: [String], object: String, wanted: Int?,
+        session: BusSession, names: [String], object: String, options: ObserverOptions, wanted: Int?,
         format: @escaping (NotificationSignal) -> String
     ) {
         self.session = session
         self.names = names
         self.object = object
+        self.options = options
         self.format = format
         remaining = wanted
     }
@@ -137,7 +152,7 @@ private final class Observation {
             var writer = MessageWriter(message)
             writer.append(name)
             writer.append(object)
-            writer.array(of: "{sv}") { _ in }
+            options.append(to: &writer)
             session.connection.call(message) { [self] result in
                 switch result {
                 case .success(let reply):

@@ -13,6 +13,9 @@ enum PostCommand {
                 A VALUE that JSON would read as a number is one: 3 is an integer, 3.0 and 3e0 are floating point.
                 true and false are booleans. Everything else is a string; --string KEY=3 makes one of any VALUE.
 
+                What is queued with --posting-style asap or when-idle is coalesced among the posts of one connection,
+                and each run of this command is one.
+
                 In --json, data is {"$data": "<base64>"} and a date is {"$date": "2026-11-21T09:30:00Z"}.
                 """)
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "The object it is about")
@@ -20,6 +23,12 @@ enum PostCommand {
         let strings = parser.strings("string", short: "s", placeholder: "KEY=VALUE", help: "A string in userInfo")
         let immediately = parser.flag(
             "deliver-immediately", short: "i", help: "Deliver to suspended applications too")
+        let style = parser.string(
+            "posting-style", short: "p", placeholder: "STYLE",
+            help: "When to post it: \(ChoiceArguments.names(PostingStyle.self)); now if not given")
+        let coalescing = parser.strings(
+            "coalesce-on", short: "c", placeholder: "KEY",
+            help: "Replace what is queued with the same \(ChoiceArguments.names(CoalescingKey.self))")
         let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
@@ -28,6 +37,10 @@ enum PostCommand {
         guard let name = rest.first else { throw UsageError("post needs a NAME") }
         let userInfo = try UserInfoArguments.userInfo(
             pairs: Array(rest.dropFirst()), strings: parser.value(strings), json: parser.value(json))
+        var options = PostOptions()
+        options.deliverImmediately = parser.value(immediately)
+        options.postingStyle = try ChoiceArguments.one(parser.value(style), "--posting-style") ?? .now
+        options.coalescing = Set(try ChoiceArguments.several(parser.value(coalescing), "--coalesce-on"))
         let message = Wire.methodCall("Post")
         var writer = MessageWriter(message)
         writer.append(name)
@@ -37,8 +50,6 @@ enum PostCommand {
         } catch {
             throw UsageError(error.description)
         }
-        var options = PostOptions()
-        options.deliverImmediately = parser.value(immediately)
         options.append(to: &writer)
 
         let isVerbose = parser.value(verbose)
@@ -48,7 +59,9 @@ enum PostCommand {
                 case .failure(let error): session.fail(error)
                 case .success(let reply):
                     var reader = MessageReader(reply)
-                    if isVerbose, let receivers = try? reader.read(UInt32.self) {
+                    if isVerbose, options.postingStyle != .now {
+                        printLine("queued")
+                    } else if isVerbose, let receivers = try? reader.read(UInt32.self) {
                         printLine("\(receivers) \(receivers == 1 ? "client" : "clients")")
                     }
                     session.finish(.done)

@@ -113,6 +113,10 @@ public final class Message {
         dbus_message_has_interface(pointer, interface.rawValue) != 0
     }
 
+    public func hasMember(_ member: MemberName) -> Bool {
+        dbus_message_has_member(pointer, member.rawValue) != 0
+    }
+
     public func hasSignature(_ signature: Signature) -> Bool {
         dbus_message_has_signature(pointer, signature.rawValue) != 0
     }

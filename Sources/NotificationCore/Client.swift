@@ -15,6 +15,8 @@ final class Client {
     var flow = FlowWindow()
 
     var queue = DeliveryQueue()
+    /// Whether what is due to it is in the recovery log, because it has to wait; else that is on its way.
+    var remembersDue = false
     var counts = ClientCounts()
     /// What was lost and not announced yet.
     var unannounced: Loss?
@@ -25,6 +27,7 @@ final class Client {
     struct Match {
         let observer: ObserverID
         let behavior: SuspensionBehavior
+        let lane: DeliveryLane
     }
 
     struct Loss {

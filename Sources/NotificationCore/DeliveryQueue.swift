@@ -1,172 +1,107 @@
-/// What waits for one client, in global order over all its observers and behaviours (S2).
+/// What waits for one client.
 ///
-/// The front part is **due**: it goes out as soon as the client reads. The rest is **held** until the client is resumed
-/// or something flushes it. Entries become due only all together, from the front, so the order never changes.
-///
-/// Held entries can coalesce: by (observer, name, object) only the newest stays, at its place at the tail (S1).
+/// What is **due** goes out as soon as the client reads and its lane has its turn: the more urgent lane first (M6), and
+/// within a lane in global order. What is **held** for a suspended client stays, in global order over all its observers
+/// and behaviours (S2), until it is resumed or something flushes it.
 struct DeliveryQueue {
-    struct Entry {
-        let notification: Notification
-        /// In registration order; never empty while the entry is in the queue.
-        var observers: [ObserverID]
-        /// Those of them for which a newer notification takes this one's place.
-        var coalescing: [ObserverID]
-        let byteCount: Int
-    }
+    private var lanes = DeliveryLane.allCases.map { _ in DueQueue() }
+    private var held = HeldQueue()
+    private var dueCount = 0
+    private var dueByteCount = 0
 
-    private struct CoalescingKey: Hashable {
-        let observer: ObserverID
-        let name: ExactText
-        let object: ExactText
-
-        init(_ observer: ObserverID, _ notification: Notification) {
-            self.observer = observer
-            name = ExactText(notification.name)
-            object = ExactText(notification.object)
-        }
-    }
-
-    /// Nil where an entry was taken out of the middle.
-    private var slots: [Entry?] = []
-    /// The first slot that may hold an entry.
-    private var head = 0
-    /// The slots before this one are due.
-    private var dueEnd = 0
-    /// Where the newest held entry of a key is.
-    private var newest: [CoalescingKey: Int] = [:]
-
-    private(set) var count = 0
-    private(set) var byteCount = 0
-
+    var count: Int { dueCount + held.count }
+    var byteCount: Int { dueByteCount + held.byteCount }
     var isEmpty: Bool { count == 0 }
+    var hasDue: Bool { dueCount > 0 }
+    var hasHeld: Bool { held.count > 0 }
 
-    func forEach(_ body: (Entry, _ isDue: Bool) -> Void) {
-        for slot in head..<slots.count {
-            if let entry = slots[slot] { body(entry, slot < dueEnd) }
-        }
+    func isEmpty(_ lane: DeliveryLane) -> Bool { lanes[lane.rawValue].isEmpty }
+
+    func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
+        for lane in DeliveryLane.allCases { lanes[lane.rawValue].forEach { body($0, lane) } }
+    }
+
+    func forEachHeld(_ body: (HeldQueue.Entry) -> Void) {
+        held.forEach(body)
+    }
+
+    // MARK: Turns
+
+    subscript(turnsOf lane: DeliveryLane) -> Int {
+        get { lanes[lane.rawValue].turns }
+        set { lanes[lane.rawValue].turns = newValue }
     }
 
     // MARK: Putting in
 
-    /// Adds a notification that shall go out as soon as possible. Nothing may be held: ``flush()`` comes first.
-    mutating func appendDue(_ notification: Notification, observers: [ObserverID]) {
-        precondition(dueEnd == slots.count, "what is due never stands behind what is held")
-        append(notification, observers: observers, coalescing: [])
-        compactIfSparse()
-        dueEnd = slots.count
+    /// Adds a notification that shall go out as soon as its lane has its turn.
+    mutating func append(_ entry: DueQueue.Entry, in lane: DeliveryLane) {
+        lanes[lane.rawValue].append(entry)
+        dueCount += 1
+        dueByteCount += entry.byteCount
     }
 
-    /// Holds a notification. For the observers in `coalescing` it takes the place of what they have of this name and
-    /// object.
+    /// Holds a notification. For the observers in `coalescing` it takes the place of what is held for them of this name
+    /// and object.
     ///
     /// - Returns: how many notifications it replaced altogether.
     mutating func hold(_ notification: Notification, observers: [ObserverID], coalescing: [ObserverID]) -> Int {
-        var replaced = 0
-        for observer in coalescing {
-            let key = CoalescingKey(observer, notification)
-            if let slot = newest[key], take(observer, outOf: slot) { replaced += 1 }
-            newest[key] = slots.count
-        }
-        append(notification, observers: observers, coalescing: coalescing)
-        compactIfSparse()
-        return replaced
-    }
-
-    private mutating func append(_ notification: Notification, observers: [ObserverID], coalescing: [ObserverID]) {
-        let byteCount = notification.byteCount
-        slots.append(
-            Entry(notification: notification, observers: observers, coalescing: coalescing, byteCount: byteCount))
-        count += 1
-        self.byteCount += byteCount
+        held.append(notification, observers: observers, coalescing: coalescing)
     }
 
     // MARK: Taking out
 
-    /// Makes all that is held due.
+    /// Makes all that is held due, before anything newer (S2). What was due already is among it, in global order: most
+    /// of it is older.
     mutating func flush() {
-        dueEnd = slots.count
-        newest.removeAll(keepingCapacity: true)
+        guard hasHeld else { return }
+        var entries: [DueQueue.Entry] = []
+        entries.reserveCapacity(count)
+        for lane in DeliveryLane.allCases where lane != .flushed {
+            while let entry = popDue(lane) { entries.append(entry) }
+        }
+        while let entry = held.popFirst() {
+            entries.append(
+                DueQueue.Entry(
+                    notification: entry.notification, observers: ObserverList(entry.observers),
+                    byteCount: entry.byteCount))
+        }
+        // What was flushed before is older than all of these.
+        entries.sort { $0.notification.serial < $1.notification.serial }
+        for entry in entries { append(entry, in: .flushed) }
     }
 
-    /// Takes the first entry that is due.
-    mutating func popDue() -> Entry? {
-        while head < dueEnd {
-            if let entry = takeHead() { return entry }
-        }
-        return nil
+    /// Takes the first that is due in `lane`.
+    mutating func popDue(_ lane: DeliveryLane) -> DueQueue.Entry? {
+        guard let entry = lanes[lane.rawValue].popFirst() else { return nil }
+        dueCount -= 1
+        dueByteCount -= entry.byteCount
+        return entry
     }
 
-    /// Takes the oldest entry, due or held: what goes when there is no room.
-    mutating func dropOldest() -> Entry? {
-        while head < slots.count {
-            let slot = head
-            guard let entry = takeHead() else { continue }
-            // Forgets that it was the newest of its kind, unless that was a later one.
-            for observer in entry.coalescing {
-                let key = CoalescingKey(observer, entry.notification)
-                if newest[key] == slot { newest[key] = nil }
-            }
-            return entry
+    /// Takes what was posted first of all, due or held: what goes when there is no room. Within each lane it is the
+    /// first.
+    ///
+    /// - Returns: the observers that miss it.
+    mutating func dropOldest() -> [ObserverID]? {
+        let oldestDue = DeliveryLane.allCases.compactMap { lane in
+            lanes[lane.rawValue].first.map { (serial: $0.notification.serial, lane: lane) }
+        }.min { $0.serial < $1.serial }
+        let oldestHeld = held.firstSerial
+        if let oldestDue, oldestHeld.map({ oldestDue.serial <= $0 }) ?? true {
+            return popDue(oldestDue.lane)?.observers.ids
         }
-        return nil
+        return held.popFirst()?.observers
     }
 
     /// Takes the observers out of everything; what has no observer left is not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
         guard !isEmpty else { return }
-        for slot in head..<slots.count {
-            guard let entry = slots[slot], entry.observers.contains(where: removed.contains) else { continue }
-            slots[slot]!.observers.removeAll(where: removed.contains)
-            slots[slot]!.coalescing.removeAll(where: removed.contains)
-            if slots[slot]!.observers.isEmpty { clear(slot) }
+        if hasDue {
+            for lane in lanes.indices { lanes[lane].remove(removed) }
+            dueCount = lanes.reduce(0) { $0 + $1.count }
+            dueByteCount = lanes.reduce(0) { $0 + $1.byteCount }
         }
-        newest = newest.filter { !removed.contains($0.key.observer) }
-        compactIfSparse()
-    }
-
-    private mutating func takeHead() -> Entry? {
-        let entry = slots[head]
-        if entry != nil { clear(head) }
-        head += 1
-        if head == slots.count {
-            // Empty: the memory is used again from the start.
-            slots.removeAll(keepingCapacity: true)
-            newest.removeAll(keepingCapacity: true)
-            head = 0
-            dueEnd = 0
-        }
-        return entry
-    }
-
-    /// - Returns: whether that was the entry's last observer, so that it is gone.
-    private mutating func take(_ observer: ObserverID, outOf slot: Int) -> Bool {
-        slots[slot]!.observers.removeAll { $0 == observer }
-        slots[slot]!.coalescing.removeAll { $0 == observer }
-        guard slots[slot]!.observers.isEmpty else { return false }
-        clear(slot)
-        return true
-    }
-
-    private mutating func clear(_ slot: Int) {
-        count -= 1
-        byteCount -= slots[slot]!.byteCount
-        slots[slot] = nil
-    }
-
-    /// Gives empty slots back when there are more of them than entries.
-    private mutating func compactIfSparse() {
-        guard slots.count > 2 * count + 64 else { return }
-        let due = slots[head..<max(head, dueEnd)].compactMap { $0 }
-        let held = slots[max(head, dueEnd)...].compactMap { $0 }
-        slots = due + held
-        head = 0
-        dueEnd = due.count
-        newest.removeAll(keepingCapacity: true)
-        for (offset, entry) in held.enumerated() {
-            for observer in entry.coalescing {
-                let key = CoalescingKey(observer, entry.notification)
-                newest[key] = dueEnd + offset
-            }
-        }
+        held.remove(removed)
     }
 }

@@ -2,19 +2,25 @@
 extension DistributedCenter {
     // MARK: Towards the client
 
-    /// Delivers a notification after all that waits for the client (S2, S3).
+    /// Has a notification delivered, after all that is held for the client (S2, S3), when its lane has its turn (M6).
     func deliver(
-        _ notification: Notification, to client: Client, observers: ObserverList, effects: inout [Effect]
+        _ notification: Notification, to client: Client, observers: ObserverList, in lane: DeliveryLane,
+        effects: inout [Effect]
     ) {
-        if client.queue.isEmpty, client.flow.isOpen, client.unannounced == nil {
-            return send(notification, to: client, observers: observers, effects: &effects)
+        flush(client, effects: &effects)
+        let entry = DueQueue.Entry(
+            notification: notification, observers: observers, byteCount: notification.byteCount)
+        changeQueue(of: client) { $0.append(entry, in: lane) }
+        if client.remembersDue {
+            remember(.queuedDue(client.name, notification, observers: observers.ids, lane), effects: &effects)
         }
-        changeQueue(of: client) { queue in
-            queue.flush()
-            queue.appendDue(notification, observers: observers.ids)
+        if client.flow.isOpen {
+            turns.append(client, in: lane, byteCount: entry.byteCount)
+            lastStaged = max(lastStaged ?? lane, lane)
+        } else {
+            rememberDue(of: client, effects: &effects)
+            startProbeTimer(for: client, effects: &effects)
         }
-        remember(.queuedDue(client.name, notification, observers: observers.ids), effects: &effects)
-        pump(client, effects: &effects)
         enforceLimits(of: client, effects: &effects)
     }
 
@@ -33,40 +39,34 @@ extension DistributedCenter {
 
     /// Delivers all that is held, at once and in its order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
-        guard !client.queue.isEmpty else { return }
+        guard client.queue.hasHeld else { return }
+        // What is due goes with it, so from here on both are in the log.
+        rememberDue(of: client, effects: &effects)
+        client.remembersDue = true
         changeQueue(of: client) { $0.flush() }
         remember(.flushed(client.name), effects: &effects)
         pump(client, effects: &effects)
     }
 
-    /// Sends what is due as long as the client confirms.
+    /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
         guard client.flow.isOpen else { return startProbeTimer(for: client, effects: &effects) }
         announceLoss(to: client, effects: &effects)
-        while client.flow.isOpen, let entry = changeQueue(of: client, { $0.popDue() }) {
-            let observers: ObserverList = entry.observers.count == 1 ? .one(entry.observers[0]) : .many(entry.observers)
-            send(entry.notification, to: client, observers: observers, effects: &effects)
-            // Remembered when it is on its way: a crash in between repeats it, with its serial, and does not lose it.
-            remember(.popped(client.name), effects: &effects)
+        guard client.queue.hasDue else { return }
+        while client.flow.isOpen, sendFirst(of: .flushed, to: client, effects: &effects) {}
+        guard client.flow.isOpen else { return }
+        for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
+            turns.append(client, in: lane, byteCount: 0)
         }
     }
 
-    private func send(
-        _ notification: Notification, to client: Client, observers: ObserverList, effects: inout [Effect]
-    ) {
-        client.counts.sequence += 1
-        client.counts.delivered += 1
-        counters.delivered += 1
-        effects.append(
-            .deliver(
-                Delivery(
-                    client: client.name, notification: notification, observers: observers,
-                    sequence: client.counts.sequence)))
-        if client.flow.sent(byteCount: notification.byteCount) {
-            client.flow.probed()
-            effects.append(.probe(client.name))
+    /// Sends all that is due or held to a client that reads, without waiting for turns: there is no room to wait.
+    private func sendAll(to client: Client, effects: inout [Effect]) {
+        flush(client, effects: &effects)
+        pump(client, effects: &effects)
+        for lane in DeliveryLane.allCases {
+            while client.flow.isOpen, sendFirst(of: lane, to: client, effects: &effects) {}
         }
-        startProbeTimer(for: client, effects: &effects)
     }
 
     // MARK: Limits (S4, E1)
@@ -74,16 +74,22 @@ extension DistributedCenter {
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
     /// losing the oldest and saying so.
     private func enforceLimits(of client: Client, effects: inout [Effect]) {
-        // Flushed while an eighth of it is free, as what follows has to wait there until the client has confirmed.
-        if isNearLimits(client), client.flow.isOpen { flush(client, effects: &effects) }
+        let isOverTotal = counters.queuedBytes > limits[.queuedBytes]
+        guard isOverTotal || isNearLimits(client) else { return }
+        // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
+        if client.flow.isOpen, isNearLimits(client) { sendAll(to: client, effects: &effects) }
         while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
+        guard isOverTotal else { return }
+        // What only waits for its turn costs nobody anything.
+        sendAllReady(effects: &effects)
+        guard !client.queue.isEmpty else { return }
         while counters.queuedBytes > limits[.queuedBytes] {
             // The largest queue pays, so that one client that does not read never costs another its notifications.
             // Names decide between equals, so that the same events have the same effects in every process.
             let largest = clients.values.max { ($0.queue.byteCount, $1.name) < ($1.queue.byteCount, $0.name) }
             guard let largest else { return }
             if largest.flow.isOpen {
-                flush(largest, effects: &effects)
+                sendAll(to: largest, effects: &effects)
             } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {
                 return
             }
@@ -112,11 +118,11 @@ extension DistributedCenter {
 
     /// Takes the oldest out of the queue and notes what the client has to be told. Does not count it.
     func dropOldest(of client: Client, because reason: DropReason) -> Bool {
-        guard let entry = changeQueue(of: client, { $0.dropOldest() }) else { return false }
+        guard let observers = changeQueue(of: client, { $0.dropOldest() }) else { return false }
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
         client.unannounced = nil  // so that the set below is not shared
         loss.count += 1
-        loss.observers.formUnion(entry.observers)
+        loss.observers.formUnion(observers)
         client.unannounced = loss
         return true
     }
@@ -156,7 +162,7 @@ extension DistributedCenter {
         startProbeTimer(for: client, effects: &effects)
     }
 
-    private func startProbeTimer(for client: Client, effects: inout [Effect]) {
+    func startProbeTimer(for client: Client, effects: inout [Effect]) {
         if let seconds = client.flow.startTimer() {
             effects.append(.startProbeTimer(client.name, seconds: seconds))
         }

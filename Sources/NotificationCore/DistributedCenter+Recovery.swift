@@ -13,20 +13,21 @@ extension DistributedCenter {
         for (_, position) in observers { body(.observer(index[position].registration)) }
         for client in clients.values {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
-            client.queue.forEach { entry, isDue in
-                if isDue {
-                    body(.queuedDue(client.name, entry.notification, observers: entry.observers))
-                } else {
-                    body(
-                        .held(
-                            client.name, entry.notification, observers: entry.observers,
-                            coalescing: entry.coalescing))
+            if client.remembersDue {
+                client.queue.forEachDue { entry, lane in
+                    body(.queuedDue(client.name, entry.notification, observers: entry.observers.ids, lane))
                 }
+            }
+            client.queue.forEachHeld { entry in
+                body(
+                    .held(
+                        client.name, entry.notification, observers: entry.observers, coalescing: entry.coalescing))
             }
             if let loss = client.unannounced {
                 body(.unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason))
             }
         }
+        postingQueues.forEach { poster, post in body(.postQueued(poster, post, coalescing: [])) }
     }
 
     /// Takes over a change that an earlier process remembered. One that does not fit is passed over.
@@ -50,15 +51,30 @@ extension DistributedCenter {
         case .clientGone(let name): return withClient(name) { forget($0) }
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
-        case .queuedDue(let name, let notification, let observers):
-            return queue(name) { queue in
-                queue.flush()
-                queue.appendDue(notification, observers: observers)
+        case .queuedDue(let name, let notification, let observers, let lane):
+            guard !observers.isEmpty else { return false }
+            return withClient(name) { client in
+                client.remembersDue = true
+                let entry = DueQueue.Entry(
+                    notification: notification, observers: ObserverList(observers), byteCount: notification.byteCount)
+                changeQueue(of: client) { $0.append(entry, in: lane) }
             }
         case .held(let name, let notification, let observers, let coalescing):
+            guard !observers.isEmpty else { return false }
             return queue(name) { _ = $0.hold(notification, observers: observers, coalescing: coalescing) }
-        case .flushed(let name): return queue(name) { $0.flush() }
-        case .popped(let name): return queue(name) { _ = $0.popDue() }
+        case .flushed(let name):
+            return withClient(name) { client in
+                client.remembersDue = true
+                changeQueue(of: client) { $0.flush() }
+            }
+        case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
+        case .postQueued(let poster, let post, let coalescing):
+            _ = postingQueues.enqueue(post, from: poster, coalescing: coalescing)
+            return true
+        case .postsReplaced(let poster, let name, let object, let coalescing):
+            _ = postingQueues.removeSimilar(of: poster, name: name, object: object, coalescing: coalescing)
+            return true
+        case .postTaken(let poster, let style): return postingQueues.take(style, of: poster) != nil
         // The counts that came back have what the client was told that it lost. The rest is added here.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }

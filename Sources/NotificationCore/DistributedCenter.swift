@@ -3,8 +3,11 @@
 /// Events come in as method calls, in the order in which the bus carried them; what shall be done comes out as
 /// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.
 ///
-/// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+Delivery` queues and
-/// flow, `+Suspension` who is suspended, `+Recovery` what survives the process.
+/// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
+/// that wait for their time, `+Delivery` queues and flow, `+Sending` the turns in which what is due leaves, `+Suspension`
+/// who is suspended, `+Recovery` what survives the process.
+///
+/// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 public final class DistributedCenter {
     public var limits: Limits
     var index = ObserverIndex<ExactText, ExactText, Observer>()
@@ -16,6 +19,10 @@ public final class DistributedCenter {
     public var remembersChanges = false
     /// The clients that the post at hand matched, in the order of their first matching observer.
     var matchedClients: [Client] = []
+    var turns = Turns()
+    /// The least urgent lane in which the post at hand waits for a turn.
+    var lastStaged: DeliveryLane?
+    var postingQueues = PostingQueues()
 
     public init(limits: Limits = Limits()) {
         self.limits = limits
@@ -128,6 +135,8 @@ public final class DistributedCenter {
         var statistics = counters
         statistics.clients = UInt64(clients.count)
         statistics.observers = UInt64(index.count)
+        statistics.queuedPosts = UInt64(postingQueues.count)
+        statistics.queuedPostBytes = UInt64(postingQueues.byteCount)
         return statistics
     }
 

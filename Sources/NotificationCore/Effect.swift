@@ -33,20 +33,26 @@ public enum Change {
     case observersRemoved(ClientName, Set<ObserverID>)
     /// The client's explicit word; nil when it has none.
     case suspension(ClientName, Bool?)
-    /// Waits for the client, due at once, with all that is held.
-    case queuedDue(ClientName, Notification, observers: [ObserverID])
+    /// Waits for the client, due as soon as it reads.
+    case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.
     case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
-    /// All that was held is due.
+    /// All that was held is due, behind what is due already and before anything newer.
     case flushed(ClientName)
-    /// The first that was due left the queue, towards the client.
-    case popped(ClientName)
+    /// The first that was due in a lane left the queue, towards the client.
+    case popped(ClientName, DeliveryLane)
     /// The oldest left the queue for want of room.
     case lost(ClientName, DropReason)
     /// What the client lost and was not told yet, in sum.
     case unannouncedLoss(ClientName, count: UInt64, observers: Set<ObserverID>, DropReason)
     /// The client was told what it lost.
     case lossAnnounced(ClientName)
+    /// A post waits in its poster's queue, where it took the place of similar ones.
+    case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
+    /// A post that was not queued took the place of similar ones that were.
+    case postsReplaced(ClientName, name: String, object: String, coalescing: Set<CoalescingKey>)
+    /// The first of a style left its poster's queue, and was posted.
+    case postTaken(ClientName, PostingStyle)
 }
 
 /// What a client was sent so far.

@@ -8,6 +8,9 @@ public struct Limits: Equatable, Sendable {
         case queuedPerClient = "queued-per-client"
         case queuedBytesPerClient = "queued-bytes-per-client"
         case queuedBytes = "queued-bytes"
+        case queuedPostsPerClient = "queued-posts-per-client"
+        case queuedPostBytesPerClient = "queued-post-bytes-per-client"
+        case queuedPostBytes = "queued-post-bytes"
         case nameLength = "name-length"
         case objectLength = "object-length"
         case userInfoBytes = "user-info-bytes"
@@ -41,6 +44,15 @@ public struct Limits: Equatable, Sendable {
         Row(
             key: .queuedBytes, standard: 128 << 20, hardMaximum: 4 << 30,
             reason: "what all programs that do not read together may cost; the largest queue pays"),
+        Row(
+            key: .queuedPostsPerClient, standard: 131_072, hardMaximum: 1_048_576,
+            reason: "posts that wait for asap or when-idle; a script's hundred thousand, with some to spare"),
+        Row(
+            key: .queuedPostBytesPerClient, standard: 64 << 20, hardMaximum: 1 << 30,
+            reason: "the same hundred thousand, at 300 bytes each; what one poster may cost"),
+        Row(
+            key: .queuedPostBytes, standard: 128 << 20, hardMaximum: 4 << 30,
+            reason: "what all posters together may cost; beyond it posts that would wait are refused"),
         Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,
             reason: "bytes of UTF-8; names are reverse domain names"),
@@ -86,10 +98,13 @@ extension Limits.Key {
         case .queuedPerClient: 3
         case .queuedBytesPerClient: 4
         case .queuedBytes: 5
-        case .nameLength: 6
-        case .objectLength: 7
-        case .userInfoBytes: 8
-        case .userInfoDepth: 9
+        case .queuedPostsPerClient: 6
+        case .queuedPostBytesPerClient: 7
+        case .queuedPostBytes: 8
+        case .nameLength: 9
+        case .objectLength: 10
+        case .userInfoBytes: 11
+        case .userInfoDepth: 12
         }
     }
 }

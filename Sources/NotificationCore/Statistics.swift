@@ -12,20 +12,24 @@ public struct ClientStatus: Sendable {
 
 /// Counters over a center's life, and what it holds at the moment.
 public struct Statistics: Equatable, Sendable {
-    /// Posts accepted.
+    /// Posts that were posted for real: each has a serial. What waits in posters' queues comes on top.
     public internal(set) var posted: UInt64 = 0
-    /// Posts accepted that no observer matched.
+    /// Those of them that no observer matched.
     public internal(set) var unmatched: UInt64 = 0
     /// Deliveries to clients.
     public internal(set) var delivered: UInt64 = 0
     /// Deliveries that were lost for want of room.
     public internal(set) var dropped: UInt64 = 0
-    /// Held notifications whose place a newer one took.
+    /// Held notifications, and posts in posters' queues, whose place a newer one took.
     public internal(set) var coalesced: UInt64 = 0
     /// Notifications that wait for a client.
     public internal(set) var queued: UInt64 = 0
     /// What those count against the limits, in bytes.
     public internal(set) var queuedBytes: UInt64 = 0
+    /// Posts that wait in the queues of their posters.
+    public internal(set) var queuedPosts: UInt64 = 0
+    /// What those count against the limits, in bytes.
+    public internal(set) var queuedPostBytes: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
 }

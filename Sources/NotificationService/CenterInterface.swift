@@ -99,17 +99,20 @@ private struct CenterHandlers {
         var arguments = call.arguments
         let name = try arguments.readString()
         let about = try arguments.readString()
-        let receivers = try mappingCenterErrors { () throws(CenterError) in
+        var style = PostingStyle.now
+        let receipt = try mappingCenterErrors { () throws(CenterError) in
             try center.checkPost(name: name, object: about)
             let userInfo = try WireUserInfo(of: call.message, at: &arguments, limits: center.limits)
             let options = try PostOptions(from: &arguments)
+            style = options.postingStyle
             return try object.perform { effects throws(CenterError) in
                 try center.post(
-                    name: name, object: about, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
-                    from: call.sender.rawValue, effects: &effects)
+                    name: name, object: about, userInfo: userInfo, options: options, from: call.sender.rawValue,
+                    effects: &effects)
             }
         }
-        call.reply { $0.append(UInt32(receivers)) }
+        if style == .whenIdle { object.turns.expectIdleness() }
+        object.answer(call, with: receipt)
     }
 
     func setSuspended(_ call: MethodCall) throws(BusError) {
@@ -202,6 +205,8 @@ private struct CenterHandlers {
             "unmatched": statistics.unmatched,
             "coalesced": statistics.coalesced,
             "queued-bytes": statistics.queuedBytes,
+            "queued-posts": statistics.queuedPosts,
+            "queued-post-bytes": statistics.queuedPostBytes,
             "refused": object.refused,
             "rejected": object.rejected,
         ]

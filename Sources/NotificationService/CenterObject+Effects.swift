@@ -71,7 +71,10 @@ extension CenterObject {
     }
 
     private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {
-        probeTimers[client] = .timer(milliseconds: milliseconds, on: bus.context) { [unowned self] in
+        // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
+        probeTimers[client] = .timer(
+            milliseconds: milliseconds, on: bus.context, priority: DeliveryPriority.of(.control)
+        ) { [unowned self] in
             // Out of the table first: the action may start the next one.
             let timer = probeTimers.removeValue(forKey: client)
             withExtendedLifetime(timer) { action() }

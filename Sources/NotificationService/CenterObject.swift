@@ -17,6 +17,9 @@ package final class CenterObject {
     /// Signals that the bus did not carry for want of room.
     private(set) var rejected: UInt64 = 0
     private var exporter: ObjectExporter!
+    /// When what is ready goes out.
+    private(set) var turns: DeliveryTurns!
+    private var waitingPosters = WaitingPosters()
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
     /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
@@ -36,6 +39,7 @@ package final class CenterObject {
         clients = ClientRegistry(bus: bus)
         prober = ClientProber(bus: bus)
         exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
+        turns = DeliveryTurns(of: self)
         prober.onAnswer = { [unowned self] client in
             perform { effects in center.clientAnswered(client, effects: &effects) }
         }
@@ -66,10 +70,13 @@ package final class CenterObject {
     /// Watches the clients that came back, and delivers what waited for them.
     package func resume() {
         perform { effects in center.finishRestoring(effects: &effects) }
+        if center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }
 
-    /// The process is about to end; a later one will take up from here.
+    /// The process is about to end; a later one will take up from here. What is on its way goes out; what is queued is
+    /// left to the later one, as a loop that is about to quit is not idle (Q2).
     package func finish() {
+        perform { effects in center.sendAllReady(effects: &effects) }
         store?.finish(from: center)
     }
 
@@ -80,8 +87,12 @@ package final class CenterObject {
 
     /// Takes a message that arrived. Returns whether it was one for this object.
     package func handle(_ message: Message) -> Bool {
+        turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
-            perform { effects in center.clientShowedLife(sender.rawValue, effects: &effects) }
+            perform { effects in
+                center.clientShowedLife(sender.rawValue, effects: &effects)
+                if center.isAnythingReady, isBarrier(message) { center.sendAllReady(effects: &effects) }
+            }
         }
         if let change = OwnerChange(message) {
             if change.newOwner == nil {
@@ -96,6 +107,23 @@ package final class CenterObject {
             return true
         }
         return exporter.handle(message, from: bus)
+    }
+
+    /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for
+    /// the answer knows that all is on its way. Posts wait for their own turns, and suspension comes before everything
+    /// that waits for its turn (M6).
+    private func isBarrier(_ message: Message) -> Bool {
+        !Self.withoutBarrier.contains(where: message.hasMember)
+    }
+
+    private static let withoutBarrier: [MemberName] = ["Post", "SetSuspended", "FollowActivity"]
+
+    /// Answers a post that was accepted, behind its deliveries.
+    func answer(_ post: MethodCall, with receipt: Receipt) {
+        guard let mark = receipt.mark, !post.message.expectsNoReply, !center.hasPassed(mark) else {
+            return post.reply { $0.append(UInt32(receipt.receivers)) }
+        }
+        waitingPosters.append(post, receivers: UInt32(receipt.receivers), behind: mark)
     }
 
     /// Reads the configuration, applies it and announces what changed. With a fault in it, everything stays as it was.
@@ -128,6 +156,7 @@ package final class CenterObject {
         for effect in effects { carryOut(effect) }
         effects.removeAll(keepingCapacity: true)
         spareEffects = effects
+        waitingPosters.answer { center.hasPassed($0) }
         store?.tidy(from: center)
         return result
     }

@@ -81,7 +81,9 @@ final class ClientProber {
     private func retry(_ client: ClientName) {
         lastRetry += 1
         let number = lastRetry
-        retries[client, default: [:]][number] = .timer(milliseconds: 1000, on: bus.context) { [weak self] in
+        retries[client, default: [:]][number] = .timer(
+            milliseconds: 1000, on: bus.context, priority: DeliveryPriority.of(.control)
+        ) { [weak self] in
             let timer = self?.retries[client]?.removeValue(forKey: number)
             withExtendedLifetime(timer) { self?.probe(client) }
             return .remove

@@ -35,8 +35,9 @@ public final class Service {
     /// - Throws: ``End/noBus(_:)``.
     public init(address: String, context: MainContext = .default, onEnd: @escaping (End) -> Void) throws(End) {
         do throws(BusError) {
-            connection = try Connection(address: address, context: context)
-            control = try Connection(address: address, context: context, priority: .high)
+            connection = try Connection(
+                address: address, context: context, priority: DeliveryPriority.of(.reading))
+            control = try Connection(address: address, context: context, priority: DeliveryPriority.of(.control))
         } catch {
             throw .noBus(error)
         }

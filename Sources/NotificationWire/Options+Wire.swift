@@ -1,24 +1,6 @@
 import DBus
 import NotificationCore
 
-/// What a poster may ask for.
-public struct PostOptions: Equatable, Sendable {
-    /// Deliver also to suspended clients, after what they hold (S3).
-    public var deliverImmediately = false
-    /// When the service posts it (Q7).
-    public var postingStyle = PostingStyle.now
-    /// What makes two queued posts of one poster the same (Q7).
-    public var coalescing: Set<CoalescingKey> = []
-
-    public init() {}
-}
-
-/// A part of a notification by which queued posts coalesce.
-public enum CoalescingKey: String, Sendable, CaseIterable {
-    case name = "name"
-    case object = "object"
-}
-
 extension ObserverOptions {
     /// Reads the `a{sv}` that comes next.
     ///
@@ -52,6 +34,7 @@ extension PostOptions {
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
     public init(from reader: inout MessageReader) throws(CenterError) {
+        self.init()
         try readOptions(&reader) { option throws(CenterError) in
             switch option.key {
             case "deliver-immediately": deliverImmediately = try option.boolean()

@@ -44,7 +44,16 @@ struct UsageTests {
             (["post", "Ding", "--json", "{\"a\": {\"$date\": \"2026-02-03T24:00:00Z\"}}"], "'$date' is not like"),
             (["post", "Ding", "--json", "{\"a\": {\"$double\": \"1\"}}"], "userInfo.a: '$double' is none of"),
             (["post", "Ding", "--json", "{\"a\": \"\\u0000\"}"], "userInfo.a"),
+            (
+                ["post", "Ding", "--posting-style", "later"],
+                "--posting-style: 'later' is none of: now, asap, when-idle"
+            ),
+            (["post", "Ding", "--coalesce-on", "sender"], "--coalesce-on: 'sender' is none of: name, object"),
+            (["post", "Ding", "--coalesce-on", "name,"], "--coalesce-on: '' is none of"),
+            (["post", "Ding", "--coalesce-on"], "coalesce-on"),
             (["observe", "--no-such-option"], "--no-such-option"),
+            (["observe", "--run-loop-mode", "idle"], "--run-loop-mode: 'idle' is none of"),
+            (["observe", "--suspension-behavior", ""], "--suspension-behavior: '' is none of: drop, coalesce"),
             (["observe", "--count", "0"], "--count: '0' is not a number"),
             (["observe", "--count", "-1"], "--count: '-1' is not a number"),
             (["observe", "--count", "1.5"], "--count: '1.5' is not a number"),
@@ -146,8 +155,20 @@ struct UsageTests {
         "B3: --help tells the options on standard output, without a bus",
         arguments: [
             (["--help"], ["post", "observe", "--version", "Exit status"]),
-            (["post", "--help"], ["--object", "--json", "--string", "--deliver-immediately", "--version"]),
-            (["observe", "--help"], ["--object", "--json", "--count", "--timeout", "--version"]),
+            (
+                ["post", "--help"],
+                [
+                    "--object", "--json", "--string", "--deliver-immediately", "--posting-style", "--coalesce-on",
+                    "--version",
+                ]
+            ),
+            (
+                ["observe", "--help"],
+                [
+                    "--object", "--suspension-behavior", "--run-loop-mode", "--json", "--count", "--timeout",
+                    "--version",
+                ]
+            ),
         ])
     func help(arguments: [String], texts: [String]) throws {
         let result = try runWithoutBus(arguments)

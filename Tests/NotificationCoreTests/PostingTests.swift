@@ -126,6 +126,7 @@ struct PostingTests {
         let payload = Tower.Payload()
         _ = try tower.center.post(
             name: "Ding", object: "", userInfo: payload, from: ":1.9", effects: &tower.effects)
+        tower.center.sendAllReady(effects: &tower.effects)
         let notifications = tower.takeDeliveries().map(\.notification)
         #expect(notifications.count == 2)
         #expect(notifications.allSatisfy { $0 === notifications[0] && $0.userInfo === payload })
@@ -142,6 +143,7 @@ struct PostingTests {
             _ = try tower.center.post(
                 name: "Ding", object: "", userInfo: payload, from: ":1.9", effects: &tower.effects)
         }
+        tower.center.sendAllReady(effects: &tower.effects)
         #expect(watched != nil)
         _ = tower.takeDeliveries()
         #expect(watched == nil)

@@ -7,7 +7,7 @@ struct RestoringTests {
     /// Three are lost to a client that has not answered, and it has not been told.
     private static let loss: [Step] = [
         .limit(.queuedPerClient, 1),
-        .observe(client: 0, name: 0, object: 0, .hold),
+        .observe(client: 0, name: 0, object: 0, .hold, .default),
         .post(poster: 1, name: 1, object: 0, bytes: 40_000, immediately: false, times: 5),
     ]
     private static let post = Step.post(poster: 1, name: 1, object: 0, bytes: 0, immediately: false, times: 1)
@@ -42,6 +42,7 @@ struct RestoringTests {
         effects = []
         let payload = Scenario.Payload(byteCount: 0, tag: 0)
         _ = try new.post(name: "A", object: "", userInfo: payload, from: ":1.0", effects: &effects)
+        new.sendAllReady(effects: &effects)
         let receivers = effects.compactMap { if case .deliver(let delivery) = $0 { delivery.client } else { nil } }
         #expect(receivers == clients)
     }

@@ -44,6 +44,8 @@ final class Scenario {
     private(set) var forgotten: [ClientName] = []
     private var received: [ClientName: [Received]] = [:]
     private var happened: [ClientName: [Happening]] = [:]
+    /// What was to be remembered.
+    private(set) var changes: [Change] = []
     private var tags = 0
     /// Clients that read and were asked, and did not answer yet.
     private var asked: [ClientName] = []
@@ -58,12 +60,12 @@ final class Scenario {
     @discardableResult
     func observe(
         _ client: ClientName, _ name: String = "", _ object: String = "",
-        _ behavior: SuspensionBehavior = .coalesce
+        _ behavior: SuspensionBehavior = .coalesce, mode: RunLoopMode = .default
     ) throws -> ObserverID {
         try perform { effects throws(CenterError) in
             try center.addObserver(
-                of: client, name: name, object: object, options: ObserverOptions(suspensionBehavior: behavior),
-                effects: &effects)
+                of: client, name: name, object: object,
+                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode), effects: &effects)
         }
     }
 
@@ -71,15 +73,18 @@ final class Scenario {
     @discardableResult
     func post(
         _ name: String, _ object: String = "", bytes: Int = 0, immediately: Bool = false,
-        from poster: ClientName = ":1.0"
+        style: PostingStyle = .now, coalescing: Set<CoalescingKey> = [], from poster: ClientName = ":1.0"
     ) throws -> Int {
         tags += 1
         let payload = Payload(byteCount: bytes, tag: tags)
+        var options = PostOptions()
+        options.deliverImmediately = immediately
+        options.postingStyle = style
+        options.coalescing = coalescing
         return try perform { effects throws(CenterError) in
             try center.post(
-                name: name, object: object, userInfo: payload, deliverImmediately: immediately, from: poster,
-                effects: &effects)
-        }
+                name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)
+        }.receivers
     }
 
     /// Posts without userInfo: `name` with the objects "1", "2" … up to `count`, so that nothing coalesces.
@@ -121,6 +126,23 @@ final class Scenario {
 
     func showLife(_ client: ClientName) {
         perform { effects in center.clientShowedLife(client, effects: &effects) }
+    }
+
+    /// The loop has nothing else to do, or the end of an iteration has come.
+    func postQueued(_ style: PostingStyle, limit: Int = .max) {
+        perform { effects in center.postQueued(style, limit: limit, effects: &effects) }
+    }
+
+    // MARK: Turns
+
+    /// Lets what is ready wait, as if more came at once than can be sent.
+    var isBusy = false
+
+    /// Has what is ready in a lane, and in more urgent ones, sent; without a limit also what answers make ready.
+    func send(upTo lane: DeliveryLane = .standard, limit: Int = .max) {
+        repeat {
+            perform { effects in center.sendReady(upTo: lane, limit: limit, effects: &effects) }
+        } while limit == .max && DeliveryLane.allCases.contains { $0 <= lane && center.isReady($0) }
     }
 
     // MARK: Reading and not reading
@@ -201,6 +223,7 @@ final class Scenario {
     ) throws(Failure) -> Result {
         var effects: [Effect] = []
         let result = try event(&effects)
+        if !isBusy { center.sendAllReady(effects: &effects) }
         for effect in effects { carryOut(effect) }
         // Answers are events of their own: they come when all of this one is carried out.
         while let client = asked.first {
@@ -223,7 +246,7 @@ final class Scenario {
             if !stopped.contains(client) { asked.append(client) }
         case .startProbeTimer(let client, let seconds): timers[client, default: []].append(seconds)
         case .overflowed(let client, let reason): overflows[client, default: []].append(reason)
-        case .remember: break
+        case .remember(let change): changes.append(change)
         case .watch(let client): watched.append(client)
         case .forget(let client): forgotten.append(client)
         }

@@ -29,7 +29,10 @@ final class Tower {
     /// Returns how many clients matched.
     @discardableResult
     func post(_ name: String, _ object: String = "", from poster: ClientName = ":1.99") throws -> Int {
-        try center.post(name: name, object: object, userInfo: Payload(), from: poster, effects: &effects)
+        let receipt = try center.post(
+            name: name, object: object, userInfo: Payload(), from: poster, effects: &effects)
+        center.sendAllReady(effects: &effects)
+        return receipt.receivers
     }
 
     func remove(_ id: ObserverID, of client: ClientName) throws {

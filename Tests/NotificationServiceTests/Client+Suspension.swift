@@ -36,6 +36,18 @@ extension Client {
         }
     }
 
+    /// Queues a post with a number in its userInfo, and waits for no answer.
+    func postQueued(_ name: String, number: Int64, style: String) throws {
+        let message = Wire.methodCall("Post")
+        message.expectsNoReply = true
+        var writer = MessageWriter(message)
+        writer.append(name)
+        writer.append("")
+        writer.array(of: "{sv}") { $0.entry("number", number) }
+        writer.array(of: "{sv}") { $0.entry("posting-style", style) }
+        connection.send(message)
+    }
+
     /// The numbers that arrived, in their order.
     var numbers: [Int64] {
         signals.compactMap { signal in

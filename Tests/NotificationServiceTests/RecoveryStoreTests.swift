@@ -8,7 +8,7 @@ import Testing
 @testable import NotificationService
 
 /// The state's files, damaged in every way that there is room for here.
-@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(1)))
+@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(2)))
 struct RecoveryStoreTests {
     @Test("E3: what was remembered comes back as it was")
     func comesBack() throws {
@@ -20,8 +20,8 @@ struct RecoveryStoreTests {
         #expect(state(of: center) == state(of: written))
         var effects: [Effect] = []
         try center.setSuspended(false, of: ":1.1", effects: &effects)
-        #expect(deliveries(effects).map(\.notification.serial) == [1, 2, 3, 4, 5])
-        #expect(deliveries(effects).map(\.sequence) == [1, 2, 3, 4, 5])
+        #expect(deliveries(effects).map(\.notification.serial) == [1, 2, 3, 4, 5, 6, 7])
+        #expect(deliveries(effects).map(\.sequence) == [1, 2, 3, 4, 5, 6, 7])
         effects = []
         // It had one before, and coalesces.
         try center.setSuspended(false, of: ":1.2", effects: &effects)
@@ -81,7 +81,7 @@ struct RecoveryStoreTests {
             let log = try RecoveryLog(path: directory.path + "/b.log")
             for _ in 0..<8 {
                 let count = Int.random(in: 0..<40, using: &generator)
-                let kind = UInt8.random(in: 0..<16, using: &generator)
+                let kind = UInt8.random(in: 0..<20, using: &generator)
                 let rest = (0..<count).map { _ in UInt8.random(in: 0...5, using: &generator) }
                 try log.append([kind] + rest)
             }
@@ -119,6 +119,16 @@ struct RecoveryStoreTests {
         for _ in 0..<20_000 {
             _ = try center.post(
                 name: "Ding", object: "", userInfo: try userInfo("Ding"), from: ":1.9", effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+        }
+        var options = PostOptions()
+        options.postingStyle = .whenIdle
+        options.coalescing = [.name]
+        for _ in 0..<20_000 {
+            _ = try center.post(
+                name: "Ding", object: "", userInfo: try userInfo("Ding"), options: options, from: ":1.9",
+                effects: &effects)
             carryOut(&effects, in: store)
             store.tidy(from: center)
         }
@@ -170,6 +180,23 @@ struct RecoveryStoreTests {
         try center.setSuspended(true, of: ":1.2", effects: &effects)
         carryOut(&effects, in: store)
         for name in ["Dong", "Dong", "Bam"] { try post(name) }
+        var options = PostOptions()
+        func queue(_ name: String, _ style: PostingStyle, _ coalescing: Set<CoalescingKey>) throws {
+            options.postingStyle = style
+            options.coalescing = coalescing
+            _ = try center.post(
+                name: name, object: "", userInfo: try userInfo(name), options: options, from: ":1.9",
+                effects: &effects)
+            carryOut(&effects, in: store)
+        }
+        try queue("Ping", .whenIdle, [])
+        try queue("Ping", .asap, [.name])
+        try queue("Pong", .asap, [])
+        center.postQueued(.asap, limit: 1, effects: &effects)
+        carryOut(&effects, in: store)
+        try queue("Pong", .now, [.name])
+        options.deliverImmediately = true
+        try queue("Pong", .whenIdle, [.name, .object])
         #expect(!store.hasFailed)
         return center
     }
@@ -213,8 +240,10 @@ struct RecoveryStoreTests {
             switch change {
             case .held(let client, let notification, let observers, let coalescing):
                 changes.append("held \(client) \(notification.serial) \(notification.name) \(observers) \(coalescing)")
-            case .queuedDue(let client, let notification, let observers):
-                changes.append("due \(client) \(notification.serial) \(observers)")
+            case .queuedDue(let client, let notification, let observers, let lane):
+                changes.append("due \(client) \(notification.serial) \(observers) \(lane)")
+            case .postQueued(let poster, let post, _):
+                changes.append("queued \(poster) \(post.name) \(post.style) \(post.deliverImmediately)")
             default: changes.append("\(change)")
             }
         }

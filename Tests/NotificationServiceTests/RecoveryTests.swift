@@ -74,6 +74,29 @@ struct RecoveryTests {
         #expect(second.isRunning)
     }
 
+    @Test("E3, Q7: what posters have queued outlives the service, in its order", arguments: BusKind.available)
+    func queuedPosts(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let observer = try Client(on: bus)
+        try observer.addObserver("Ding", behavior: "hold")
+        let poster = try Client(on: bus)
+        // All of it lies before the service at once, so that it dies before it is idle.
+        for number in 1...200 { try poster.postQueued("Ding", number: Int64(number), style: "when-idle") }
+        try poster.postQueued("Ding", number: 201, style: "asap")
+        try poster.call("ListClients")
+        try first.kill()
+
+        let second = try ServiceProcess(on: bus)
+        // What was on its way when the service died may come twice.
+        try observer.run("what was queued") { Set(observer.numbers).count == 201 }
+        var seen: Set<Int64> = []
+        let once = observer.numbers.filter { seen.insert($0).inserted && $0 != 201 }
+        #expect(once == Array(1...200))
+        #expect(observer.signals.allSatisfy { $0.poster == poster.name })
+        #expect(second.isRunning)
+    }
+
     @Test("E3: a clean restart keeps the registrations too, on every bus", arguments: BusKind.available)
     func cleanRestart(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

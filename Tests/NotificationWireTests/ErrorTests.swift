@@ -78,6 +78,7 @@ struct SignalTests {
         let wire = try WireUserInfo(of: post, at: &reader, limits: Limits())
         #expect(try PostOptions(from: &reader).deliverImmediately)
         _ = try center.post(name: "Ding", object: "Glocke", userInfo: wire, from: ":1.8", effects: &box.effects)
+        center.sendAllReady(effects: &box.effects)
         let deliveries = box.effects.compactMap { effect -> Delivery? in
             if case .deliver(let delivery) = effect { delivery } else { nil }
         }

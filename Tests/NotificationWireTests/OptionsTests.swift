@@ -194,6 +194,22 @@ struct OptionsTests {
         }
     }
 
+    @Test("What an observer asks for arrives as it was asked for", arguments: SuspensionBehavior.allCases)
+    func observerRoundTrip(behavior: SuspensionBehavior) throws {
+        for mode in RunLoopMode.allCases {
+            for isAutomatic in [true, false] {
+                let options = ObserverOptions(
+                    suspensionBehavior: behavior, automaticSuspension: isAutomatic, runLoopMode: mode)
+                let message = Wire.methodCall("AddObserver")
+                var writer = MessageWriter(message)
+                options.append(to: &writer)
+                #expect(message.signature == "a{sv}")
+                var reader = MessageReader(message)
+                #expect(try ObserverOptions(from: &reader) == options)
+            }
+        }
+    }
+
     // MARK: -
 
     private func observer(_ body: (inout MessageWriter) -> Void) throws -> ObserverOptions {

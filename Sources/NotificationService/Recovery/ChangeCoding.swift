@@ -17,6 +17,9 @@ private enum RecordKind: UInt8 {
     case lost
     case unannouncedLoss
     case lossAnnounced
+    case postQueued
+    case postsReplaced
+    case postTaken
 }
 
 /// Turns changes into records. A notification is written once, before the first record that queues it.
@@ -53,11 +56,12 @@ struct ChangeEncoder {
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
             record.append(isSuspended.map { $0 ? 2 : 1 } ?? UInt8(0))
-        case .queuedDue(let name, let notification, let observers):
+        case .queuedDue(let name, let notification, let observers, let lane):
             encode(notification, body)
             begin(.queuedDue, name)
             record.append(notification.serial)
             record.append(observers.map(\.rawValue))
+            record.append(UInt8(lane.rawValue))
         case .held(let name, let notification, let observers, let coalescing):
             encode(notification, body)
             begin(.held, name)
@@ -65,7 +69,9 @@ struct ChangeEncoder {
             record.append(observers.map(\.rawValue))
             record.append(coalescing.map(\.rawValue))
         case .flushed(let name): begin(.flushed, name)
-        case .popped(let name): begin(.popped, name)
+        case .popped(let name, let lane):
+            begin(.popped, name)
+            record.append(UInt8(lane.rawValue))
         case .lost(let name, let reason):
             begin(.lost, name)
             record.append(reason.rawValue)
@@ -75,6 +81,20 @@ struct ChangeEncoder {
             record.append(observers.map(\.rawValue))
             record.append(reason.rawValue)
         case .lossAnnounced(let name): begin(.lossAnnounced, name)
+        case .postQueued(let poster, let post, let coalescing):
+            begin(.postQueued, poster)
+            record.append(commonBody(of: post.userInfo))
+            record.append(post.deliverImmediately)
+            record.append(post.style.rawValue)
+            append(coalescing, to: &record)
+        case .postsReplaced(let poster, let name, let object, let coalescing):
+            begin(.postsReplaced, poster)
+            record.append(name)
+            record.append(object)
+            append(coalescing, to: &record)
+        case .postTaken(let poster, let style):
+            begin(.postTaken, poster)
+            record.append(style.rawValue)
         }
         body(record.bytes)
     }
@@ -82,15 +102,25 @@ struct ChangeEncoder {
     private mutating func encode(_ notification: Notification, _ body: ([UInt8]) -> Void) {
         guard notification.serial != lastNotification else { return }
         lastNotification = notification.serial
-        guard let userInfo = notification.userInfo as? WireUserInfo else {
-            preconditionFailure("every post of this service carries a WireUserInfo")
-        }
         var record = RecordWriter()
         record.append(RecordKind.notification.rawValue)
         record.append(notification.serial)
         record.append(notification.poster)
-        record.append(userInfo.commonBody)
+        record.append(commonBody(of: notification.userInfo))
         body(record.bytes)
+    }
+
+    /// Name, object and userInfo.
+    private func commonBody(of userInfo: any UserInfo) -> [UInt8] {
+        guard let userInfo = userInfo as? WireUserInfo else {
+            preconditionFailure("every post of this service carries a WireUserInfo")
+        }
+        return userInfo.commonBody
+    }
+
+    private func append(_ coalescing: Set<CoalescingKey>, to record: inout RecordWriter) {
+        record.append(coalescing.contains(.name))
+        record.append(coalescing.contains(.object))
     }
 }
 
@@ -134,19 +164,53 @@ struct ChangeDecoder {
             default: throw RecordReader.Malformed()
             }
         case .queuedDue:
-            return .queuedDue(client, try notification(&reader), observers: try observers(&reader))
+            return .queuedDue(
+                client, try notification(&reader), observers: try observers(&reader), try lane(&reader))
         case .held:
             return .held(
                 client, try notification(&reader), observers: try observers(&reader),
                 coalescing: try observers(&reader))
         case .flushed: return .flushed(client)
-        case .popped: return .popped(client)
+        case .popped: return .popped(client, try lane(&reader))
         case .lost: return .lost(client, try choice(&reader))
         case .unannouncedLoss:
             return .unannouncedLoss(
                 client, count: try reader.readUInt64(), observers: Set(try observers(&reader)), try choice(&reader))
         case .lossAnnounced: return .lossAnnounced(client)
+        case .postQueued: return .postQueued(client, try post(&reader), coalescing: try coalescing(&reader))
+        case .postsReplaced:
+            return .postsReplaced(
+                client, name: try reader.readText(), object: try reader.readText(),
+                coalescing: try coalescing(&reader))
+        case .postTaken: return .postTaken(client, try queuedStyle(&reader))
         }
+    }
+
+    private func post(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> PendingPost {
+        guard
+            let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: Array(try reader.readBytes()))
+        else { throw RecordReader.Malformed() }
+        return PendingPost(
+            name: name, object: object, userInfo: userInfo, deliverImmediately: try reader.readBool(),
+            style: try queuedStyle(&reader))
+    }
+
+    private func queuedStyle(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> PostingStyle {
+        let style: PostingStyle = try choice(&reader)
+        guard style != .now else { throw RecordReader.Malformed() }
+        return style
+    }
+
+    private func coalescing(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Set<CoalescingKey> {
+        var keys: Set<CoalescingKey> = []
+        if try reader.readBool() { keys.insert(.name) }
+        if try reader.readBool() { keys.insert(.object) }
+        return keys
+    }
+
+    private func lane(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> DeliveryLane {
+        guard let lane = DeliveryLane(rawValue: Int(try reader.readUInt8())) else { throw RecordReader.Malformed() }
+        return lane
     }
 
     private func registration(

@@ -7,7 +7,8 @@ import NotificationCore
     import Musl
 #endif
 
-/// The state of a center that outlives the service's process (E3): registrations, suspensions, queues, counts.
+/// The state of a center that outlives the service's process (E3): registrations, suspensions, queues of clients and of
+/// posters, counts.
 ///
 /// It belongs to one bus, by the bus's own id: on another bus the same unique names are other clients. On one bus a
 /// unique name is never given twice, so what comes back can't reach a stranger.
@@ -99,7 +100,7 @@ final class RecoveryStore {
             switch change {
             case .client(let name, _) where slots[name] == nil: slots[name] = try counters.allocate()
             case .observer(let registration): counters.observer = max(counters.observer, registration.id.rawValue)
-            case .queuedDue(_, let notification, _), .held(_, let notification, _, _):
+            case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _):
                 counters.serial = notification.serial
             default: break
             }
@@ -123,7 +124,7 @@ final class RecoveryStore {
     func tidy(from center: DistributedCenter) {
         guard !hasFailed, log.size > Self.smallSize else { return }
         let statistics = center.statistics
-        let needed = Int(statistics.queuedBytes) + 128 * Int(statistics.observers)
+        let needed = Int(statistics.queuedBytes + statistics.queuedPostBytes) + 128 * Int(statistics.observers)
         // Writing costs what is needed, so at least as much has to have been appended since the last time.
         guard log.size > Self.smallSize + 2 * needed, log.size > rewrittenSize + needed else { return }
         attempt { () throws(RecoveryLog.Failure) in try rewrite(from: center) }

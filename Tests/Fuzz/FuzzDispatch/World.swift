@@ -48,10 +48,16 @@ final class World {
     /// The end of an input: everything is answered, and nothing may be missing.
     func finish() {
         for client in observer.clients { deliver(Calls.resume(), from: client) }
-        for _ in 0..<20_000 where !bus.calls.isEmpty { answerAll() }
+        // What is due, what is queued and what the clients confirm make one another ready.
+        for _ in 0..<20_000 {
+            answerAll()
+            if bus.calls.isEmpty, statistics("queued") == 0, statistics("queued-posts") == 0 { break }
+            bus.letTimePass()
+            observe()
+        }
         Fuzzer.expect(bus.calls.isEmpty, "\(bus.calls.count) calls of the service are never done")
-        observer.expectAllAnswered()
         audit()
+        observer.expectAllAnswered()
     }
 
     private func client(_ input: inout ByteSource) -> String { input.choice(of: Self.clients) }
@@ -138,21 +144,34 @@ final class World {
         for message in bus.takeSent() { observer.sent(message) }
     }
 
-    /// The counters of the service against what was seen on the bus.
-    private func audit() {
+    private func statistics(_ key: String) -> UInt64? { statistics()[key] }
+
+    private func statistics() -> Statistics {
         var call = Calls.method("Get")
         call.interface = "org.freedesktop.DBus.Properties"
         call.arguments = [.string(Wire.interface.rawValue), .string("Statistics")]
         serial += 1
         call.serial = serial
-        guard let message = Message.arriving(call, from: Self.auditor), object.handle(message),
-            let reply = bus.takeSent().first, let statistics = try? Statistics(reply)
-        else { Fuzzer.fail("no statistics") }
+        // What was ready is sent before the answer.
+        guard let message = Message.arriving(call, from: Self.auditor), object.handle(message) else {
+            Fuzzer.fail("no statistics")
+        }
+        let sent = bus.takeSent()
+        for message in sent.dropLast() { observer.sent(message) }
+        guard let reply = sent.last, let statistics = try? Statistics(reply) else { Fuzzer.fail("no statistics") }
+        return statistics
+    }
+
+    /// The counters of the service against what was seen on the bus.
+    private func audit() {
+        let statistics = statistics()
         Fuzzer.expect(
             statistics["delivered"] == observer.notifications,
             "delivered \(statistics["delivered"] ?? 0), seen \(observer.notifications)")
         // Everybody was resumed and has answered: nothing waits any more.
         Fuzzer.expect(statistics["queued"] == 0, "\(statistics["queued"] ?? 0) still wait")
+        Fuzzer.expect(statistics["queued-posts"] == 0, "\(statistics["queued-posts"] ?? 0) posts still wait")
+        Fuzzer.expect(statistics["queued-post-bytes"] == 0, "posts that do not wait take room")
         Fuzzer.expect(statistics["queued-bytes"] == 0, "\(statistics["queued-bytes"] ?? 0) bytes still wait")
         Fuzzer.expect(
             (statistics["dropped"] ?? 0) >= observer.announcedLosses, "more losses were announced than there were")
@@ -187,6 +206,8 @@ private enum Configurations {
         queued-per-client=6
         queued-bytes-per-client=4096
         queued-bytes=8192
+        queued-posts-per-client=5
+        queued-post-bytes=4096
         observers-per-client=8
         observers=16
         clients=4

@@ -61,6 +61,7 @@ private final class PostOffice {
         message.isBigEndian = bigEndian
         guard let call = Message.arriving(message, from: Self.client) else { return nil }
         Fuzzer.expect(object.handle(call), "\(member) was not taken")
+        bus.runWhatIsReady()
         return call
     }
 

@@ -10,7 +10,7 @@ struct Difference: CustomStringConvertible {
     static func first(in steps: [Step]) -> Difference? {
         let restarts = steps.contains { if case .restart = $0 { true } else { false } }
         let subject = Subject(remembersChanges: restarts)
-        var model = ModelCenter()
+        var model = ModelCenter(remembersChanges: restarts)
         for (place, step) in steps.enumerated() {
             let actual = subject.run(step, beside: model)
             let expected = model.run(step)
@@ -87,8 +87,11 @@ extension Step {
                 post(bytes: 0, immediately: false, times: times), post(bytes: 0, immediately: false, times: 1),
             ]
         case .answer(let client, _): return [.answer(client: client, times: 1)]
-        case .observe(let client, _, _, let behavior):
-            return [.observe(client: client, name: 0, object: 0, behavior)]
+        case .observe(let client, let name, let object, let behavior, let mode):
+            return [
+                .observe(client: client, name: 0, object: 0, behavior, mode),
+                .observe(client: client, name: name, object: object, behavior, .default),
+            ]
         default: return []
         }
     }

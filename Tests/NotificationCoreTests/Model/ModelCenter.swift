@@ -3,17 +3,28 @@ import NotificationCore
 /// The rules of the distributed center (SPEC parts D, S, A4, E1), said as plainly as possible: lists that are searched
 /// from end to end. Everything that ``DistributedCenter`` does must be what this does.
 struct ModelCenter {
+    /// Whether what was queued is kept for the next process.
+    let remembersChanges: Bool
     private(set) var clients: [ModelClient] = []
     private var limits = Limits()
     private var lastSerial: UInt64 = 0
     private var lastObserver: UInt64 = 0
     private var view = View()
     private var outcomes = Outcomes()
+    /// Whose turn it is (M6), in each lane.
+    private var turns: [(client: ModelClient, lane: DeliveryLane, bytes: Int)] = []
+    private var isBusy = false
+    private var posters = ModelPosters()
+
+    init(remembersChanges: Bool) {
+        self.remembersChanges = remembersChanges
+    }
 
     mutating func run(_ step: Step) -> (Answer, Outcomes) {
         outcomes = Outcomes()
         do throws(CenterError) {
             let answer = try answer(to: step)
+            settle()
             startTimers()
             return (answer, outcomes)
         } catch {
@@ -23,8 +34,8 @@ struct ModelCenter {
 
     private mutating func answer(to step: Step) throws(CenterError) -> Answer {
         switch step {
-        case .observe(let number, let name, let object, let behavior):
-            return .numbers([try observe(number, name, object, behavior)])
+        case .observe(let number, let name, let object, let behavior, let mode):
+            return .numbers([try observe(number, name, object, behavior, mode)])
         case .remove(let number, let pick):
             let id = observer(at: pick)
             guard let client = client(number), client.observers.contains(where: { $0.id == id }) else {
@@ -39,13 +50,48 @@ struct ModelCenter {
         case .post(let poster, let name, let object, let bytes, let immediately, let times):
             var receivers: [UInt64] = []
             for _ in 0..<times {
-                receivers.append(try post(name, object, bytes, immediately: immediately, from: poster))
+                try check(name, object)
+                receivers.append(
+                    post(Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster), immediately))
+                settle()
                 startTimers()
             }
             return .numbers(receivers)
+        case .queue(let poster, let name, let object, let bytes, let immediately, let style, let coalescing):
+            try check(name, object)
+            let queued = ModelPosters.Queued(
+                post: Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster),
+                immediately: immediately, style: style)
+            if style != .now {
+                try posters.check(queued, coalescing, limits)
+                view.coalesced += UInt64(posters.queue(queued, coalescing))
+                return .numbers([0])
+            }
+            let replaced = posters.removeSimilar(to: queued.post, coalescing)
+            view.coalesced += UInt64(replaced.count)
+            return .numbers([post(queued.post, immediately || replaced.contains(where: \.immediately))])
+        case .postQueued(let style, let limit):
+            var hasPosted = false
+            for _ in 0..<limit {
+                guard let queued = posters.take(style) else { break }
+                _ = post(queued.post, queued.immediately)
+                hasPosted = true
+            }
+            if hasPosted, remembersChanges { sendAllReady() }
+        case .busy: isBusy = true
+        case .send(let lane, let limit):
+            isBusy = limit != nil
+            for _ in 0..<(limit ?? 0) {
+                guard let first = mostUrgent, first <= lane else { break }
+                takeTurn(in: first)
+            }
         case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
         case .followActivity(let number): change(try known(number), word: nil)
-        case .answer(let number, let times): for _ in 0..<times { answered(number) }
+        case .answer(let number, let times):
+            for _ in 0..<times {
+                answered(number)
+                settle()
+            }
         case .endTimer(let number): timerEnded(number)
         case .showLife(let number): client(number)?.expirationsLeft = 64
         case .leave(let number): leave(number)
@@ -79,7 +125,7 @@ struct ModelCenter {
     }
 
     private mutating func observe(
-        _ number: Int, _ name: Int, _ object: Int, _ behavior: SuspensionBehavior
+        _ number: Int, _ name: Int, _ object: Int, _ behavior: SuspensionBehavior, _ mode: RunLoopMode
     ) throws(CenterError) -> UInt64 {
         try limits.check(.nameLength, Step.texts[name].utf8.count)
         try limits.check(.objectLength, Step.texts[object].utf8.count)
@@ -87,7 +133,8 @@ struct ModelCenter {
         try limits.check(.observersPerClient, (client(number)?.observers.count ?? 0) + 1)
         let client = try known(number)
         lastObserver += 1
-        client.observers.append(ModelClient.Observer(id: lastObserver, name: name, object: object, behavior: behavior))
+        client.observers.append(
+            ModelClient.Observer(id: lastObserver, name: name, object: object, behavior: behavior, mode: mode))
         return lastObserver
     }
 
@@ -99,25 +146,29 @@ struct ModelCenter {
     }
 
     private mutating func leave(_ number: Int) {
-        guard client(number) != nil else { return }
+        guard let client = client(number) else { return }
+        client.waiting = []
         clients.removeAll { $0.number == number }
         outcomes.append(.forgotten, for: number)
     }
 
     // MARK: Posting (D2 to D6, S1, S3)
 
-    private mutating func post(
-        _ name: Int, _ object: Int, _ bytes: Int, immediately: Bool, from poster: Int
-    ) throws(CenterError) -> UInt64 {
+    private func check(_ name: Int, _ object: Int) throws(CenterError) {
         guard name != 0 else { throw .invalidName }
         try limits.check(.nameLength, Step.texts[name].utf8.count)
         try limits.check(.objectLength, Step.texts[object].utf8.count)
+    }
+
+    private mutating func post(_ unnumbered: Post, _ immediately: Bool) -> UInt64 {
         lastSerial += 1
         view.posted += 1
-        let post = Post(serial: lastSerial, name: name, object: object, bytes: bytes, poster: poster)
+        let post = Post(
+            serial: lastSerial, name: unnumbered.name, object: unnumbered.object, bytes: unnumbered.bytes,
+            poster: unnumbered.poster)
         var receivers: [(client: ModelClient, matching: [ModelClient.Observer])] = []
         for client in clients {
-            let matching = client.observers.filter { $0.matches(name: name, object: object) }
+            let matching = client.observers.filter { $0.matches(name: post.name, object: post.object) }
             if !matching.isEmpty { receivers.append((client, matching)) }
         }
         if receivers.isEmpty { view.unmatched += 1 }
@@ -125,23 +176,35 @@ struct ModelCenter {
         receivers.sort { $0.matching[0].id < $1.matching[0].id }
         for (client, matching) in receivers {
             let wanting = matching.filter { $0.behavior != .drop }
-            if !client.isSuspended || immediately {
-                deliver(post, to: client, matching)
+            if immediately {
+                deliver(post, to: client, matching, in: .immediate)
+            } else if !client.isSuspended {
+                // D6, M6: once, in the most urgent mode.
+                let modes: [RunLoopMode] = [.eventTracking, .modalPanel, .default]
+                let mode = modes.first { mode in matching.contains { $0.mode == mode } }!
+                let lanes: [RunLoopMode: DeliveryLane] = [
+                    .eventTracking: .eventTracking, .modalPanel: .modalPanel, .default: .standard,
+                ]
+                deliver(post, to: client, matching, in: lanes[mode]!)
             } else if wanting.contains(where: { $0.behavior == .deliverImmediately }) {
-                deliver(post, to: client, wanting)
+                deliver(post, to: client, wanting, in: .immediate)
             } else if !wanting.isEmpty {
                 hold(post, for: client, wanting)
             }
         }
+        while turns.count > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 { takeTurn(in: mostUrgent!) }
         return UInt64(receivers.count)
     }
 
-    /// S3: after all that waits.
-    private mutating func deliver(_ post: Post, to client: ModelClient, _ observers: [ModelClient.Observer]) {
-        let couldGo = client.reads && client.waiting.isEmpty
-        client.waiting.append(ModelClient.Waiting(post, for: observers))
+    /// S3: after all that is held.
+    private mutating func deliver(
+        _ post: Post, to client: ModelClient, _ observers: [ModelClient.Observer], in lane: DeliveryLane
+    ) {
         flush(client)
-        if !couldGo { makeRoom(growing: client) }
+        let waiting = ModelClient.Waiting(post, for: observers, in: lane)
+        client.waiting.append(waiting)
+        if client.reads { turns.append((client, lane, waiting.bytes)) }
+        makeRoom(growing: client)
     }
 
     /// S1: coalescing by observer, name and object, among what is held.
@@ -149,14 +212,14 @@ struct ModelCenter {
         for observer in observers where observer.behavior == .coalesce {
             for index in client.waiting.indices {
                 let waiting = client.waiting[index]
-                if !waiting.isDue, waiting.post.name == post.name, waiting.post.object == post.object {
+                if waiting.lane == nil, waiting.post.name == post.name, waiting.post.object == post.object {
                     client.waiting[index].observers.removeAll { $0.id == observer.id }
                 }
             }
         }
         view.coalesced += UInt64(client.waiting.filter(\.observers.isEmpty).count)
         client.waiting.removeAll { $0.observers.isEmpty }
-        client.waiting.append(ModelClient.Waiting(post, for: observers))
+        client.waiting.append(ModelClient.Waiting(post, for: observers, in: nil))
         makeRoom(growing: client)
     }
 
@@ -172,31 +235,39 @@ struct ModelCenter {
 
     // MARK: Queues (S2, S4, E1)
 
+    /// What is held goes before anything newer, and what is due already with it, in global order.
     private mutating func flush(_ client: ModelClient) {
-        for index in client.waiting.indices { client.waiting[index].isDue = true }
-        send(client)
+        guard client.holds else { return }
+        client.waiting.sort { $0.post.serial < $1.post.serial }
+        for index in client.waiting.indices { client.waiting[index].lane = .flushed }
+        pump(client)
     }
 
     private mutating func makeRoom(growing client: ModelClient) {
         func isFull() -> Bool {
             client.waiting.count > limits[.queuedPerClient] || client.waitingBytes > limits[.queuedBytesPerClient]
         }
-        // Flushed with an eighth of it free.
+        func isTotalFull() -> Bool { clients.reduce(0, { $0 + $1.waitingBytes }) > limits[.queuedBytes] }
+        // Sent with an eighth of it free.
         let isNearlyFull =
             client.waiting.count > limits[.queuedPerClient] - limits[.queuedPerClient] / 8
             || client.waitingBytes > limits[.queuedBytesPerClient] - limits[.queuedBytesPerClient] / 8
-        if isNearlyFull, client.reads { flush(client) }
+        let wasTotalFull = isTotalFull()
+        if isNearlyFull, client.reads { sendAll(to: client) }
         while isFull() { loseOldest(of: client, because: .queueFull) }
-        while clients.reduce(0, { $0 + $1.waitingBytes }) > limits[.queuedBytes] {
+        guard wasTotalFull else { return }
+        sendAllReady()
+        while !client.waiting.isEmpty, isTotalFull() {
             // The first by name among those with the most bytes.
             let most = clients.map(\.waitingBytes).max()
             let payer = clients.filter { $0.waitingBytes == most }.min { $0.number < $1.number }!
-            if payer.reads { flush(payer) } else { loseOldest(of: payer, because: .totalQueueFull) }
+            if payer.reads { sendAll(to: payer) } else { loseOldest(of: payer, because: .totalQueueFull) }
         }
     }
 
     private mutating func loseOldest(of client: ModelClient, because reason: DropReason) {
-        let oldest = client.waiting.removeFirst()
+        let oldest = client.waiting.min { $0.post.serial < $1.post.serial }!
+        client.waiting.removeAll { $0.post.serial == oldest.post.serial }
         client.dropped += 1
         view.dropped += 1
         if client.lost == nil {
@@ -207,8 +278,10 @@ struct ModelCenter {
         client.lost!.observers.formUnion(oldest.observers.map(\.id))
     }
 
-    /// Sends what is due as long as the client reads, and first of all tells what it lost.
-    private mutating func send(_ client: ModelClient) {
+    // MARK: Turns (M6)
+
+    /// A client that reads is first of all told what it lost, and gets what was held; the rest waits for its turn.
+    private mutating func pump(_ client: ModelClient) {
         if client.reads, let lost = client.lost {
             client.lost = nil
             client.sequence += lost.count
@@ -216,18 +289,55 @@ struct ModelCenter {
                 .dropped(lost.count, observers: lost.observers.sorted(), lost.reason, sequence: client.sequence),
                 for: client.number)
         }
-        while client.reads, let first = client.waiting.first, first.isDue {
-            client.waiting.removeFirst()
-            client.sequence += 1
-            client.delivered += 1
-            view.delivered += 1
-            outcomes.append(
-                .delivered(first.post, observers: first.observers.map(\.id), sequence: client.sequence),
-                for: client.number)
-            client.messagesSinceProbe += 1
-            client.bytesSinceProbe += first.bytes
-            if client.messagesSinceProbe == 64 || client.bytesSinceProbe >= 65_536 { probe(client) }
+        sendWhatIs(in: .flushed, to: client)
+        guard client.reads else { return }
+        for lane in DeliveryLane.allCases where client.first(in: lane) != nil && !hasTurn(client, lane) {
+            turns.append((client, lane, 0))
         }
+    }
+
+    private func hasTurn(_ client: ModelClient, _ lane: DeliveryLane) -> Bool {
+        turns.contains { $0.client === client && $0.lane == lane }
+    }
+
+    private var mostUrgent: DeliveryLane? { turns.map(\.lane).min() }
+
+    private mutating func settle() {
+        if !isBusy { sendAllReady() }
+    }
+
+    private mutating func sendAllReady() {
+        while let lane = mostUrgent { takeTurn(in: lane) }
+    }
+
+    private mutating func takeTurn(in lane: DeliveryLane) {
+        let (client, _, _) = turns.remove(at: turns.firstIndex { $0.lane == lane }!)
+        guard client.reads else { return }
+        if let first = client.first(in: lane) { send(at: first, to: client) }
+        if client.reads, client.first(in: lane) != nil, !hasTurn(client, lane) { turns.append((client, lane, 0)) }
+    }
+
+    private mutating func sendAll(to client: ModelClient) {
+        flush(client)
+        pump(client)
+        for lane in DeliveryLane.allCases { sendWhatIs(in: lane, to: client) }
+    }
+
+    private mutating func sendWhatIs(in lane: DeliveryLane, to client: ModelClient) {
+        while client.reads, let first = client.first(in: lane) { send(at: first, to: client) }
+    }
+
+    private mutating func send(at index: Int, to client: ModelClient) {
+        let waiting = client.waiting.remove(at: index)
+        client.sequence += 1
+        client.delivered += 1
+        view.delivered += 1
+        outcomes.append(
+            .delivered(waiting.post, observers: waiting.observers.map(\.id), sequence: client.sequence),
+            for: client.number)
+        client.messagesSinceProbe += 1
+        client.bytesSinceProbe += waiting.bytes
+        if client.messagesSinceProbe == 64 || client.bytesSinceProbe >= 65_536 { probe(client) }
     }
 
     // MARK: Flow (A4)
@@ -243,7 +353,7 @@ struct ModelCenter {
         guard let client = client(number) else { return }
         client.hasAnswered = true
         if !client.probes.isEmpty { client.probes.removeFirst() }
-        send(client)
+        pump(client)
     }
 
     /// Whoever never answered and may be sent nothing more is timed, until its budget is used up.
@@ -267,13 +377,19 @@ struct ModelCenter {
             client.probes[oldest] = true
             client.expirationsLeft -= 1
         }
-        send(client)
+        pump(client)
     }
 
     // MARK: Recovery (E3)
 
     /// Clients keep all but their flow; the statistics start again.
     private mutating func restart() {
+        // A service that ends in order sends what is ready first.
+        sendAllReady()
+        startTimers()
+        turns = []
+        isBusy = false
+        if lastSerial % 2 == 0 { posters.beginAnew() }
         view = View()
         clients = clients.map { old in
             let client = ModelClient(old.number)
@@ -289,7 +405,7 @@ struct ModelCenter {
         for client in clients {
             outcomes.append(.watched, for: client.number)
             probe(client)
-            send(client)
+            pump(client)
         }
     }
 
@@ -306,6 +422,8 @@ struct ModelCenter {
             view.observerCount += UInt64(client.observers.count)
         }
         view.clientCount = UInt64(clients.count)
+        view.queuedPosts = UInt64(posters.queued.count)
+        view.queuedPostBytes = UInt64(posters.bytes)
         return view
     }
 

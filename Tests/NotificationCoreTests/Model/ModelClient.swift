@@ -7,6 +7,7 @@ final class ModelClient {
         let name: Int
         let object: Int
         let behavior: SuspensionBehavior
+        let mode: RunLoopMode
 
         func matches(name postedName: Int, object postedObject: Int) -> Bool {
             // Table C1. Nothing but zero is "any"; a post without object matches only those of any object.
@@ -17,13 +18,14 @@ final class ModelClient {
     struct Waiting {
         let post: Post
         var observers: [Observer]
-        /// Whether it goes out as soon as the client reads; else it is held because the client is suspended.
-        var isDue = false
+        /// How urgently it goes out as soon as the client reads; nil while it is held because the client is suspended.
+        var lane: DeliveryLane?
         let bytes: Int
 
-        init(_ post: Post, for observers: [Observer]) {
+        init(_ post: Post, for observers: [Observer], in lane: DeliveryLane?) {
             self.post = post
             self.observers = observers
+            self.lane = lane
             bytes = ModelClient.bytes(of: post)
         }
     }
@@ -31,6 +33,7 @@ final class ModelClient {
     let number: Int
     var observers: [Observer] = []
     var word: Bool?
+    /// In the order in which it was posted.
     var waiting: [Waiting] = []
     var sequence: UInt64 = 0
     var delivered: UInt64 = 0
@@ -53,6 +56,8 @@ final class ModelClient {
     var cause: SuspensionCause { word == nil ? .none : .explicit }
     /// A4: at most two windows are unanswered.
     var reads: Bool { probes.filter { !$0 }.count < 2 }
+    var holds: Bool { waiting.contains { $0.lane == nil } }
+    func first(in lane: DeliveryLane) -> Int? { waiting.firstIndex { $0.lane == lane } }
     var waitingBytes: Int { waiting.reduce(0) { $0 + $1.bytes } }
 
     /// What a notification counts: its texts, its userInfo, and what keeping one costs.

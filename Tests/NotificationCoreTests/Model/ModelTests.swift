@@ -52,13 +52,19 @@ struct ModelTests {
     @Test("The random sequences reach what they are to reach")
     func coverage() {
         var counts: [String: Int] = [:]
-        for seed in 0..<100 {
+        for seed in 0..<150 {
             let subject = Subject(remembersChanges: false)
-            var model = ModelCenter()
+            var model = ModelCenter(remembersChanges: false)
             for step in Step.sequence(seed: UInt64(seed), count: Self.length, restarts: false) {
                 let (answer, outcomes) = subject.run(step, beside: model)
                 _ = model.run(step)
                 if case .refused(let error) = answer { counts["\(error)".filter { !$0.isNumber }, default: 0] += 1 }
+                for seen in outcomes.seen {
+                    let serials = seen.compactMap {
+                        if case .delivered(let post, _, _) = $0 { post.serial } else { nil }
+                    }
+                    if serials != serials.sorted() { counts["the urgent first", default: 0] += 1 }
+                }
                 for outcome in (outcomes.seen + outcomes.noted + outcomes.timed).joined() {
                     switch outcome {
                     case .dropped(_, _, let reason, _): counts["dropped, \(reason)", default: 0] += 1
@@ -78,6 +84,7 @@ struct ModelTests {
             "suspended false, none", "delivered to 1", "delivered to 2", "delivered to 3", "timer of 1", "timer of 2",
             "probed", "overflowed(NotificationCore.DropReason.queueFull)",
             "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
+            "over the limit queued-posts-per-client = ", "over the limit queued-post-bytes = ", "the urgent first",
         ] {
             #expect(counts[what, default: 0] >= 20, "\(what), in \(counts)")
         }
@@ -90,7 +97,7 @@ struct ModelTests {
             guard
                 let suspended = steps.firstIndex(where: { if case .setSuspended(2, true) = $0 { true } else { false } })
             else { return false }
-            return steps[suspended...].contains { if case .observe(client: 2, _, _, _) = $0 { true } else { false } }
+            return steps[suspended...].contains { if case .observe(client: 2, _, _, _, _) = $0 { true } else { false } }
         }
         let steps = (0..<20).map { Step.sequence(seed: $0, count: 300, restarts: false) }.first(where: fails)!
         let fewest = shrink(steps, fails: fails)

@@ -64,6 +64,8 @@ struct View: Equatable {
     var coalesced: UInt64 = 0
     var queued: UInt64 = 0
     var queuedBytes: UInt64 = 0
+    var queuedPosts: UInt64 = 0
+    var queuedPostBytes: UInt64 = 0
     var clientCount: UInt64 = 0
     var observerCount: UInt64 = 0
 }

@@ -2,12 +2,20 @@ import NotificationCore
 
 /// An event of a random test. Clients, names and objects are numbers of few, so that they meet often.
 enum Step {
-    case observe(client: Int, name: Int, object: Int, SuspensionBehavior)
+    case observe(client: Int, name: Int, object: Int, SuspensionBehavior, RunLoopMode)
     /// Removes the observer whose place among all that there are, and one that there is not, is `pick`: often one's
     /// own, sometimes a stranger's.
     case remove(client: Int, pick: Int)
     case removeAll(client: Int, name: Int, object: Int)
     case post(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, times: Int)
+    /// A post for the poster's queue, or one that takes the place of what is there (Q7).
+    case queue(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, PostingStyle, Set<CoalescingKey>)
+    /// So many posts of a style are taken out of the queues and posted.
+    case postQueued(PostingStyle, limit: Int)
+    /// More comes than can be sent: what is ready waits until it is sent.
+    case busy
+    /// So many turns are taken, of this lane and more urgent ones; nil ends being busy.
+    case send(upTo: DeliveryLane, limit: Int?)
     case setSuspended(client: Int, Bool)
     case followActivity(client: Int)
     case answer(client: Int, times: Int)
@@ -29,8 +37,14 @@ extension Step: CustomStringConvertible {
         func client(_ number: Int) -> String { Self.clients[number] }
         func text(_ number: Int) -> String { number == 3 ? "'\\u{E9}'" : "'\(Self.texts[number])'" }
         switch self {
-        case .observe(let number, let name, let object, let behavior):
-            return "\(client(number)) observes \(text(name)) of \(text(object)), \(behavior.rawValue)"
+        case .observe(let number, let name, let object, let behavior, let mode):
+            return "\(client(number)) observes \(text(name)) of \(text(object)), \(behavior.rawValue), \(mode.rawValue)"
+        case .queue(let number, let name, let object, let bytes, let immediately, let style, let coalescing):
+            return "\(client(number)) posts \(text(name)) of \(text(object)), \(style.rawValue), coalescing on "
+                + "\(coalescing.map(\.rawValue).sorted()), \(bytes) bytes" + (immediately ? ", immediately" : "")
+        case .postQueued(let style, let limit): return "\(limit) queued posts, \(style.rawValue), are posted"
+        case .busy: return "what is ready waits"
+        case .send(let lane, let limit): return "\(limit.map { "\($0)" } ?? "all") are sent up to \(lane)"
         case .remove(let number, let pick): return "\(client(number)) removes the observer at place \(pick)"
         case .removeAll(let number, let name, let object):
             return "\(client(number)) removes all of its observers of \(text(name)) of \(text(object))"
@@ -78,7 +92,9 @@ extension Step {
         var steps: [Step] = [.limit(.clients, 4), .limit(.observersPerClient, 5), .limit(.observers, 14)]
         // In a third of the sequences clients read well, in another third hardly at all.
         let answers = [30, 150, 320][Int(seed % 3)]
-        for key in [Limits.Key.queuedPerClient, .queuedBytesPerClient, .queuedBytes] {
+        for key in [
+            Limits.Key.queuedPerClient, .queuedBytesPerClient, .queuedBytes, .queuedPostsPerClient, .queuedPostBytes,
+        ] {
             if Bool.random(using: &generator) { steps.append(randomLimit(key, &generator)) }
         }
         for client in 0..<3 { steps.append(observe(client, &generator)) }
@@ -103,6 +119,19 @@ extension Step {
         case ..<(263 + answers): return .leave(client: client)
         case ..<(278 + answers): return randomLimit(Limits.Key.allCases.randomElement(using: &generator)!, &generator)
         case ..<(286 + answers) where restarts: return .restart
+        case ..<(316 + answers): return .busy
+        case ..<(366 + answers):
+            return .send(
+                upTo: DeliveryLane.allCases.randomElement(using: &generator)!,
+                limit: number(0..<4) == 0 ? nil : number(1..<5))
+        case ..<(426 + answers):
+            return .queue(
+                poster: client, name: number(0..<50) == 0 ? number(0..<6) : number(1..<4), object: text(&generator),
+                bytes: number(0..<4) == 0 ? number(1..<20) * 1000 : 0, immediately: number(0..<8) == 0,
+                PostingStyle.allCases.randomElement(using: &generator)!,
+                [[], [], [.name], [.object], [.name, .object]].randomElement(using: &generator)!)
+        case ..<(446 + answers):
+            return .postQueued(number(0..<2) == 0 ? .asap : .whenIdle, limit: number(0..<3) == 0 ? 100 : number(1..<4))
         default:
             let isBurst = number(0..<60) == 0
             return .post(
@@ -115,7 +144,8 @@ extension Step {
     private static func observe(_ client: Int, _ generator: inout SeededGenerator) -> Step {
         .observe(
             client: client, name: text(&generator), object: text(&generator),
-            SuspensionBehavior.allCases.randomElement(using: &generator)!)
+            SuspensionBehavior.allCases.randomElement(using: &generator)!,
+            Bool.random(using: &generator) ? .default : RunLoopMode.allCases.randomElement(using: &generator)!)
     }
 
     /// Any, or none, as often as not.
@@ -133,6 +163,9 @@ extension Step {
         case .queuedPerClient: values = 1...12
         case .queuedBytesPerClient: values = 500...100_000
         case .queuedBytes: values = 1000...150_000
+        case .queuedPostsPerClient: values = 1...4
+        case .queuedPostBytesPerClient: values = 500...40_000
+        case .queuedPostBytes: values = 1000...40_000
         case .nameLength, .objectLength: values = 2...4
         case .userInfoBytes, .userInfoDepth: values = 1...1
         }

@@ -14,6 +14,7 @@ final class Subject {
     private var center = DistributedCenter()
     private var outcomes = Outcomes()
     private var effects: [Effect] = []
+    private var isBusy = false
     /// What the service keeps for the next one: changes, and what every client was sent.
     private var changes: [Change] = []
     private var counts: [ClientName: ClientCounts] = [:]
@@ -29,6 +30,7 @@ final class Subject {
         let answer: Answer
         do throws(CenterError) {
             answer = try self.answer(to: step, beside: model)
+            settle()
         } catch {
             answer = .refused(error)
         }
@@ -38,10 +40,10 @@ final class Subject {
 
     private func answer(to step: Step, beside model: ModelCenter) throws(CenterError) -> Answer {
         switch step {
-        case .observe(let client, let name, let object, let behavior):
+        case .observe(let client, let name, let object, let behavior, let mode):
             let id = try center.addObserver(
                 of: Step.clients[client], name: Step.texts[name], object: Step.texts[object],
-                options: ObserverOptions(suspensionBehavior: behavior), effects: &effects)
+                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode), effects: &effects)
             return .numbers([id.rawValue])
         case .remove(let client, let pick):
             let id = ObserverID(rawValue: model.observer(at: pick))
@@ -52,21 +54,42 @@ final class Subject {
             return .numbers([UInt64(removed)])
         case .post(let poster, let name, let object, let bytes, let immediately, let times):
             var receivers: [UInt64] = []
-            for time in 1...UInt64(times) {
-                let post = Post(
-                    serial: model.last.serial + time, name: name, object: object, bytes: bytes, poster: poster)
+            var options = PostOptions()
+            options.deliverImmediately = immediately
+            for _ in 0..<times {
+                let post = Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster)
                 receivers.append(
                     UInt64(
                         try center.post(
                             name: Step.texts[name], object: Step.texts[object], userInfo: Payload(post),
-                            deliverImmediately: immediately, from: Step.clients[poster], effects: &effects)))
+                            options: options, from: Step.clients[poster], effects: &effects
+                        ).receivers))
+                settle()
             }
             return .numbers(receivers)
+        case .queue(let poster, let name, let object, let bytes, let immediately, let style, let coalescing):
+            var options = PostOptions()
+            options.deliverImmediately = immediately
+            options.postingStyle = style
+            options.coalescing = coalescing
+            let post = Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster)
+            let receipt = try center.post(
+                name: Step.texts[name], object: Step.texts[object], userInfo: Payload(post), options: options,
+                from: Step.clients[poster], effects: &effects)
+            return .numbers([UInt64(receipt.receivers)])
+        case .postQueued(let style, let limit): center.postQueued(style, limit: limit, effects: &effects)
+        case .busy: isBusy = true
+        case .send(let lane, let limit):
+            isBusy = limit != nil
+            if let limit { center.sendReady(upTo: lane, limit: limit, effects: &effects) }
         case .setSuspended(let client, let isSuspended):
             try center.setSuspended(isSuspended, of: Step.clients[client], effects: &effects)
         case .followActivity(let client): try center.followActivity(of: Step.clients[client], effects: &effects)
         case .answer(let client, let times):
-            for _ in 0..<times { center.clientAnswered(Step.clients[client], effects: &effects) }
+            for _ in 0..<times {
+                center.clientAnswered(Step.clients[client], effects: &effects)
+                settle()
+            }
         case .endTimer(let client):
             if model.isTimed(client) { center.probeTimedOut(Step.clients[client], effects: &effects) }
         case .showLife(let client): center.clientShowedLife(Step.clients[client], effects: &effects)
@@ -75,6 +98,10 @@ final class Subject {
         case .restart: restart(beside: model)
         }
         return .nothing
+    }
+
+    private func settle() {
+        if !isBusy { center.sendAllReady(effects: &effects) }
     }
 
     private func note(_ effect: Effect) {
@@ -116,6 +143,11 @@ final class Subject {
     /// Replays what was remembered into a new center. Every second time that is the shortest list of changes, as after
     /// a rewriting of the log.
     private func restart(beside model: ModelCenter) {
+        // A service that ends in order sends what is ready first.
+        center.sendAllReady(effects: &effects)
+        for effect in effects { note(effect) }
+        effects.removeAll(keepingCapacity: true)
+        isBusy = false
         if model.last.serial % 2 == 0 {
             changes = []
             center.forEachRememberedChange { changes.append($0) }
@@ -149,6 +181,8 @@ final class Subject {
         view.coalesced = statistics.coalesced
         view.queued = statistics.queued
         view.queuedBytes = statistics.queuedBytes
+        view.queuedPosts = statistics.queuedPosts
+        view.queuedPostBytes = statistics.queuedPostBytes
         view.clientCount = statistics.clients
         view.observerCount = statistics.observers
         return view

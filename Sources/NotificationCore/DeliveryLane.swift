@@ -1,0 +1,101 @@
+/// How urgent what is due to a client is (M6). The more urgent goes first; within a lane order is global (D4).
+///
+/// The number is part of the recovery log's format.
+public enum DeliveryLane: Int, CaseIterable, Comparable, Sendable {
+    /// What was held and is due by now, before anything newer, whatever its mode (S2). The core sends it at once.
+    case flushed = 0
+    /// What the poster wants delivered immediately, and what a suspended client's observer does (S3).
+    case immediate = 1
+    case eventTracking = 2
+    case modalPanel = 3
+    case standard = 4
+
+    init(_ mode: RunLoopMode) {
+        switch mode {
+        case .eventTracking: self = .eventTracking
+        case .modalPanel: self = .modalPanel
+        case .default: self = .standard
+        }
+    }
+
+    public static func < (left: DeliveryLane, right: DeliveryLane) -> Bool {
+        left.rawValue < right.rawValue
+    }
+}
+
+/// Notifications that are due to one client in one lane, first in, first out.
+struct DueQueue {
+    struct Entry {
+        let notification: Notification
+        var observers: ObserverList
+        let byteCount: Int
+    }
+
+    /// Nil before the head.
+    private var entries: [Entry?] = []
+    private var head = 0
+    private(set) var byteCount = 0
+    /// How many places the client has among the turns of this lane (``Turns``).
+    var turns = 0
+
+    var count: Int { entries.count - head }
+    var isEmpty: Bool { head == entries.count }
+    var first: Entry? { isEmpty ? nil : entries[head] }
+
+    func forEach(_ body: (Entry) -> Void) {
+        for index in head..<entries.count { body(entries[index]!) }
+    }
+
+    mutating func append(_ entry: Entry) {
+        if head > 32, head > entries.count / 2 {
+            entries.removeFirst(head)
+            head = 0
+        }
+        entries.append(entry)
+        byteCount += entry.byteCount
+    }
+
+    mutating func popFirst() -> Entry? {
+        guard head < entries.count else { return nil }
+        let entry = entries[head].take()!
+        head += 1
+        byteCount -= entry.byteCount
+        if head == entries.count {
+            // Used again from the start, unless a backlog made it large.
+            entries.removeAll(keepingCapacity: entries.count <= 1024)
+            head = 0
+        }
+        return entry
+    }
+
+    /// Takes the observers out of everything; what has none left goes.
+    mutating func remove(_ removed: Set<ObserverID>) {
+        guard !isEmpty else { return }
+        let rest = entries[head...].compactMap { entry -> Entry? in
+            var entry = entry!
+            guard let observers = entry.observers.removing(removed) else { return nil }
+            entry.observers = observers
+            return entry
+        }
+        entries = rest
+        head = 0
+        byteCount = rest.reduce(0) { $0 + $1.byteCount }
+    }
+}
+
+extension ObserverList {
+    /// For observers that are at least one.
+    init(_ ids: [ObserverID]) {
+        self = ids.count == 1 ? .one(ids[0]) : .many(ids)
+    }
+
+    /// What is left without `removed`; nil when nothing is.
+    func removing(_ removed: Set<ObserverID>) -> ObserverList? {
+        switch self {
+        case .one(let id): return removed.contains(id) ? nil : self
+        case .many(let ids):
+            let rest = ids.filter { !removed.contains($0) }
+            return rest.isEmpty ? nil : ObserverList(rest)
+        }
+    }
+}

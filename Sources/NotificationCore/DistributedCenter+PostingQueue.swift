@@ -1,0 +1,58 @@
+/// Posts that wait in a queue of their poster (Q7): asap before when-idle, and coalescing among the posts of one poster.
+///
+/// The order of one poster's posts (D4) is that in which they are posted for real. A post without a style goes out at
+/// once, ahead of what its poster has queued, as queueing is asking for later; among queued ones the style counts, then
+/// the order of arrival, where a post that coalesces has its place at the tail.
+extension DistributedCenter {
+    /// Whether posts of a style wait. When they are posted is the driver's to decide, which knows when it is idle.
+    public func hasQueuedPosts(_ style: PostingStyle) -> Bool {
+        postingQueues.count(style) > 0
+    }
+
+    /// Posts what waits.
+    ///
+    /// - Parameter limit: of the posts.
+    public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
+        var posters: [ClientName] = []
+        for _ in 0..<limit {
+            guard let (post, poster) = postingQueues.take(style) else { break }
+            _ = send(post, from: poster, effects: &effects)
+            if remembersChanges { posters.append(poster) }
+        }
+        guard !posters.isEmpty else { return }
+        // Remembered as posted when it is on its way: a crash in between repeats it, and does not lose it.
+        sendAllReady(effects: &effects)
+        for poster in posters { remember(.postTaken(poster, style), effects: &effects) }
+    }
+
+    /// Queues a post.
+    ///
+    /// - Throws: ``CenterError/limitExceeded(_:value:)``.
+    func enqueue(
+        _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
+    ) throws(CenterError) {
+        let usage = postingQueues.usage(
+            of: poster, name: post.name, object: post.object, coalescing: coalescing)
+        let growth = post.byteCount - usage.similar.byteCount
+        try limits.check(.queuedPostsPerClient, usage.count - usage.similar.count + 1)
+        try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
+        try limits.check(.queuedPostBytes, postingQueues.byteCount + growth)
+        counters.coalesced += UInt64(postingQueues.enqueue(post, from: poster, coalescing: coalescing))
+        remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
+    }
+
+    /// Has a post that goes out now take the place of similar ones in its poster's queue (Q2).
+    func replacingQueued(
+        _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
+    ) -> PendingPost {
+        let replaced = postingQueues.removeSimilar(
+            of: poster, name: post.name, object: post.object, coalescing: coalescing)
+        guard !replaced.isEmpty else { return post }
+        counters.coalesced += UInt64(replaced.count)
+        remember(
+            .postsReplaced(poster, name: post.name, object: post.object, coalescing: coalescing), effects: &effects)
+        var post = post
+        post.takeOver(from: replaced)
+        return post
+    }
+}

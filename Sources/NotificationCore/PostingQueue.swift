@@ -1,0 +1,228 @@
+/// A post that was accepted: its parts, and how it is to be posted. It is matched, and gets its serial, when it is.
+public struct PendingPost {
+    public let name: String
+    /// The empty string means "no object".
+    public let object: String
+    public let userInfo: any UserInfo
+    /// See ``PostOptions/deliverImmediately``.
+    public var deliverImmediately: Bool
+    public var style: PostingStyle
+
+    public init(
+        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle
+    ) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.deliverImmediately = deliverImmediately
+        self.style = style
+    }
+
+    /// What it counts against the limits, in bytes.
+    var byteCount: Int {
+        name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
+    }
+
+    /// Entry, links and index entries, roughly.
+    private static let overhead = 256
+
+    /// Takes over from similar posts whose place it takes: the more urgent style, and that one of them was to be
+    /// delivered immediately (Q3).
+    mutating func takeOver(from replaced: [PendingPost]) {
+        for post in replaced {
+            style = min(style, post.style)
+            deliverImmediately = deliverImmediately || post.deliverImmediately
+        }
+    }
+}
+
+extension PostingStyle: Comparable {
+    /// The more urgent is less.
+    public static func < (left: PostingStyle, right: PostingStyle) -> Bool {
+        left.order < right.order
+    }
+
+    var order: Int {
+        switch self {
+        case .now: 0
+        case .asap: 1
+        case .whenIdle: 2
+        }
+    }
+}
+
+/// The posts of one poster that wait for their time (Q7): first in, first out within a style.
+///
+/// Every post is in four lists: of its style, its name, its object, and both. So what a new one coalesces with is found
+/// without searching; putting in, taking out and coalescing are O(1) amortised, however many wait.
+final class PostingQueue {
+    private struct Pair: Hashable {
+        let name: ExactText
+        let object: ExactText
+    }
+
+    private struct Node {
+        var post: PendingPost?
+        /// The place among all posts that were ever queued, of all posters.
+        var number: UInt64
+        var byteCount: Int
+        /// By ``Kind``.
+        var previous: SIMD4<Int32>
+        var next: SIMD4<Int32>
+    }
+
+    private enum Kind: Int {
+        case style
+        case name
+        case object
+        case pair
+    }
+
+    private struct List {
+        var first: Int32 = none
+        var last: Int32 = none
+        var count = 0
+        var byteCount = 0
+        var isEmpty: Bool { first == none }
+    }
+
+    private struct Nodes {
+        private var storage: [Node] = []
+        private var freeSlots: [Int32] = []
+
+        subscript(slot: Int32) -> Node { storage[Int(slot)] }
+
+        mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
+            let unlinked = SIMD4<Int32>(repeating: none)
+            let node = Node(
+                post: post, number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
+            if let slot = freeSlots.popLast() {
+                storage[Int(slot)] = node
+                return slot
+            }
+            storage.append(node)
+            return Int32(storage.count - 1)
+        }
+
+        mutating func free(_ slot: Int32) -> PendingPost {
+            freeSlots.append(slot)
+            return storage[Int(slot)].post.take()!
+        }
+
+        mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
+            storage[Int(slot)].previous[kind.rawValue] = list.last
+            if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
+            list.last = slot
+            list.count += 1
+            list.byteCount += storage[Int(slot)].byteCount
+        }
+
+        mutating func unlink(_ slot: Int32, _ kind: Kind, from list: inout List) {
+            let previous = storage[Int(slot)].previous[kind.rawValue]
+            let next = storage[Int(slot)].next[kind.rawValue]
+            if previous == none { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
+            if next == none { list.last = previous } else { storage[Int(next)].previous[kind.rawValue] = previous }
+            list.count -= 1
+            list.byteCount -= storage[Int(slot)].byteCount
+        }
+    }
+
+    let poster: ClientName
+    private var nodes = Nodes()
+    /// By ``PostingStyle/order``; the first, of what is posted now, stays empty.
+    private var styles = [List(), List(), List()]
+    private var names: [ExactText: List] = [:]
+    private var objects: [ExactText: List] = [:]
+    private var pairs: [Pair: List] = [:]
+    private(set) var count = 0
+    private(set) var byteCount = 0
+    /// By ``PostingStyle/order``: whether this queue has a place among those whose turn comes.
+    var isInLine = [false, false, false]
+
+    init(poster: ClientName) {
+        self.poster = poster
+    }
+
+    func isEmpty(_ style: PostingStyle) -> Bool { styles[style.order].isEmpty }
+
+    func forEach(_ body: (PendingPost, _ number: UInt64) -> Void) {
+        for style in styles {
+            var slot = style.first
+            while slot != none {
+                body(nodes[slot].post!, nodes[slot].number)
+                slot = nodes[slot].next[Kind.style.rawValue]
+            }
+        }
+    }
+
+    /// Puts a post behind all others of its style.
+    func append(_ post: PendingPost, number: UInt64) {
+        let slot = nodes.allocate(post, number: number)
+        let (name, object) = (ExactText(post.name), ExactText(post.object))
+        nodes.link(slot, .style, into: &styles[post.style.order])
+        nodes.link(slot, .name, into: &names[name, default: List()])
+        nodes.link(slot, .object, into: &objects[object, default: List()])
+        nodes.link(slot, .pair, into: &pairs[Pair(name: name, object: object), default: List()])
+        count += 1
+        byteCount += nodes[slot].byteCount
+    }
+
+    /// Takes the first of a style.
+    func popFirst(_ style: PostingStyle) -> PendingPost? {
+        let slot = styles[style.order].first
+        return slot == none ? nil : remove(slot)
+    }
+
+    /// How many posts are equal to one of this name and object in all parts that `coalescing` lists, and their size. An
+    /// empty set makes none similar.
+    func similar(
+        name: String, object: String, coalescing: Set<CoalescingKey>
+    ) -> (count: Int, byteCount: Int) {
+        let list = list(of: name, object, coalescing)?.list ?? List()
+        return (list.count, list.byteCount)
+    }
+
+    /// Takes those posts out, the oldest first.
+    func removeSimilar(name: String, object: String, coalescing: Set<CoalescingKey>) -> [PendingPost] {
+        guard let (kind, list) = list(of: name, object, coalescing) else { return [] }
+        var removed: [PendingPost] = []
+        var slot = list.first
+        while slot != none {
+            let next = nodes[slot].next[kind.rawValue]
+            removed.append(remove(slot))
+            slot = next
+        }
+        return removed
+    }
+
+    private func list(
+        of name: String, _ object: String, _ coalescing: Set<CoalescingKey>
+    ) -> (kind: Kind, list: List)? {
+        let (name, object) = (ExactText(name), ExactText(object))
+        switch (coalescing.contains(.name), coalescing.contains(.object)) {
+        case (false, false): return nil
+        case (true, false): return names[name].map { (.name, $0) }
+        case (false, true): return objects[object].map { (.object, $0) }
+        case (true, true): return pairs[Pair(name: name, object: object)].map { (.pair, $0) }
+        }
+    }
+
+    private func remove(_ slot: Int32) -> PendingPost {
+        let post = nodes[slot].post!
+        let (name, object) = (ExactText(post.name), ExactText(post.object))
+        let pair = Pair(name: name, object: object)
+        count -= 1
+        byteCount -= nodes[slot].byteCount
+        nodes.unlink(slot, .style, from: &styles[post.style.order])
+        nodes.unlink(slot, .name, from: &names[name]!)
+        if names[name]!.isEmpty { names[name] = nil }
+        nodes.unlink(slot, .object, from: &objects[object]!)
+        if objects[object]!.isEmpty { objects[object] = nil }
+        nodes.unlink(slot, .pair, from: &pairs[pair]!)
+        if pairs[pair]!.isEmpty { pairs[pair] = nil }
+        return nodes.free(slot)
+    }
+}
+
+/// No slot: the end of a list.
+private let none: Int32 = -1

@@ -1,0 +1,123 @@
+/// The queues of all posters that have something queued.
+///
+/// Posters take turns, so that the hundred thousand of one hold up no other. A poster that left the bus keeps its queue
+/// until that is empty: what was accepted is posted.
+struct PostingQueues {
+    private var queues: [ClientName: PostingQueue] = [:]
+    /// By ``PostingStyle/order``: the queues that may have a post of the style, each once.
+    private var lines = [Line(), Line(), Line()]
+    private var lastNumber: UInt64 = 0
+    private(set) var count = 0
+    private(set) var byteCount = 0
+    /// By ``PostingStyle/order``.
+    private var countsOfStyles = [0, 0, 0]
+
+    private struct Line {
+        var queues: [PostingQueue] = []
+        var head = 0
+    }
+
+    func count(_ style: PostingStyle) -> Int { countsOfStyles[style.order] }
+
+    /// What one poster has queued, and what of it a post of this name and object would take the place of.
+    func usage(
+        of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
+    ) -> (count: Int, byteCount: Int, similar: (count: Int, byteCount: Int)) {
+        guard let queue = queues[poster] else { return (0, 0, (0, 0)) }
+        return (queue.count, queue.byteCount, queue.similar(name: name, object: object, coalescing: coalescing))
+    }
+
+    /// All posts in the order in which they were queued, and that keeps the order of each poster.
+    func forEach(_ body: (ClientName, PendingPost) -> Void) {
+        var all: [(number: UInt64, poster: ClientName, post: PendingPost)] = []
+        all.reserveCapacity(count)
+        for queue in queues.values { queue.forEach { all.append(($1, queue.poster, $0)) } }
+        all.sort { $0.number < $1.number }
+        for (_, poster, post) in all { body(poster, post) }
+    }
+
+    /// Puts a post at the tail of its poster's queue, in the place of all similar ones (Q3).
+    ///
+    /// - Parameter post: its style is not ``PostingStyle/now``.
+    /// - Returns: how many it replaced.
+    mutating func enqueue(_ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>) -> Int {
+        let replaced = removeSimilar(of: poster, name: post.name, object: post.object, coalescing: coalescing)
+        var post = post
+        post.takeOver(from: replaced)
+        let queue = queues[poster] ?? PostingQueue(poster: poster)
+        queues[poster] = queue
+        lastNumber += 1
+        let number = lastNumber
+        changing(queue, post.style) { queue.append(post, number: number) }
+        if !queue.isInLine[post.style.order] {
+            queue.isInLine[post.style.order] = true
+            lines[post.style.order].queues.append(queue)
+        }
+        return replaced.count
+    }
+
+    /// Takes out what a post of this name and object takes the place of.
+    mutating func removeSimilar(
+        of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
+    ) -> [PendingPost] {
+        guard !coalescing.isEmpty, let queue = queues[poster] else { return [] }
+        let removed = queue.removeSimilar(name: name, object: object, coalescing: coalescing)
+        for post in removed {
+            count -= 1
+            byteCount -= post.byteCount
+            countsOfStyles[post.style.order] -= 1
+        }
+        forgetIfEmpty(queue)
+        return removed
+    }
+
+    /// Takes the first post of a style of the poster whose turn it is.
+    mutating func take(_ style: PostingStyle) -> (post: PendingPost, poster: ClientName)? {
+        let line = style.order
+        while lines[line].head < lines[line].queues.count {
+            let queue = lines[line].queues[lines[line].head]
+            lines[line].head += 1
+            if lines[line].head > 32, lines[line].head > lines[line].queues.count / 2 {
+                lines[line].queues.removeFirst(lines[line].head)
+                lines[line].head = 0
+            }
+            let post = changing(queue, style) { queue.popFirst(style) }
+            if queue.isEmpty(style) {
+                queue.isInLine[line] = false
+            } else {
+                lines[line].queues.append(queue)
+            }
+            forgetIfEmpty(queue)
+            if let post { return (post, queue.poster) }
+        }
+        lines[line] = Line()
+        return nil
+    }
+
+    /// Takes the first post of a style of one poster, as an earlier process did: then it was that poster's turn.
+    mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
+        guard let queue = queues[poster], !queue.isEmpty(style) else { return nil }
+        let line = lines[style.order]
+        if line.queues[line.head...].first(where: { !$0.isEmpty(style) }) === queue { return take(style)?.post }
+        // The log was written anew since, and does not hold whose turn it was.
+        let post = changing(queue, style) { queue.popFirst(style) }
+        forgetIfEmpty(queue)
+        return post
+    }
+
+    private mutating func changing<Result>(
+        _ queue: PostingQueue, _ style: PostingStyle, _ change: () -> Result
+    ) -> Result {
+        let (count, byteCount) = (queue.count, queue.byteCount)
+        let result = change()
+        self.count += queue.count - count
+        countsOfStyles[style.order] += queue.count - count
+        self.byteCount += queue.byteCount - byteCount
+        return result
+    }
+
+    private mutating func forgetIfEmpty(_ queue: PostingQueue) {
+        // It may still have a place in a line; a new queue of the poster gets one of its own.
+        if queue.count == 0, queues[queue.poster] === queue { queues[queue.poster] = nil }
+    }
+}

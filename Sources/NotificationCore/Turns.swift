@@ -1,0 +1,94 @@
+/// Whose turn it is in each lane: the order in which what is due leaves the service (M6).
+///
+/// A client that reads has a turn for each notification that was just put into its lane, so that the order within a
+/// lane is global, over all clients (D4). A client that comes back with a backlog has one turn at a time, and takes a
+/// new one behind the others while there is more. One that stops reading loses the turns that come up meanwhile.
+struct Turns {
+    /// At most so many notifications are staged: read and matched, while others go first. More than that, and each that
+    /// comes pushes one out, so that a burst can't pile up here. It is what the urgent can overtake when clients read.
+    static let mostCount = 1024
+    /// The same in bytes.
+    static let mostBytes = 1 << 20
+
+    private struct Turn {
+        let client: Client
+        let byteCount: Int
+    }
+
+    private struct Line {
+        /// Nil before the head.
+        var turns: [Turn?] = []
+        var head = 0
+        /// All that there ever were, and those of them that are over.
+        var begun: UInt64 = 0
+        var over: UInt64 = 0
+        var isEmpty: Bool { head == turns.count }
+    }
+
+    private var lines = DeliveryLane.allCases.map { _ in Line() }
+    private(set) var count = 0
+    private var byteCount = 0
+
+    var isOverfull: Bool { count > Self.mostCount || byteCount > Self.mostBytes }
+
+    func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].isEmpty }
+
+    /// The most urgent lane in which it is somebody's turn.
+    var first: DeliveryLane? {
+        guard count > 0 else { return nil }
+        return DeliveryLane.allCases.first { !lines[$0.rawValue].isEmpty }
+    }
+
+    /// Puts the client at the end of a lane's line.
+    ///
+    /// - Parameter byteCount: of what was staged for this turn; 0 for a backlog, which the limits of queues count.
+    mutating func append(_ client: Client, in lane: DeliveryLane, byteCount: Int) {
+        client.queue[turnsOf: lane] += 1
+        let line = lane.rawValue
+        if lines[line].head > 32, lines[line].head > lines[line].turns.count / 2 {
+            lines[line].turns.removeFirst(lines[line].head)
+            lines[line].head = 0
+        }
+        lines[line].turns.append(Turn(client: client, byteCount: byteCount))
+        lines[line].begun += 1
+        count += 1
+        self.byteCount += byteCount
+    }
+
+    /// The client whose turn it is, which is over with that.
+    mutating func next(in lane: DeliveryLane) -> Client? {
+        let line = lane.rawValue
+        guard !lines[line].isEmpty else { return nil }
+        let turn = lines[line].turns[lines[line].head].take()!
+        lines[line].head += 1
+        lines[line].over += 1
+        if lines[line].isEmpty {
+            lines[line].turns.removeAll(keepingCapacity: true)
+            lines[line].head = 0
+        }
+        count -= 1
+        byteCount -= turn.byteCount
+        turn.client.queue[turnsOf: lane] -= 1
+        return turn.client
+    }
+
+    /// The end of a lane's line at this moment.
+    func mark(_ lane: DeliveryLane) -> SendingMark {
+        SendingMark(lane: lane, position: lines[lane.rawValue].begun)
+    }
+
+    func hasPassed(_ mark: SendingMark) -> Bool {
+        lines[mark.lane.rawValue].over >= mark.position
+    }
+}
+
+/// A place in the line of a lane, behind a notification that was staged.
+public struct SendingMark: Sendable {
+    public let lane: DeliveryLane
+    fileprivate let position: UInt64
+
+    fileprivate init(lane: DeliveryLane, position: UInt64) {
+        self.lane = lane
+        self.position = position
+    }
+}

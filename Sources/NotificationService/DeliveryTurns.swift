@@ -1,0 +1,138 @@
+import MainLoop
+import NotificationCore
+
+/// The sources through which what is due goes out, one for each lane at the priority of its mode (M6), and those that
+/// post what waits in posters' queues (Q7).
+///
+/// They are asked before each poll whether there is anything to do. So there is nothing to arm and nothing to forget,
+/// and a service at rest is not woken.
+final class DeliveryTurns {
+    /// Turns that one dispatch of a source takes. Then more urgent sources are asked again.
+    private static let perDispatch = 32
+    /// Messages that are read ahead of the default mode before that gets a turn: a flood that nobody observes must not
+    /// hold up what was posted before it. One that somebody does is bounded by the core too.
+    private static let mostReadAhead = 128
+    /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
+    /// to do either.
+    private static let quietMilliseconds: UInt32 = 50
+    /// After so many looks the next moment in which nothing else is ready will do, so that a trickle of messages can't
+    /// hold up what waits for idleness for ever: 2 s.
+    private static let mostLooks = 40
+
+    private unowned let object: CenterObject
+    private var sources: [ReadySource] = []
+    private var activity: UInt64 = 0
+    private var activityWhenIdle: UInt64 = 0
+    /// Messages that were read while the default mode waited.
+    private var readAhead = 0
+    private var quietTimer: EventSource?
+    private var looks = 0
+    private var isIdle = false
+
+    init(of object: CenterObject) {
+        self.object = object
+        let context = object.bus.context
+        for lane in DeliveryLane.allCases {
+            sources.append(
+                ReadySource(
+                    on: context, priority: DeliveryPriority.of(lane: lane),
+                    isReady: { [unowned object] in
+                        object.center.isReady(lane)
+                    },
+                    run: { [unowned self] in send(upTo: lane) }))
+        }
+        sources.append(
+            ReadySource(
+                on: context, priority: DeliveryPriority.of(.asap),
+                isReady: { [unowned object] in
+                    object.center.hasQueuedPosts(.asap)
+                },
+                run: { [unowned self] in post(.asap) }))
+        sources.append(
+            ReadySource(
+                on: context, priority: DeliveryPriority.of(.whenIdle), isReady: { [unowned self] in isIdle },
+                run: { [unowned self] in postWhileIdle() }))
+    }
+
+    /// A message came from the bus, and is handled next.
+    func noteActivity() {
+        activity += 1
+        guard object.center.isReady(.standard) else { return }
+        readAhead += 1
+        if readAhead > Self.mostReadAhead { send(upTo: .standard) }
+    }
+
+    private func send(upTo lane: DeliveryLane) {
+        if lane == .standard { readAhead = 0 }
+        object.perform { effects in
+            object.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
+        }
+    }
+
+    /// Something waits for the loop to be idle.
+    func expectIdleness() {
+        guard quietTimer == nil, !isIdle else { return }
+        looks = 0
+        startQuietTimer()
+    }
+
+    private func startQuietTimer() {
+        var seen = activity
+        quietTimer = .timer(
+            milliseconds: Self.quietMilliseconds, on: object.bus.context, priority: DeliveryPriority.of(.whenIdle)
+        ) { [unowned self] in
+            // At this priority it is dispatched only when nothing else is ready.
+            looks += 1
+            guard seen == activity || looks >= Self.mostLooks else {
+                seen = activity
+                return .keep
+            }
+            // The source goes when this closure is done with; it must not go before.
+            let timer = quietTimer
+            quietTimer = nil
+            withExtendedLifetime(timer) { beginIdleness() }
+            return .remove
+        }
+    }
+
+    private func beginIdleness() {
+        isIdle = object.center.hasQueuedPosts(.whenIdle)
+        activityWhenIdle = activity
+    }
+
+    private func postWhileIdle() {
+        guard isIdle else { return }
+        // What came meanwhile belongs to the next pass, and what is left waits for that too.
+        let isInterrupted = activity != activityWhenIdle && looks < Self.mostLooks
+        if !isInterrupted { post(.whenIdle) }
+        guard isInterrupted || !object.center.hasQueuedPosts(.whenIdle) else { return }
+        isIdle = false
+        if object.center.hasQueuedPosts(.whenIdle) { startQuietTimer() }
+    }
+
+    private func post(_ style: PostingStyle) {
+        object.perform { effects in
+            object.center.postQueued(style, limit: Self.perDispatch, effects: &effects)
+        }
+    }
+}
+
+/// A source without descriptors that runs when a condition holds.
+private final class ReadySource: PolledSourceDelegate {
+    private let isReady: () -> Bool
+    private let run: () -> Void
+    private var source: PolledSource!
+
+    init(
+        on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,
+        run: @escaping () -> Void
+    ) {
+        self.isReady = isReady
+        self.run = run
+        source = PolledSource(delegate: self, priority: priority, context: context)
+    }
+
+    func hasPendingWork() -> Bool { isReady() }
+
+    func dispatch() { run() }
+}

@@ -1,0 +1,178 @@
+import NotificationCore
+import Testing
+
+/// What is due leaves in the order of its urgency, however it came.
+@Suite("M6: run-loop modes at the center", .timeLimit(.minutes(1)))
+struct DeliveryLaneTests {
+    @Test("M6: immediate before event tracking before modal panel before default, when all are ready")
+    func lanes() throws {
+        let center = Scenario()
+        try center.observe(one, "D")
+        try center.observe(one, "M", mode: .modalPanel)
+        try center.observe(one, "E", mode: .eventTracking)
+        center.isBusy = true
+        for name in ["D", "M", "E", "D", "M", "E"] { try center.post(name) }
+        try center.post("D", immediately: true)
+        center.send()
+        #expect(center.names(one) == ["D", "E", "E", "M", "M", "D", "D"])
+        #expect(center.received(one).map(\.serial) == [7, 3, 6, 2, 5, 1, 4])
+        #expect(center.sequences(one) == [1, 2, 3, 4, 5, 6, 7], "D6: counted as they are sent")
+    }
+
+    @Test("M6: a turn of a lane takes nothing less urgent")
+    func upTo() throws {
+        let center = Scenario()
+        try center.observe(one, "D")
+        try center.observe(two, "E", mode: .eventTracking)
+        center.isBusy = true
+        for name in ["D", "E"] { try center.post(name) }
+        center.send(upTo: .modalPanel)
+        #expect(center.names(one).isEmpty)
+        #expect(center.names(two) == ["E"])
+        #expect(center.center.isReady(.standard))
+        #expect(!center.center.isReady(.eventTracking))
+        center.send(limit: 1)
+        #expect(center.names(one) == ["D"])
+        #expect(!center.center.isAnythingReady)
+    }
+
+    @Test("M6, D4: within a mode order is global, over all clients")
+    func globalOrder() throws {
+        let center = DistributedCenter()
+        var effects: [Effect] = []
+        for client in [one, two, three] {
+            _ = try center.addObserver(
+                of: client, name: "", object: "", options: ObserverOptions(), effects: &effects)
+        }
+        for _ in 0..<20 {
+            _ = try center.post(
+                name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), from: two,
+                effects: &effects)
+        }
+        center.sendAllReady(effects: &effects)
+        let sent = effects.compactMap { if case .deliver(let delivery) = $0 { delivery } else { nil } }
+        #expect(sent.map(\.notification.serial) == (1...20).flatMap { [$0, $0, $0] })
+        #expect(sent.map(\.client) == (1...20).flatMap { _ in [one, two, three] })
+    }
+
+    @Test("D6, M6: with observers in several modes a client gets it once, in the most urgent")
+    func severalModes() throws {
+        let center = Scenario()
+        let inDefault = try center.observe(one, "A")
+        let tracking = try center.observe(one, "A", mode: .eventTracking)
+        try center.observe(one, "B")
+        center.isBusy = true
+        try center.post("B")
+        try center.post("A")
+        center.send(upTo: .eventTracking)
+        #expect(center.received(one).map(\.observers) == [[inDefault, tracking]])
+        center.send()
+        #expect(center.names(one) == ["A", "B"])
+    }
+
+    @Test("A4, M6: of the backlog of a client that did not read the urgent goes first")
+    func backlog() throws {
+        let center = Scenario()
+        try center.observe(one, "D")
+        try center.observe(one, "E", mode: .eventTracking)
+        center.stop(one)
+        try center.post(200, of: "D")
+        let before = center.received(one).count
+        #expect(before == 128)
+        try center.post("E")
+        center.goOn(one)
+        let rest = Array(center.received(one)[before...])
+        #expect(rest.map(\.name) == ["E"] + Array(repeating: "D", count: 72))
+        #expect(rest.dropFirst().map(\.object) == (129...200).map { "\($0)" })
+        #expect(center.sequences(one) == (1...201).map { $0 })
+    }
+
+    @Test("S2, M6: what was held goes before anything newer, also before what is more urgent")
+    func heldFirst() throws {
+        let center = Scenario()
+        try center.observe(one, "D", "", .hold)
+        try center.observe(one, "E", "", .hold, mode: .eventTracking)
+        center.isBusy = true
+        try center.post("D", "before")
+        try center.suspend(one)
+        try center.post("D", "1")
+        try center.post("E", "2")
+        try center.post("D", "3")
+        try center.resume(one)
+        // Resuming is control: it does not wait for a turn, and takes with it what is older.
+        #expect(center.objects(one) == ["before", "1", "2", "3"])
+        try center.post("D", "5")
+        try center.post("E", "4")
+        center.send()
+        #expect(center.objects(one) == ["before", "1", "2", "3", "4", "5"])
+    }
+
+    @Test("S1, M6: what was posted before a suspension is due, and overtaken by the news of it")
+    func suspendedWhileReady() throws {
+        let center = Scenario()
+        let id = try center.observe(one, "A", "", .drop)
+        center.isBusy = true
+        try center.post("A")
+        try center.suspend(one)
+        try center.post("A")
+        center.send()
+        #expect(
+            center.happened(one) == [
+                .suspensionChanged(true, .explicit), .delivered("A", to: [id], sequence: 1),
+            ])
+    }
+
+    @Test("D8, S1: removed observers and clients that left take what is ready with them")
+    func removedWhileReady() throws {
+        let center = Scenario()
+        let id = try center.observe(one, "A")
+        let other = try center.observe(one, "A")
+        try center.observe(two, "A")
+        center.isBusy = true
+        try center.post("A")
+        try center.remove(id, of: one)
+        center.disappear(two)
+        center.send()
+        #expect(center.received(one).map(\.observers) == [[other]])
+        #expect(center.received(two).isEmpty)
+        #expect(center.statistics.queued == 0)
+        #expect(center.statistics.queuedBytes == 0)
+    }
+
+    @Test("E1: only so much waits for its turn; then each post that comes sends one")
+    func bounded() throws {
+        let center = Scenario()
+        try center.observe(one, "D")
+        try center.observe(one, "E", mode: .eventTracking)
+        center.isBusy = true
+        try center.post(1100, of: "D")
+        #expect(center.statistics.queued == 1024)
+        #expect(center.objects(one) == (1...76).map { "\($0)" }, "the oldest went, in order")
+        try center.post("E")
+        #expect(center.names(one).last == "E", "what is pushed out is the most urgent")
+        center.send()
+        #expect(center.sequences(one) == (1...1101).map { $0 }, "and none is lost")
+        center.clear()
+        try center.post(40, of: "D", bytes: 100_000)
+        #expect(center.statistics.queuedBytes <= 1 << 20)
+        center.send()
+        #expect(center.received(one).count == 40)
+    }
+
+    @Test("A4: a client whose window closes loses its turns, not its notifications")
+    func closedWindow() throws {
+        let center = Scenario()
+        try center.observe(one)
+        try center.observe(two)
+        center.stop(one)
+        center.isBusy = true
+        try center.post(300, of: "A")
+        center.send()
+        #expect(center.received(one).count == 128)
+        #expect(center.received(two).count == 300)
+        #expect(center.statistics.queued == 172)
+        center.goOn(one)
+        center.send()
+        #expect(center.objects(one) == (1...300).map { "\($0)" })
+    }
+}
