@@ -94,6 +94,7 @@ public final class Service {
             case .failure(let error): end(.noBus(error))
             case .success(.taken): end(.nameTaken)
             case .success(.acquired):
+                object.followActivity(of: .own)
                 object.resume()
                 Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
             }

@@ -17,6 +17,7 @@ private enum RecordKind: UInt8 {
     case lost
     case unannouncedLoss
     case lossAnnounced
+    case suspendedByActivity
 }
 
 /// Turns changes into records. A notification is written once, before the first record that queues it.
@@ -53,6 +54,9 @@ struct ChangeEncoder {
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
             record.append(isSuspended.map { $0 ? 2 : 1 } ?? UInt8(0))
+        case .suspendedByActivity(let name, let isSuspended):
+            begin(.suspendedByActivity, name)
+            record.append(isSuspended)
         case .queuedDue(let name, let notification, let observers):
             encode(notification, body)
             begin(.queuedDue, name)
@@ -133,6 +137,7 @@ struct ChangeDecoder {
             case 2: return .suspension(client, true)
             default: throw RecordReader.Malformed()
             }
+        case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .queuedDue:
             return .queuedDue(client, try notification(&reader), observers: try observers(&reader))
         case .held:

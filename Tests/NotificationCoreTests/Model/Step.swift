@@ -10,6 +10,12 @@ enum Step {
     case post(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, times: Int)
     case setSuspended(client: Int, Bool)
     case followActivity(client: Int)
+    /// The desktop tells about the client's application.
+    case tell(client: Int, Activity)
+    /// The last moment of inactivity that began for the client is over, or one before it.
+    case endMoment(client: Int, isLate: Bool)
+    /// The configuration's word about automatic suspension.
+    case automation(Bool)
     case answer(client: Int, times: Int)
     /// The timer of the client's probe ends, if there is one.
     case endTimer(client: Int)
@@ -39,6 +45,10 @@ extension Step: CustomStringConvertible {
                 + (bytes > 0 ? ", \(bytes) bytes" : "") + (immediately ? ", immediately" : "")
                 + (times > 1 ? ", \(times) times" : "")
         case .setSuspended(let number, let isSuspended): return "\(client(number)) is suspended: \(isSuspended)"
+        case .tell(let number, let activity): return "the application of \(client(number)) is \(activity.rawValue)"
+        case .endMoment(let number, let isLate):
+            return "the \(isLate ? "last but one" : "last") moment of inactivity of \(client(number)) is over"
+        case .automation(let isOn): return "automatic suspension is \(isOn ? "on" : "off")"
         case .followActivity(let number): return "\(client(number)) follows activity"
         case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
         case .endTimer(let number): return "the timer of \(client(number)) ends"
@@ -103,6 +113,9 @@ extension Step {
         case ..<(263 + answers): return .leave(client: client)
         case ..<(278 + answers): return randomLimit(Limits.Key.allCases.randomElement(using: &generator)!, &generator)
         case ..<(286 + answers) where restarts: return .restart
+        case ..<(326 + answers): return .tell(client: client, Activity.allCases.randomElement(using: &generator)!)
+        case ..<(360 + answers): return .endMoment(client: client, isLate: number(0..<4) == 0)
+        case ..<(364 + answers): return .automation(number(0..<4) > 0)
         default:
             let isBurst = number(0..<60) == 0
             return .post(
