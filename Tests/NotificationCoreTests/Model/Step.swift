@@ -113,9 +113,12 @@ extension Step {
         case ..<(263 + answers): return .leave(client: client)
         case ..<(278 + answers): return randomLimit(Limits.Key.allCases.randomElement(using: &generator)!, &generator)
         case ..<(286 + answers) where restarts: return .restart
-        case ..<(326 + answers): return .tell(client: client, Activity.allCases.randomElement(using: &generator)!)
-        case ..<(360 + answers): return .endMoment(client: client, isLate: number(0..<4) == 0)
-        case ..<(364 + answers): return .automation(number(0..<4) > 0)
+        case ..<(326 + answers):
+            // Inactive as often as not: most of it ends before its moment is over.
+            let activity = number(0..<2) == 0 ? .inactive : Activity.allCases.randomElement(using: &generator)!
+            return .tell(client: client, activity)
+        case ..<(366 + answers): return .endMoment(client: client, isLate: number(0..<6) == 0)
+        case ..<(370 + answers): return .automation(number(0..<4) > 0)
         default:
             let isBurst = number(0..<60) == 0
             return .post(
