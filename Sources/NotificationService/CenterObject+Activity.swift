@@ -7,7 +7,13 @@ extension CenterObject {
     /// Follows the activity of applications in `session` from now on. Call once, before ``resume()``.
     ///
     /// Nothing here waits: a desktop that does not answer delays nobody.
-    func followActivity(of session: SessionEnvironment, processes: any ProcessTable = ProcFileSystem()) {
+    ///
+    /// - Parameter uniqueName: that of ``bus``, for desktops that report to it.
+    func followActivity(
+        of session: SessionEnvironment, uniqueName: BusName, processes: any ProcessTable = ProcFileSystem()
+    ) {
+        let reports = ActivityReports(bus: bus)
+        self.reports = reports
         let tracker = ActivityTracker(
             processes: processes,
             tell: { [unowned self] client, activity in
@@ -27,7 +33,7 @@ extension CenterObject {
         let follower = ActivityFollower(
             choice: configuration.activityChoice, session: session, context: context, processes: processes,
             tracker: tracker
-        ) { [unowned self] kind, session in makeSource(kind, session) }
+        ) { [unowned self] kind, session in makeSource(kind, session, reports, uniqueName) }
         follower.onChange = { [unowned self] in announce(["ActivitySource", "ActivityState"]) }
         clients.onIdentified = { [unowned follower] client, processID in
             follower.clientIdentified(client, processID: processID)
@@ -36,11 +42,19 @@ extension CenterObject {
         follower.start()
     }
 
-    private func makeSource(_ kind: ActivitySourceKind, _ session: SessionEnvironment) -> any ActivitySource {
+    private func makeSource(
+        _ kind: ActivitySourceKind, _ session: SessionEnvironment, _ reports: ActivityReports, _ uniqueName: BusName
+    ) -> any ActivitySource {
         let context = bus.context
         switch kind {
         case .x11: return X11Source(session: session, context: context)
         case .sway: return SwaySource(path: session[.swaySocket] ?? "", context: context)
+        case .foreignToplevel: return ForeignToplevelSource(session: session, context: context)
+        case .gnome: return GNOMEShellSource(bus: bus, reports: reports)
+        case .kwin:
+            return KWinSource(
+                bus: bus, reports: reports, directory: (session[.runtimeDirectory] ?? "") + "/carillon",
+                uniqueName: uniqueName)
         }
     }
 

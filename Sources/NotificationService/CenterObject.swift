@@ -33,6 +33,8 @@ package final class CenterObject {
     var inactivityTimers: [ClientName: EventSource] = [:]
     /// Where the activity of applications comes from; nil until ``followActivity(of:processes:factory:)``.
     var activity: ActivityFollower?
+    /// Where desktops report it.
+    var reports: ActivityReports?
     /// What the files said last.
     private(set) var configuration = Configuration.standard
 
@@ -93,6 +95,7 @@ package final class CenterObject {
             if change.newOwner == nil {
                 perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
             }
+            reports?.source?.ownerChanged(change)
             return true
         }
         if let error = message.error, error.name == BusError.limitsExceededName,
@@ -101,7 +104,7 @@ package final class CenterObject {
             noteRejection(error)
             return true
         }
-        return exporter.handle(message, from: bus)
+        return reports?.handle(message) == true || exporter.handle(message, from: bus)
     }
 
     /// Reads the configuration, applies it and announces what changed. With a fault in it, everything stays as it was.

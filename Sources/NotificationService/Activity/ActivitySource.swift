@@ -40,6 +40,9 @@ struct ActivityWindow: Equatable {
 enum ActivitySourceKind: String, CaseIterable, Sendable {
     case x11 = "x11"
     case sway = "sway"
+    case kwin = "kwin"
+    case gnome = "gnome"
+    case foreignToplevel = "wlr-foreign-toplevel"
 
     /// Those that can work in a session, the best first.
     ///
@@ -47,7 +50,11 @@ enum ActivitySourceKind: String, CaseIterable, Sendable {
     static func offered(by session: SessionEnvironment) -> [ActivitySourceKind] {
         var kinds: [ActivitySourceKind] = []
         if session[.swaySocket] != nil { kinds.append(.sway) }
-        if !session.isWayland, kinds.isEmpty, session[.display] != nil {
+        if session.isWayland {
+            if session.desktops.contains("KDE") { kinds.append(.kwin) }
+            if session.desktops.contains("GNOME") { kinds.append(.gnome) }
+            if session[.waylandDisplay] != nil { kinds.append(.foreignToplevel) }
+        } else if kinds.isEmpty, session[.display] != nil {
             kinds.append(.x11)
         }
         return kinds

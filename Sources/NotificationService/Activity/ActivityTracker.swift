@@ -132,13 +132,14 @@ final class ActivityTracker {
             return .unknown
         }
         var hasWindow = false
+        var isHelperActive = false
         for (id, owner) in windows {
             switch owner {
             case .nobody: continue
             case .process(let window):
                 guard facts.belongs(to: window) else {
-                    // A window of its helper makes it active; it takes a window of its own to be inactive.
-                    if id == focused, window.belongs(to: facts) { return .active }
+                    // Whoever has a window is active with that of its helper, too. Whoever has none is not concerned.
+                    if id == focused { isHelperActive = window.belongs(to: facts) }
                     continue
                 }
             case .application(let application):
@@ -147,7 +148,8 @@ final class ActivityTracker {
             if id == focused { return .active }
             hasWindow = true
         }
-        return hasWindow ? .inactive : .unknown
+        guard hasWindow else { return .unknown }
+        return isHelperActive ? .active : .inactive
     }
 
     // MARK: Windows of which only the application's id is known

@@ -54,15 +54,9 @@ struct SessionEnvironment: Equatable {
 
     /// The names in `XDG_CURRENT_DESKTOP`.
     var desktops: [String] {
-        (values[.currentDesktop] ?? "").split(separator: ":").map { $0.trimmingSuffix("-Classic") }
+        (values[.currentDesktop] ?? "").split(separator: ":").map(String.init)
     }
 
     /// Whether it names a desktop at all.
     var hasDesktop: Bool { !ActivitySourceKind.offered(by: self).isEmpty }
-}
-
-extension Substring {
-    fileprivate func trimmingSuffix(_ suffix: String) -> String {
-        hasSuffix(suffix) ? String(dropLast(suffix.count)) : String(self)
-    }
 }

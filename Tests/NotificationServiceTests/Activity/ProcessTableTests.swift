@@ -124,6 +124,11 @@ struct SessionEnvironmentTests {
             ("DISPLAY=:0 XDG_SESSION_TYPE=x11 XDG_CURRENT_DESKTOP=KDE", [.x11]),
             ("SWAYSOCK=/run/sway", [.sway]),
             ("SWAYSOCK=/run/sway DISPLAY=:0", [.sway]),
+            ("WAYLAND_DISPLAY=wayland-1 SWAYSOCK=/run/sway XDG_CURRENT_DESKTOP=sway", [.sway, .foreignToplevel]),
+            ("WAYLAND_DISPLAY=wayland-0 DISPLAY=:0 XDG_CURRENT_DESKTOP=KDE", [.kwin, .foreignToplevel]),
+            ("WAYLAND_DISPLAY=wayland-0 XDG_CURRENT_DESKTOP=ubuntu:GNOME", [.gnome, .foreignToplevel]),
+            ("XDG_SESSION_TYPE=wayland XDG_CURRENT_DESKTOP=GNOME-Classic:GNOME", [.gnome]),
+            ("XDG_SESSION_TYPE=wayland", []),
         ] as [(String, [ActivitySourceKind])])
     func offered(text: String, kinds: [ActivitySourceKind]) {
         let environ = Array(text.split(separator: " ").joined(separator: "\0").utf8)
