@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GTK program as an author who never heard of suspension writes it: a window, and observers over plain D-Bus.
 
-    window.py TITLE
+    window.py TITLE [--always] [--own-name]
 
 It observes the four names "drop", "coalesce", "hold" and "deliver-immediately", each with the suspension behavior of
-that name, and prints a line for everything that it receives. Signals of the interface org.example.Window, which a test
+that name, with --always and automatic-suspension false, and prints a line for everything that it receives. Signals of the interface org.example.Window, which a test
 sends to it, tell it what a person would do: Close the window, Open another one. Mark prints "mark": what was sent before
 has been printed before.
 """
@@ -24,6 +24,8 @@ title = sys.argv[1]
 options = {"automatic-suspension": GLib.Variant("b", False)} if "--always" in sys.argv else {}
 GLib.set_prgname(title)
 bus = Gio.bus_get_sync(Gio.BusType.SESSION)
+if "--own-name" in sys.argv:
+    Gio.bus_own_name_on_connection(bus, title, Gio.BusNameOwnerFlags.NONE, None, None)
 window = None
 
 

@@ -33,6 +33,7 @@ final class KWinSource: ReportedSource {
     }
 
     override func desktopFound() {
+        mkdir(directory, 0o700)
         let path = "\(directory)/kwin-activity.js"
         guard write(Self.script(reportingTo: uniqueName), to: path) else {
             return end("can't write \(path): \(String(cString: strerror(errno)))")

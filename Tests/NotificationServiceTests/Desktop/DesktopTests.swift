@@ -315,6 +315,38 @@ struct SwayDesktopTests {
         #expect(try scene.client.suspension(of: scene.a.name) == "suspended activity")
     }
 
+    @Test(
+        "A3: the same compositor by wlr-foreign-toplevel, which tells no processes: by the bus name that an application owns"
+    )
+    func foreignToplevel() throws {
+        let bus = try PrivateBus()
+        let desktop = try SwayDesktop(on: bus)
+        let service = try ServiceProcess(
+            on: bus, arguments: ["--verbose"], environment: desktop.environment.merging(["SWAYSOCK": ""]) { $1 })
+        let client = try Client(on: bus)
+        try client.waitForActivity()
+        #expect(try client.property("ActivitySource") == "wlr-foreign-toplevel")
+        let a = try WindowProgram("org.example.A", on: desktop, control: client, arguments: ["--own-name"])
+        try a.expectLine("resumed activity")
+        let b = try WindowProgram("org.example.B", on: desktop, control: client, arguments: ["--own-name"])
+        try b.expectLine("resumed activity")
+        try a.expectLine("suspended activity")
+        _ = try client.post("hold", number: 1)
+        #expect(try a.lines() == [], "\(service.transcript)")
+        try desktop.activate("org.example.A")
+        try a.expectLine("resumed activity")
+        #expect(try a.lines() == ["got hold 1"])
+        try b.expectLine("suspended activity")
+        // One that can't be mapped takes the focus: nobody else has it.
+        let c = try WindowProgram("C", on: desktop, control: client)
+        try a.expectLine("suspended activity")
+        #expect(try client.suspension(of: c.name) == "resumed none")
+        a.send("Close")
+        try a.expectLine("resumed none")
+        try desktop.kill()
+        try client.waitForActivity("lost")
+    }
+
     @Test("A2: when the compositor is killed, everybody receives")
     func killed() throws {
         let scene = try DesktopTests.Scene { try SwayDesktop(on: $0) }
