@@ -21,8 +21,18 @@ enum DesktopSupport {
     static func require(_ programs: [String]) throws {
         var missing = programs.filter { Command.find($0) == nil }
         if !hasGTK { missing.append("python3-gi with gir1.2-gtk-3.0") }
-        guard !missing.isEmpty else { return }
-        let comment: Comment = "skipped: \(missing.joined(separator: ", ")) not installed"
+        if !missing.isEmpty { try skip("\(missing.joined(separator: ", ")) not installed") }
+    }
+
+    /// A bus with an X server and a window manager beside it.
+    static func x11() throws -> (PrivateBus, X11Desktop) {
+        let bus = try PrivateBus()
+        return (bus, try X11Desktop(on: bus))
+    }
+
+    /// Cancels the test; in continuous integration it fails.
+    static func skip(_ reason: String) throws {
+        let comment: Comment = "skipped: \(reason)"
         if ProcessInfo.processInfo.environment["CI"] == "true" { Issue.record(comment) }
         FileHandle.standardError.write(Data("\(comment)\n".utf8))
         try Test.cancel(comment)
