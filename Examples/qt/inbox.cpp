@@ -34,7 +34,7 @@ public:
     {
         QDBusMessage message = QDBusMessage::createMethodCall(name, path, name, method);
         message.setArguments(arguments);
-        QDBusConnection::sessionBus().asyncCall(message);
+        QDBusConnection::sessionBus().send(message);
     }
 
 public slots:

@@ -74,7 +74,7 @@ final class ActivityFollower {
                 "activity: \(choice == .none ? "off" : "the session offers no source yet"); nobody is suspended for it")
             return
         }
-        Log.notice("activity: following \(best.rawValue)")
+        Log.notice("activity: the source is \(best.rawValue)")
         tryNext()
     }
 

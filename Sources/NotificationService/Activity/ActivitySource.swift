@@ -54,7 +54,7 @@ enum ActivitySourceKind: String, CaseIterable, Sendable {
             if session.desktops.contains("KDE") { kinds.append(.kwin) }
             if session.desktops.contains("GNOME") { kinds.append(.gnome) }
             if session[.waylandDisplay] != nil { kinds.append(.foreignToplevel) }
-        } else if kinds.isEmpty, session[.display] != nil {
+        } else if kinds.isEmpty, session.hasLocalDisplay {
             kinds.append(.x11)
         }
         return kinds

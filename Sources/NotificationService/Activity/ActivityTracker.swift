@@ -56,7 +56,9 @@ final class ActivityTracker {
         var facts = processes.facts(of: processID)
         if let start = facts?.identity.start, start > seen { facts = nil }
         clients[client] = Tracked(facts: facts)
-        update()
+        // Others are concerned only where it makes an application one of several.
+        let isAlone = !windows.values.contains { if case .application = $0 { true } else { false } }
+        update(only: isAlone ? client : nil)
     }
 
     func forget(_ client: ClientName) {
@@ -92,12 +94,7 @@ final class ActivityTracker {
     private func note(_ window: ActivityWindow) {
         if windows[window.id] == nil, windows.count >= Self.maximumWindows { windows = [:] }
         if let processID = window.processID, processID > 0 {
-            // Known already, unless the id of the window, or of the process, is another's now.
-            if case .process(let facts)? = windows[window.id],
-                processes.facts(of: processID)?.identity == facts.identity
-            {
-                return
-            }
+            // Looked at each time: the id of the window, or of the process, may be another's now.
             windows[window.id] = processes.facts(of: processID).map(Owner.process) ?? .nobody
         } else if let application = window.application, !application.isEmpty {
             windows[window.id] = .application(application)
@@ -113,12 +110,13 @@ final class ActivityTracker {
 
     // MARK: Who is active
 
-    private func update() {
+    /// Tells what changed, of one client or of all.
+    private func update(only client: ClientName? = nil) {
         var news: [(ClientName, Activity)] = []
         let groups = applicationGroups()
-        for (name, client) in clients {
-            let activity = activity(of: client, groups: groups)
-            guard activity != client.told else { continue }
+        for name in client.map({ [$0] }) ?? Array(clients.keys) {
+            let activity = activity(of: clients[name]!, groups: groups)
+            guard activity != clients[name]!.told else { continue }
             clients[name]!.told = activity
             news.append((name, activity))
         }

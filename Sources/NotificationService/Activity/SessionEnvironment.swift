@@ -52,6 +52,12 @@ struct SessionEnvironment: Equatable {
 
     var isWayland: Bool { values[.waylandDisplay] != nil || values[.sessionType] == "wayland" }
 
+    /// Whether there is an X server on this machine. One on another machine would tell processes of that machine.
+    var hasLocalDisplay: Bool {
+        guard let display = values[.display] else { return false }
+        return [":", "unix:", "/"].contains(where: display.hasPrefix)
+    }
+
     /// The names in `XDG_CURRENT_DESKTOP`.
     var desktops: [String] {
         (values[.currentDesktop] ?? "").split(separator: ":").map(String.init)

@@ -56,10 +56,7 @@ final class X11Source: ActivitySource {
 
     func start() {
         guard let display = session[.display] else { return end("DISPLAY is not set") }
-        // A display of another machine would tell processes of that machine.
-        guard display.hasPrefix(":") || display.hasPrefix("unix:") || display.hasPrefix("/") else {
-            return end("DISPLAY \(display) is not on this machine")
-        }
+        guard session.hasLocalDisplay else { return end("DISPLAY \(display) is not on this machine") }
         // libxcb looks for the file with the cookie by this variable. Nothing else reads it meanwhile: there is one
         // such thread at a time, and none yet.
         if let authority = session[.authority] { setenv("XAUTHORITY", authority, 1) }

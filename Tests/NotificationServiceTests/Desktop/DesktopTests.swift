@@ -152,6 +152,25 @@ struct DesktopTests {
         #expect(try scene.client.suspension(of: daemon.name) == "resumed none")
     }
 
+    @Test("E3, A2: a new service takes everybody for active: what was held comes, once", arguments: Kind.allCases)
+    func restart(kind: Kind) throws {
+        let scene = try Scene(kind.makeDesktop)
+        try scene.post("hold", 1)
+        try scene.post("coalesce", 2)
+        #expect(try scene.a.lines() == [])
+        try scene.service.kill()
+        let next = try ServiceProcess(on: scene.bus, environment: scene.desktop.environment)
+        try scene.a.expectLine("resumed none")
+        #expect(try scene.a.lines() == ["got hold 1", "got coalesce 2"], scene.transcript)
+        // Who is active is seen anew, who was not has to be seen first.
+        try scene.client.waitForActivity()
+        #expect(try scene.client.suspension(of: scene.b.name) == "resumed activity")
+        #expect(try scene.client.suspension(of: scene.a.name) == "resumed none")
+        try scene.desktop.activate("A")
+        try scene.b.expectLine("suspended activity")
+        #expect(next.isRunning)
+    }
+
     @Test("A2: the configuration turns it off and on while it runs", arguments: Kind.allCases)
     func configuration(kind: Kind) throws {
         let scene = try Scene(kind.makeDesktop)
@@ -244,16 +263,19 @@ struct X11DesktopTests {
 
     @Test(
         "A3: no X server, or none that this service can use, is no reason not to serve",
-        arguments: [":4711", "elsewhere.example:0", "rubbish", ":"])
-    func noServer(display: String) throws {
+        arguments: [
+            (":4711", "x11", "lost"), (":", "x11", "lost"), ("elsewhere.example:0", "none", "off"),
+            ("rubbish", "none", "off"),
+        ])
+    func noServer(display: String, source: String, state: String) throws {
         let bus = try PrivateBus()
         let service = try ServiceProcess(on: bus, environment: ["DISPLAY": display])
         let client = try Client(on: bus)
         try client.addObserver("Ding")
         #expect(try client.post("Ding") == 1)
         try client.run("the post") { client.signals.count == 1 }
-        try client.waitForActivity("lost")
-        #expect(try client.property("ActivitySource") == "x11")
+        try client.waitForActivity(state)
+        #expect(try client.property("ActivitySource") == source)
         #expect(try service.terminate() == .exited(0))
     }
 

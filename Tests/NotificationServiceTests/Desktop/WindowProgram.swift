@@ -37,8 +37,11 @@ final class WindowProgram {
         control.connection.send(signal)
     }
 
-    /// All that it printed since the last line that was waited for. What was sent to it before this call is among it.
+    /// All that it printed since the last line that was waited for. What the service, and this process, sent to it
+    /// before this call is among it.
     func lines() throws -> [String] {
+        // The service has sent all of what it began to send when it answers.
+        _ = try control.property("Version")
         send("Mark")
         var lines: [String] = []
         while true {
