@@ -54,15 +54,32 @@ final class X11Desktop: Desktop {
     private(set) var server: RunningCommand
     private(set) var manager: RunningCommand?
 
-    init(on bus: PrivateBus, withManager: Bool = true) throws {
+    /// - Parameter cookie: whether the server lets in only who has its cookie, which `XAUTHORITY` names.
+    init(on bus: PrivateBus, withManager: Bool = true, cookie: Bool = false) throws {
         try DesktopSupport.require(["Xvfb", "openbox", "xdotool"])
-        server = try RunningCommand(
-            "Xvfb", ["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"], environment: bus.environment)
+        var arguments = ["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"]
+        var variables: [String: String] = [:]
+        if cookie {
+            variables["XAUTHORITY"] = try Self.writeCookie(in: bus.directory)
+            arguments += ["-auth", variables["XAUTHORITY"]!]
+        }
+        server = try RunningCommand("Xvfb", arguments, environment: bus.environment)
         display = ":" + (try server.nextLine(within: .seconds(20)))
         environment = bus.environment.merging(DesktopSupport.quiet) { $1 }.merging([
             "DISPLAY": display, "GDK_BACKEND": "x11",
-        ]) { $1 }
+        ]) { $1 }.merging(variables) { $1 }
         if withManager { try startManager() }
+    }
+
+    /// A file with one cookie for any display.
+    private static func writeCookie(in directory: TemporaryDirectory) throws -> String {
+        func counted(_ bytes: [UInt8]) -> [UInt8] { [UInt8(bytes.count >> 8), UInt8(bytes.count & 0xFF)] + bytes }
+        let cookie = (0..<16).map { _ in UInt8.random(in: 0...255) }
+        let entry =
+            [0xFF, 0xFF] + counted([]) + counted([]) + counted(Array("MIT-MAGIC-COOKIE-1".utf8)) + counted(cookie)
+        let path = directory.entry("Xauthority")
+        try Data(entry).write(to: URL(fileURLWithPath: path))
+        return path
     }
 
     func startManager() throws {

@@ -280,11 +280,11 @@ struct X11DesktopTests {
     }
 
     @Test(
-        "A3: a service that the bus started before the desktop told it anything learns of it from a program with a window"
+        "A3: a service that the bus started before the desktop told it anything learns of it from a program with a window, the cookie too"
     )
     func lateEnvironment() throws {
         let bus = try PrivateBus(activations: [try .service()])
-        let desktop = try X11Desktop(on: bus)
+        let desktop = try X11Desktop(on: bus, cookie: true)
         let client = try Client(on: bus)
         try client.addObserver("Ding")
         #expect(try client.property("ActivitySource") == "none")
