@@ -17,6 +17,7 @@ extension CenterObject {
         let tracker = ActivityTracker(
             processes: processes,
             tell: { [unowned self] client, activity in
+                Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client])
                 perform { effects in center.setActivity(activity, of: client, effects: &effects) }
             },
             ownerOfName: { [unowned self] name, completion in

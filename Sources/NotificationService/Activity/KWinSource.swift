@@ -35,7 +35,7 @@ final class KWinSource: ReportedSource {
     override func desktopFound() {
         mkdir(directory, 0o700)
         let path = "\(directory)/kwin-activity.js"
-        guard write(Self.script(reportingTo: uniqueName), to: path) else {
+        guard writeFile(Self.script(reportingTo: uniqueName), to: path) else {
             return end("can't write \(path): \(String(cString: strerror(errno)))")
         }
         // That of an earlier process, which was killed, has another unique name in it.
@@ -74,12 +74,12 @@ final class KWinSource: ReportedSource {
             to: kwin, path: "/Scripting", interface: "org.kde.kwin.Scripting", member: member, startsService: false)
     }
 
-    private func write(_ text: String, to path: String) -> Bool {
+    private func writeFile(_ text: String, to path: String) -> Bool {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { return false }
         defer { close(descriptor) }
         let bytes = Array(text.utf8)
-        return Glibc.write(descriptor, bytes, bytes.count) == bytes.count
+        return write(descriptor, bytes, bytes.count) == bytes.count
     }
 
     /// For KWin 5 and 6, whose names differ.

@@ -13,11 +13,11 @@ struct ProcFileSystem: ProcessTable {
     private static let maximumDepth = 64
 
     func facts(of processID: UInt32) -> ProcessFacts? {
-        guard let stat = stat(of: processID) else { return nil }
-        var facts = ProcessFacts(identity: stat.identity)
-        facts.session = stat.session
-        var parent = stat.parent
-        while parent > 1, facts.ancestors.count < Self.maximumDepth, let next = self.stat(of: parent) {
+        guard let status = status(of: processID) else { return nil }
+        var facts = ProcessFacts(identity: status.identity)
+        facts.session = status.session
+        var parent = status.parent
+        while parent > 1, facts.ancestors.count < Self.maximumDepth, let next = self.status(of: parent) {
             facts.ancestors.append(next.identity)
             parent = next.parent
         }
@@ -25,7 +25,7 @@ struct ProcFileSystem: ProcessTable {
         // The sandbox's own root directory, which the sandboxed can't write to.
         if let info = file("\(root)/\(processID)/root/.flatpak-info") { facts.readFlatpakInfo(info) }
         // The id may have been given to another process while all this was read.
-        guard self.stat(of: processID)?.identity == stat.identity else { return nil }
+        guard self.status(of: processID)?.identity == facts.identity else { return nil }
         return facts
     }
 
@@ -43,7 +43,7 @@ struct ProcFileSystem: ProcessTable {
         return UInt64(time.tv_sec) * ticks + UInt64(time.tv_nsec) * ticks / 1_000_000_000
     }
 
-    private func stat(of processID: UInt32) -> (identity: ProcessIdentity, parent: UInt32, session: UInt32)? {
+    private func status(of processID: UInt32) -> (identity: ProcessIdentity, parent: UInt32, session: UInt32)? {
         guard processID > 0, let bytes = file("\(root)/\(processID)/stat"),
             // The program's name is in parentheses and may hold anything, parentheses too.
             let end = bytes.lastIndex(of: UInt8(ascii: ")"))
@@ -62,8 +62,8 @@ struct ProcFileSystem: ProcessTable {
         let descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        var status = Glibc.stat()
-        guard fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
+        var attributes = stat()
+        guard fstat(descriptor, &attributes) == 0, attributes.st_mode & S_IFMT == S_IFREG else { return nil }
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while bytes.count < limit {

@@ -59,7 +59,7 @@ final class SwaySource: ActivitySource {
 
     private func send(_ type: UInt32, _ payload: [UInt8] = []) {
         // Numbers are in the machine's byte order.
-        stream?.send(
+        stream?.enqueue(
             Self.magic + withUnsafeBytes(of: UInt32(payload.count)) { Array($0) }
                 + withUnsafeBytes(of: type) { Array($0) } + payload)
     }

@@ -68,22 +68,22 @@ final class UnixStream: PolledSourceDelegate {
         return UInt32(credentials.processID)
     }
 
-    func send(_ bytes: [UInt8]) {
+    func enqueue(_ bytes: [UInt8]) {
         outgoing += bytes
-        write()
+        writeOutgoing()
     }
 
     func hasPendingWork() -> Bool { false }
 
     func dispatch() {
-        if let writeTag, !source.occurred(on: writeTag).isEmpty { write() }
-        if let readTag, !source.occurred(on: readTag).isEmpty { read() }
+        if let writeTag, !source.occurred(on: writeTag).isEmpty { writeOutgoing() }
+        if let readTag, !source.occurred(on: readTag).isEmpty { readIncoming() }
     }
 
-    private func write() {
+    private func writeOutgoing() {
         while !outgoing.isEmpty {
             // A peer that is gone is an error here, not a signal for the process.
-            let count = Glibc.send(descriptor, outgoing, outgoing.count, Int32(MSG_NOSIGNAL))
+            let count = send(descriptor, outgoing, outgoing.count, Int32(MSG_NOSIGNAL))
             if count < 0 && errno == EINTR { continue }
             guard count > 0 else { break }
             outgoing.removeFirst(count)
@@ -97,9 +97,9 @@ final class UnixStream: PolledSourceDelegate {
         }
     }
 
-    private func read() {
+    private func readIncoming() {
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
-        let count = Glibc.read(descriptor, &buffer, buffer.count)
+        let count = read(descriptor, &buffer, buffer.count)
         if count > 0 {
             onBytes?(Array(buffer[..<count]))
         } else if count == 0 || errno != EAGAIN && errno != EINTR {

@@ -44,7 +44,7 @@ final class WaylandConnection {
     func request(_ opcode: UInt16, of object: UInt32, _ arguments: WaylandArgument...) {
         let body = arguments.flatMap(\.bytes)
         let size = UInt32(8 + body.count)
-        stream.send(bytes(of: object) + bytes(of: size << 16 | UInt32(opcode)) + body)
+        stream.enqueue(bytes(of: object) + bytes(of: size << 16 | UInt32(opcode)) + body)
     }
 
     private func receive(_ bytes: [UInt8]) {

@@ -101,7 +101,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         if isAbandoned {
             if case .success(let success) = result { success.library.disconnect(success.connection) }
         } else {
-            _ = Glibc.write(writeEnd, [1], 1)
+            _ = write(writeEnd, [1], 1)
         }
     }
 

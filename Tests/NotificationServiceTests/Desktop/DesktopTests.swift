@@ -14,8 +14,8 @@ struct DesktopTests {
         let a: WindowProgram
         let b: WindowProgram
 
-        init(_ makeDesktop: (PrivateBus) throws -> any Desktop) throws {
-            bus = try PrivateBus()
+        init(_ makeDesktop: (PrivateBus) throws -> any Desktop, busKind: BusKind = .dbusDaemon) throws {
+            bus = try PrivateBus(busKind)
             desktop = try makeDesktop(bus)
             service = try ServiceProcess(on: bus, arguments: ["--verbose"], environment: desktop.environment)
             client = try Client(on: bus)
@@ -51,9 +51,9 @@ struct DesktopTests {
 
     @Test(
         "A1: a window that loses the focus stops its program from receiving; with the focus it receives what its behaviours say",
-        arguments: Kind.allCases)
-    func behaviors(kind: Kind) throws {
-        let scene = try Scene(kind.makeDesktop)
+        arguments: Kind.allCases, BusKind.available)
+    func behaviors(kind: Kind, busKind: BusKind) throws {
+        let scene = try Scene(kind.makeDesktop, busKind: busKind)
         #expect(try scene.client.property("ActivitySource") == kind.rawValue)
         #expect(try scene.client.property("ActivityState") == "following")
         #expect(try scene.client.suspension(of: scene.a.name) == "suspended activity")
