@@ -14,6 +14,8 @@ let package = Package(
     targets: [
         // C libraries of the distribution.
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+        // Declarations only: the service finds the library while it runs.
+        .systemLibrary(name: "CXCB"),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
 
         // What libdispatch exports for run loops; it comes with the toolchain.
@@ -30,7 +32,7 @@ let package = Package(
         // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
-            dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop"]
+            dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 

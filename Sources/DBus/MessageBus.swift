@@ -81,6 +81,22 @@ extension MessageBus {
         }
     }
 
+    /// Asks the bus for the connection that owns a name.
+    ///
+    /// - Parameter completion: gets its unique name, or NameHasNoOwner.
+    public func nameOwner(of name: BusName, completion: @escaping (Result<BusName, BusError>) -> Void) {
+        let message = Message.busCall("GetNameOwner")
+        var writer = MessageWriter(message)
+        writer.append(name.rawValue)
+        call(message) { result in
+            completion(
+                result.flatMap { reply in
+                    var reader = MessageReader(reply)
+                    return Result { () throws(BusError) in BusName(unchecked: try reader.readString()) }
+                })
+        }
+    }
+
     /// Asks the bus for the process behind a connection, as the kernel told it.
     ///
     /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the

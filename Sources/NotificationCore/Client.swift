@@ -10,6 +10,17 @@ final class Client {
     // Policy: suspension (S1).
     /// What the client said; nil when it leaves that to the activity of its application.
     var explicitSuspension: Bool?
+    /// Whether its application is active, as it counts: inactivity has lasted for a moment (A1).
+    var activity = Activity.unknown
+    /// The same, as it was told last, in which epoch (S5).
+    var reportedActivity = Activity.unknown
+    var activityEpoch: UInt64 = 0
+    /// How many of its observers were registered with `automatic-suspension` false (A2).
+    var refusalsOfAutomation = 0
+    /// The configuration's word about automatic suspension.
+    var isAutomationOn = true
+    /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).
+    var wasSuspendedByActivity = false
 
     // Safety: flow (A4). The two never mix.
     var flow = FlowWindow()
@@ -36,13 +47,24 @@ final class Client {
         var reason: DropReason
     }
 
-    init(name: ClientName) {
+    init(name: ClientName, isAutomationOn: Bool) {
         self.name = name
+        self.isAutomationOn = isAutomationOn
     }
 
-    var isSuspended: Bool { explicitSuspension ?? false }
+    var isSuspended: Bool { explicitSuspension ?? (decidingActivity == .inactive) }
 
-    var suspensionCause: SuspensionCause { explicitSuspension == nil ? .none : .explicit }
+    var isSuspendedByActivity: Bool { explicitSuspension == nil && decidingActivity == .inactive }
+
+    var suspensionCause: SuspensionCause {
+        if explicitSuspension != nil { return .explicit }
+        return decidingActivity == .unknown ? .none : .activity
+    }
+
+    /// What is known, where it may decide at all (A2).
+    private var decidingActivity: Activity {
+        isAutomationOn && refusalsOfAutomation == 0 ? activity : .unknown
+    }
 }
 
 /// An entry of the index.

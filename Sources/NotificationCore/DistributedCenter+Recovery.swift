@@ -13,6 +13,9 @@ extension DistributedCenter {
         for (_, position) in observers { body(.observer(index[position].registration)) }
         for client in clients.values {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
+            if client.isSuspendedByActivity || client.wasSuspendedByActivity {
+                body(.suspendedByActivity(client.name, true))
+            }
             if client.remembersDue {
                 client.queue.forEachDue { entry, lane in
                     body(.queuedDue(client.name, entry.notification, observers: entry.observers.ids, lane))
@@ -37,7 +40,7 @@ extension DistributedCenter {
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            let client = Client(name: name)
+            let client = Client(name: name, isAutomationOn: suspendsAutomatically)
             client.counts = counts
             clients[name] = client
             return true
@@ -51,6 +54,8 @@ extension DistributedCenter {
         case .clientGone(let name): return withClient(name) { forget($0) }
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
+        case .suspendedByActivity(let name, let isSuspended):
+            return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
         case .queuedDue(let name, let notification, let observers, let lane):
             guard !observers.isEmpty else { return false }
             return withClient(name) { client in
@@ -109,9 +114,19 @@ extension DistributedCenter {
 
     /// Ends the restoring: watches and probes the clients that came back, who then get what is due. Those that left the bus
     /// meanwhile are reported as such in answer to the watch.
+    ///
+    /// Activity is nobody's word, and the desktop may have changed since: whom it had suspended is resumed, and told so,
+    /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         for client in clients.values where !client.isWatched {
             watch(client, effects: &effects)
+            if client.wasSuspendedByActivity {
+                client.wasSuspendedByActivity = false
+                effects.append(
+                    .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+                remember(.suspendedByActivity(client.name, false), effects: &effects)
+            }
+            if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
         }
     }

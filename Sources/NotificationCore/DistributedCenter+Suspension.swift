@@ -22,13 +22,19 @@ extension DistributedCenter {
     }
 
     /// Applies a change of what decides about suspension. What it resumes gets all that was held for it (S2).
-    private func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
+    func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
         let before = (client.isSuspended, client.suspensionCause)
+        let (word, wasByActivity) = (client.explicitSuspension, client.isSuspendedByActivity)
         change(client)
         guard before != (client.isSuspended, client.suspensionCause) else { return }
         effects.append(
             .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
-        remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
+        if word != client.explicitSuspension {
+            remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
+        }
+        if wasByActivity != client.isSuspendedByActivity {
+            remember(.suspendedByActivity(client.name, client.isSuspendedByActivity), effects: &effects)
+        }
         if before.0, !client.isSuspended { flush(client, effects: &effects) }
     }
 }

@@ -5,7 +5,7 @@
 ///
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
 /// that wait for their time, `+Delivery` queues and flow, `+Sending` the turns in which what is due leaves, `+Suspension`
-/// who is suspended, `+Recovery` what survives the process.
+/// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process.
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 public final class DistributedCenter {
@@ -15,6 +15,9 @@ public final class DistributedCenter {
     var counters = Statistics()
     var lastSerial: UInt64 = 0
     var lastObserver: UInt64 = 0
+    var lastActivityEpoch: UInt64 = 0
+    /// The configuration's word; ``setAutomaticSuspension(_:effects:)``.
+    public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
     public var remembersChanges = false
     /// The clients that the post at hand matched, in the order of their first matching observer.
@@ -46,7 +49,8 @@ public final class DistributedCenter {
         let registration = Registration(
             id: id, client: clientName, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
             options: options)
-        insert(registration, of: client)
+        // One that refuses automatic suspension resumes the client, and hears of nothing that came before it.
+        changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
         return id
     }
@@ -55,6 +59,7 @@ public final class DistributedCenter {
         client.observers[registration.id] = index.insert(
             Observer(registration: registration, client: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
+        if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
     }
 
     /// Removes one observer of `client`, also from what waits for it.
@@ -64,7 +69,7 @@ public final class DistributedCenter {
         _ id: ObserverID, of clientName: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
         guard let client = clients[clientName], client.observers[id] != nil else { throw .unknownObserver(id) }
-        remove([id], of: client)
+        changeSuspension(of: client, effects: &effects) { remove([id], of: $0) }
         remember(.observersRemoved(clientName, [id]), effects: &effects)
     }
 
@@ -84,7 +89,7 @@ public final class DistributedCenter {
             return matches(name, registration.name) && matches(object, registration.object)
         }
         guard !ids.isEmpty else { return 0 }
-        remove(Set(ids.keys), of: client)
+        changeSuspension(of: client, effects: &effects) { remove(Set(ids.keys), of: $0) }
         remember(.observersRemoved(clientName, Set(ids.keys)), effects: &effects)
         return ids.count
     }
@@ -92,6 +97,7 @@ public final class DistributedCenter {
     func remove(_ ids: Set<ObserverID>, of client: Client) {
         for id in ids {
             guard let position = client.observers.removeValue(forKey: id) else { continue }
+            if !index[position].registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
             index.remove(at: position)
         }
         changeQueue(of: client) { $0.remove(ids) }
@@ -115,7 +121,7 @@ public final class DistributedCenter {
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
         try limits.check(.clients, clients.count + 1)
-        let client = Client(name: name)
+        let client = Client(name: name, isAutomationOn: suspendsAutomatically)
         clients[name] = client
         remember(.client(name, client.counts), effects: &effects)
         watch(client, effects: &effects)

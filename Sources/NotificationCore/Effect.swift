@@ -12,6 +12,9 @@ public enum Effect {
     case probe(ClientName)
     /// Report the end of this time with ``DistributedCenter/probeTimedOut(_:effects:)``.
     case startProbeTimer(ClientName, seconds: Int)
+    /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. It takes the place
+    /// of an earlier one of the same client.
+    case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)
     /// The client does not read and its queue is full: the first notification is lost. A log line is due.
     case overflowed(ClientName, DropReason)
     /// Keep this beyond the life of the process, before what follows is carried out (E3).
@@ -33,6 +36,9 @@ public enum Change {
     case observersRemoved(ClientName, Set<ObserverID>)
     /// The client's explicit word; nil when it has none.
     case suspension(ClientName, Bool?)
+    /// Whether the inactivity of its application suspends the client. That is not taken over, but a later process has to
+    /// undo it.
+    case suspendedByActivity(ClientName, Bool)
     /// Waits for the client, due as soon as it reads.
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.

@@ -49,6 +49,8 @@ func centerInterface(of object: CenterObject) -> Interface {
         ],
         properties: [
             Interface.Property("Version", "s", change: .never) { $0.append(Wire.softwareVersion) },
+            Interface.Property("ActivitySource", "s", change: .announced) { handlers.writeActivitySource(to: &$0) },
+            Interface.Property("ActivityState", "s", change: .announced) { handlers.writeActivityState(to: &$0) },
             Interface.Property("Limits", "a{sv}", change: .announced, write: handlers.writeLimits),
             Interface.Property("Statistics", "a{st}", change: .notAnnounced, write: handlers.writeStatistics),
         ])
@@ -185,6 +187,14 @@ private struct CenterHandlers {
                 }
             }
         }
+    }
+
+    func writeActivitySource(to writer: inout MessageWriter) {
+        writer.append(object.activity?.kind?.rawValue ?? "none")
+    }
+
+    func writeActivityState(to writer: inout MessageWriter) {
+        writer.append((object.activity?.state ?? .off).rawValue)
     }
 
     func writeLimits(to writer: inout MessageWriter) {

@@ -26,14 +26,19 @@ extension CenterObject {
             startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
                 perform { effects in center.probeTimedOut(client, effects: &effects) }
             }
+        case .startInactivityTimer(let client, let epoch, let milliseconds):
+            startInactivityTimer(for: client, epoch: epoch, milliseconds: UInt32(milliseconds))
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
         case .remember(let change): store?.remember(change)
         case .watch(let client):
+            activity?.clientAppeared(client)
             clients.watch(client) { [unowned self] in
                 perform { effects in center.clientDisappeared(client, effects: &effects) }
             }
         case .forget(let client):
             probeTimers[client] = nil
+            inactivityTimers[client] = nil
+            activity?.forget(client)
             overflows[client] = nil
             prober.forget(client)
             clients.forget(client)

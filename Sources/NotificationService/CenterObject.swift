@@ -32,6 +32,14 @@ package final class CenterObject {
     var overflows: [ClientName: UInt64] = [:]
     /// For clients that never answered a probe.
     var probeTimers: [ClientName: EventSource] = [:]
+    /// For clients whose application became inactive a moment ago.
+    var inactivityTimers: [ClientName: EventSource] = [:]
+    /// Where the activity of applications comes from; nil until ``followActivity(of:processes:factory:)``.
+    var activity: ActivityFollower?
+    /// Where desktops report it.
+    var reports: ActivityReports?
+    /// What the files said last.
+    private(set) var configuration = Configuration.standard
 
     /// - Parameter bus: where effects go; the caller keeps it.
     package init(bus: any MessageBus) {
@@ -98,6 +106,7 @@ package final class CenterObject {
             if change.newOwner == nil {
                 perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
             }
+            reports?.source?.ownerChanged(change)
             return true
         }
         if let error = message.error, error.name == BusError.limitsExceededName,
@@ -106,7 +115,7 @@ package final class CenterObject {
             noteRejection(error)
             return true
         }
-        return exporter.handle(message, from: bus)
+        return reports?.handle(message) == true || exporter.handle(message, from: bus)
     }
 
     /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for
@@ -130,16 +139,26 @@ package final class CenterObject {
     ///
     /// - Throws: the fault, with file and line. It has been logged.
     func reloadConfiguration() throws(KeyFile.Fault) {
-        let before = center.limits
+        let before = configuration
         try applyConfiguration()
-        guard center.limits != before else { return }
+        guard configuration != before else { return }
         Log.notice("configuration changed")
-        bus.send(exporter.propertiesChanged(["Limits"]))
+        if configuration.limits != before.limits { announce(["Limits"]) }
+    }
+
+    /// Tells everybody that these properties have new values.
+    func announce(_ properties: Set<String>) {
+        bus.send(exporter.propertiesChanged(properties))
     }
 
     private func applyConfiguration() throws(KeyFile.Fault) {
         do throws(KeyFile.Fault) {
-            center.limits = try Configuration().limits
+            configuration = try Configuration()
+            center.limits = configuration.limits
+            perform { effects in
+                center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
+            }
+            activity?.choose(configuration.activityChoice)
         } catch {
             Log.warning("configuration refused, the old one stays: \(error)", ["CARILLON_REASON": error.reason])
             throw error

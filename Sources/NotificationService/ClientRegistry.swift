@@ -21,6 +21,8 @@ final class ClientRegistry {
     }
 
     private let bus: any MessageBus
+    /// Called when the process of a client is known.
+    var onIdentified: ((String, UInt32) -> Void)?
     private var processes: [String: Process] = [:]
     private var unidentified: Set<String> = []
     private var waiting: [() -> Void] = []
@@ -50,6 +52,7 @@ final class ClientRegistry {
                 let process = Process(id: id, name: processName(of: id))
                 processes[client] = process
                 Log.info("\(client) is \(process.name), process \(id)", ["CARILLON_CLIENT": client])
+                onIdentified?(client, id)
             case .failure(let error) where error.name == BusError.nameHasNoOwnerName: isGone()
             case .failure(let error):
                 Log.info("the bus does not tell the process of \(client): \(error)")

@@ -6,11 +6,23 @@ import NotificationCore
 /// Each file may set any of the keys; the user's own counts before the system's.
 struct Configuration: Equatable {
     var limits = Limits()
+    /// Whether the service suspends applications by itself (A2).
+    var suspendsAutomatically = true
+    /// Where it learns which one is active (A3).
+    var activitySource = ActivityFollower.Choice.automatic
+
+    /// That of a machine without files.
+    static let standard = Configuration(standard: ())
+
+    private init(standard: Void) {}
+
+    /// Nobody needs a source whose word does not count.
+    var activityChoice: ActivityFollower.Choice { suspendsAutomatically ? activitySource : .none }
 
     /// Reads all files there are.
     ///
-    /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is no
-    ///   number or beyond what is allowed.
+    /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is not
+    ///   allowed.
     init() throws(KeyFile.Fault) {
         for directory in configurationDirectories().reversed() {
             guard let file = try KeyFile(path: directory + "/carillon/carillon.conf") else { continue }
@@ -19,9 +31,14 @@ struct Configuration: Equatable {
     }
 
     private mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
-        guard entry.group == "Limits" else {
-            throw file.fault(entry, "there is no group [\(entry.group)], only [Limits]")
+        switch entry.group {
+        case "Limits": try applyLimit(entry, of: file)
+        case "Activity": try applyActivity(entry, of: file)
+        default: throw file.fault(entry, "there is no group [\(entry.group)], only [Limits] and [Activity]")
         }
+    }
+
+    private mutating func applyLimit(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         guard let key = Limits.Key(rawValue: entry.key) else {
             let known = Limits.Key.allCases.map(\.rawValue).joined(separator: ", ")
             throw file.fault(entry, "there is no limit '\(entry.key)', only: \(known)")
@@ -31,5 +48,31 @@ struct Configuration: Equatable {
             throw file.fault(entry, "'\(entry.value)' is no number from 1 to \(maximum) for \(entry.key)")
         }
         limits[key] = value
+    }
+
+    private mutating func applyActivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        switch entry.key {
+        case "automatic-suspension":
+            switch entry.value {
+            case "true": suspendsAutomatically = true
+            case "false": suspendsAutomatically = false
+            default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
+            }
+        case "source":
+            switch entry.value {
+            case "auto": activitySource = .automatic
+            case "none": activitySource = .none
+            default:
+                guard let kind = ActivitySourceKind(rawValue: entry.value) else {
+                    let known = ["auto", "none"] + ActivitySourceKind.allCases.map(\.rawValue)
+                    throw file.fault(
+                        entry, "'\(entry.value)' is no source of activity; there are: \(known.joined(separator: ", "))")
+                }
+                activitySource = .kind(kind)
+            }
+        default:
+            throw file.fault(
+                entry, "there is no key '\(entry.key)' in [Activity], only: automatic-suspension, source")
+        }
     }
 }

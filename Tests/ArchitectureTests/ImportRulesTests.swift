@@ -8,12 +8,13 @@ private enum ImportRules {
         "CDBus": [],
         "CGLib": [],
         "CMainQueue": [],
+        "CXCB": [],
         "MainLoop": system.union(["CGLib"]),
         "DBus": system.union(["CDBus", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
         "NotificationCore": [],
         "NotificationWire": system.union(["NotificationCore", "DBus"]),
-        "NotificationService": system.union(["NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
+        "NotificationService": system.union(["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
         // The core's observer index: one type serves in the process, in the client library and in the service.

@@ -320,7 +320,9 @@ class Looking(TestCase):
         statistics = client.property("Statistics")
         self.assertEqual(statistics.signature, "st")
         everything = client.call("GetAll", "s", INTERFACE, interface=PROPERTIES)
-        self.assertEqual(set(everything), {"Version", "Limits", "Statistics"})
+        self.assertEqual(
+            set(everything), {"Version", "ActivitySource", "ActivityState", "Limits", "Statistics"}
+        )
         self.assert_refused_by_name(
             PROPERTY_READ_ONLY, client.call, "Set", "ssv", INTERFACE, "Version", "9", interface=PROPERTIES
         )

@@ -467,7 +467,16 @@ class Properties(carillon_interop.TestCase):
                 self.assertEqual(reply.get_type_string(), "(a{sv})")
                 values = dictionary_of_variants(reply.get_child_value(0))
                 types = {key: value.get_type_string() for key, value in values.items()}
-                self.assertEqual(types, {"Version": "s", "Limits": "a{sv}", "Statistics": "a{st}"})
+                self.assertEqual(
+                    types,
+                    {
+                        "Version": "s",
+                        "ActivitySource": "s",
+                        "ActivityState": "s",
+                        "Limits": "a{sv}",
+                        "Statistics": "a{st}",
+                    },
+                )
 
     def test_get_what_is_not_there(self):
         for name in ("Nothing", "", "version"):

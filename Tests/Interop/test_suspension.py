@@ -463,6 +463,10 @@ class Configuration(ConfigurationTestCase):
             (["# a comment", "[Limit]", "clients=2"], 3, "[Limit]"),
             (["[Limits]", "name-length=2000", "rubbish"], 3, "rubbish"),
             (["name-length=2000", "[Limits]"], 1, ""),
+            (["[Limits]", "name-length=2000", "[Activity]", "source=windows"], 4, "windows"),
+            (["[Activity]", "sorce=none"], 2, "sorce"),
+            (["[Activity]", "automatic-suspension=maybe"], 2, "maybe"),
+            (["[Activity]", "automatic-suspension="], 2, "''"),
         ):
             with self.subTest(lines=lines):
                 self.write(*lines)

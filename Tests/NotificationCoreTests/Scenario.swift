@@ -39,6 +39,8 @@ final class Scenario {
     private(set) var probes: [ClientName: Int] = [:]
     /// The waits, in seconds, after which probes of a client expire, in the order in which they began.
     private(set) var timers: [ClientName: [Int]] = [:]
+    /// The moments of inactivity that began for a client, with their epochs and lengths.
+    private(set) var inactivityTimers: [ClientName: [(epoch: UInt64, milliseconds: Int)]] = [:]
     private(set) var overflows: [ClientName: [DropReason]] = [:]
     private(set) var watched: [ClientName] = []
     private(set) var forgotten: [ClientName] = []
@@ -60,12 +62,14 @@ final class Scenario {
     @discardableResult
     func observe(
         _ client: ClientName, _ name: String = "", _ object: String = "",
-        _ behavior: SuspensionBehavior = .coalesce, mode: RunLoopMode = .default
+        _ behavior: SuspensionBehavior = .coalesce, mode: RunLoopMode = .default, automatic: Bool = true
     ) throws -> ObserverID {
         try perform { effects throws(CenterError) in
             try center.addObserver(
                 of: client, name: name, object: object,
-                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode), effects: &effects)
+                options: ObserverOptions(
+                    suspensionBehavior: behavior, automaticSuspension: automatic, runLoopMode: mode),
+                effects: &effects)
         }
     }
 
@@ -106,6 +110,26 @@ final class Scenario {
 
     func followActivity(_ client: ClientName) throws {
         try perform { effects throws(CenterError) in try center.followActivity(of: client, effects: &effects) }
+    }
+
+    func tell(_ activity: Activity, of client: ClientName) {
+        perform { effects in center.setActivity(activity, of: client, effects: &effects) }
+    }
+
+    /// The moment of inactivity of this epoch is over; by default the one that began last.
+    func endInactivityTimer(_ client: ClientName, epoch: UInt64? = nil) {
+        guard let epoch = epoch ?? inactivityTimers[client]?.last?.epoch else { return }
+        perform { effects in center.inactivityTimerEnded(client, epoch: epoch, effects: &effects) }
+    }
+
+    /// The application is inactive, and was so for long enough.
+    func deactivate(_ client: ClientName) {
+        tell(.inactive, of: client)
+        endInactivityTimer(client)
+    }
+
+    func setAutomaticSuspension(_ isOn: Bool) {
+        perform { effects in center.setAutomaticSuspension(isOn, effects: &effects) }
     }
 
     func remove(_ observer: ObserverID, of client: ClientName) throws {
@@ -245,6 +269,8 @@ final class Scenario {
             unanswered[client, default: 0] += 1
             if !stopped.contains(client) { asked.append(client) }
         case .startProbeTimer(let client, let seconds): timers[client, default: []].append(seconds)
+        case .startInactivityTimer(let client, let epoch, let milliseconds):
+            inactivityTimers[client, default: []].append((epoch, milliseconds))
         case .overflowed(let client, let reason): overflows[client, default: []].append(reason)
         case .remember(let change): changes.append(change)
         case .watch(let client): watched.append(client)

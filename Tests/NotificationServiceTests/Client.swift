@@ -30,7 +30,14 @@ final class Client {
         let message = Wire.methodCall(member)
         var writer = MessageWriter(message)
         body(&writer)
-        return try wait("\(member)") { connection.call(message, completion: $0) }
+        return try send(message)
+    }
+
+    /// Sends a method call and returns its reply.
+    ///
+    /// - Throws: as ``call(_:_:)``.
+    func send(_ message: Message) throws -> Message {
+        try wait("\(message.member?.rawValue ?? "")") { connection.call(message, completion: $0) }
     }
 
     @discardableResult

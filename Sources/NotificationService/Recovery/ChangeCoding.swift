@@ -20,6 +20,7 @@ private enum RecordKind: UInt8 {
     case postQueued
     case postsReplaced
     case postTaken
+    case suspendedByActivity
 }
 
 /// Turns changes into records. A notification is written once, before the first record that queues it.
@@ -56,6 +57,9 @@ struct ChangeEncoder {
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
             record.append(isSuspended.map { $0 ? 2 : 1 } ?? UInt8(0))
+        case .suspendedByActivity(let name, let isSuspended):
+            begin(.suspendedByActivity, name)
+            record.append(isSuspended)
         case .queuedDue(let name, let notification, let observers, let lane):
             encode(notification, body)
             begin(.queuedDue, name)
@@ -163,6 +167,7 @@ struct ChangeDecoder {
             case 2: return .suspension(client, true)
             default: throw RecordReader.Malformed()
             }
+        case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .queuedDue:
             return .queuedDue(
                 client, try notification(&reader), observers: try observers(&reader), try lane(&reader))

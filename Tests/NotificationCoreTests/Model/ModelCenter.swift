@@ -7,6 +7,7 @@ struct ModelCenter {
     let remembersChanges: Bool
     private(set) var clients: [ModelClient] = []
     private var limits = Limits()
+    private var isAutomationOn = true
     private var lastSerial: UInt64 = 0
     private var lastObserver: UInt64 = 0
     private var view = View()
@@ -87,6 +88,15 @@ struct ModelCenter {
             }
         case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
         case .followActivity(let number): change(try known(number), word: nil)
+        case .tell(let number, let activity): tell(number, activity)
+        case .endMoment(let number, let isLate):
+            // One before the last is void; where there is none, nothing ends.
+            if let client = client(number), !isLate, client.moments > 0, client.activity == .inactive {
+                change(client) { $0.counts = .inactive }
+            }
+        case .automation(let isOn):
+            isAutomationOn = isOn
+            for client in clients { change(client) { $0.isAutomationOn = isOn } }
         case .answer(let number, let times):
             for _ in 0..<times {
                 answered(number)
@@ -110,6 +120,7 @@ struct ModelCenter {
         if let client = client(number) { return client }
         try limits.check(.clients, clients.count + 1)
         let client = ModelClient(number)
+        client.isAutomationOn = isAutomationOn
         clients.append(client)
         outcomes.append(.watched, for: number)
         probe(client)
@@ -226,8 +237,24 @@ struct ModelCenter {
     // MARK: Suspension (S2, A2)
 
     private mutating func change(_ client: ModelClient, word: Bool?) {
+        change(client) { $0.word = word }
+    }
+
+    /// A1: inactivity counts after a moment, everything else at once.
+    private mutating func tell(_ number: Int, _ activity: Activity) {
+        guard let client = client(number), client.activity != activity else { return }
+        client.activity = activity
+        if activity == .inactive {
+            client.moments += 1
+            outcomes.append(.momentBegan(milliseconds: 250), for: number)
+        } else {
+            change(client) { $0.counts = activity }
+        }
+    }
+
+    private mutating func change(_ client: ModelClient, _ change: (ModelClient) -> Void) {
         let before = (client.isSuspended, client.cause)
-        client.word = word
+        change(client)
         guard before != (client.isSuspended, client.cause) else { return }
         outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
         if before.0, !client.isSuspended { flush(client) }
@@ -391,10 +418,12 @@ struct ModelCenter {
         isBusy = false
         if lastSerial % 2 == 0 { posters.beginAnew() }
         view = View()
+        let olds = clients
         clients = clients.map { old in
             let client = ModelClient(old.number)
             client.observers = old.observers
             client.word = old.word
+            client.isAutomationOn = isAutomationOn
             client.waiting = old.waiting
             client.sequence = old.sequence
             client.delivered = old.delivered
@@ -402,9 +431,14 @@ struct ModelCenter {
             client.lost = old.lost
             return client
         }
-        for client in clients {
+        for (client, old) in zip(clients, olds) {
             outcomes.append(.watched, for: client.number)
             probe(client)
+            // Activity is not taken over: whoever it had suspended is resumed, and told so.
+            if old.isSuspended, old.word == nil {
+                outcomes.append(.suspensionChanged(false, .none), for: client.number)
+            }
+            if !client.isSuspended { flush(client) }
             pump(client)
         }
     }

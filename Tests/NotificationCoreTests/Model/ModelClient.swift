@@ -33,6 +33,11 @@ final class ModelClient {
     let number: Int
     var observers: [Observer] = []
     var word: Bool?
+    /// What the desktop said last, and what counts: inactivity only after its moment.
+    var activity = Activity.unknown
+    var counts = Activity.unknown
+    /// How many moments of inactivity began. Only the end of the last one means something.
+    var moments = 0
     /// In the order in which it was posted.
     var waiting: [Waiting] = []
     var sequence: UInt64 = 0
@@ -52,8 +57,12 @@ final class ModelClient {
         self.number = number
     }
 
-    var isSuspended: Bool { word ?? false }
-    var cause: SuspensionCause { word == nil ? .none : .explicit }
+    var isAutomationOn = true
+    var isSuspended: Bool { word ?? (isAutomationOn && counts == .inactive) }
+    var cause: SuspensionCause {
+        if word != nil { return .explicit }
+        return isAutomationOn && counts != .unknown ? .activity : .none
+    }
     /// A4: at most two windows are unanswered.
     var reads: Bool { probes.filter { !$0 }.count < 2 }
     var holds: Bool { waiting.contains { $0.lane == nil } }

@@ -81,7 +81,8 @@ struct ModelTests {
         }
         for what in [
             "dropped, queueFull", "dropped, totalQueueFull", "suspended true, explicit", "suspended false, explicit",
-            "suspended false, none", "delivered to 1", "delivered to 2", "delivered to 3", "timer of 1", "timer of 2",
+            "suspended false, none", "suspended true, activity", "suspended false, activity", "delivered to 1",
+            "delivered to 2", "delivered to 3", "timer of 1", "timer of 2",
             "probed", "overflowed(NotificationCore.DropReason.queueFull)",
             "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
             "over the limit queued-posts-per-client = ", "over the limit queued-post-bytes = ", "the urgent first",

@@ -15,6 +15,7 @@ enum Outcome: Equatable {
     case suspensionChanged(Bool, SuspensionCause)
     case probed
     case timed(seconds: Int)
+    case momentBegan(milliseconds: Int)
     case overflowed(DropReason)
     case watched
     case forgotten
@@ -40,7 +41,7 @@ struct Outcomes: Equatable {
         switch outcome {
         case .delivered, .dropped, .suspensionChanged, .probed: seen[client].append(outcome)
         case .overflowed, .watched, .forgotten: noted[client].append(outcome)
-        case .timed: timed[client].append(outcome)
+        case .timed, .momentBegan: timed[client].append(outcome)
         }
     }
 }

@@ -18,6 +18,12 @@ enum Step {
     case send(upTo: DeliveryLane, limit: Int?)
     case setSuspended(client: Int, Bool)
     case followActivity(client: Int)
+    /// The desktop tells about the client's application.
+    case tell(client: Int, Activity)
+    /// The last moment of inactivity that began for the client is over, or one before it.
+    case endMoment(client: Int, isLate: Bool)
+    /// The configuration's word about automatic suspension.
+    case automation(Bool)
     case answer(client: Int, times: Int)
     /// The timer of the client's probe ends, if there is one.
     case endTimer(client: Int)
@@ -53,6 +59,10 @@ extension Step: CustomStringConvertible {
                 + (bytes > 0 ? ", \(bytes) bytes" : "") + (immediately ? ", immediately" : "")
                 + (times > 1 ? ", \(times) times" : "")
         case .setSuspended(let number, let isSuspended): return "\(client(number)) is suspended: \(isSuspended)"
+        case .tell(let number, let activity): return "the application of \(client(number)) is \(activity.rawValue)"
+        case .endMoment(let number, let isLate):
+            return "the \(isLate ? "last but one" : "last") moment of inactivity of \(client(number)) is over"
+        case .automation(let isOn): return "automatic suspension is \(isOn ? "on" : "off")"
         case .followActivity(let number): return "\(client(number)) follows activity"
         case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
         case .endTimer(let number): return "the timer of \(client(number)) ends"
@@ -132,6 +142,12 @@ extension Step {
                 [[], [], [.name], [.object], [.name, .object]].randomElement(using: &generator)!)
         case ..<(446 + answers):
             return .postQueued(number(0..<2) == 0 ? .asap : .whenIdle, limit: number(0..<3) == 0 ? 100 : number(1..<4))
+        case ..<(486 + answers):
+            // Inactive as often as not: most of it ends before its moment is over.
+            let activity = number(0..<2) == 0 ? .inactive : Activity.allCases.randomElement(using: &generator)!
+            return .tell(client: client, activity)
+        case ..<(526 + answers): return .endMoment(client: client, isLate: number(0..<6) == 0)
+        case ..<(530 + answers): return .automation(number(0..<4) > 0)
         default:
             let isBurst = number(0..<60) == 0
             return .post(

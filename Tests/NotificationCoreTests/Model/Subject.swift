@@ -18,6 +18,8 @@ final class Subject {
     /// What the service keeps for the next one: changes, and what every client was sent.
     private var changes: [Change] = []
     private var counts: [ClientName: ClientCounts] = [:]
+    /// The epochs of the moments of inactivity that began.
+    private var moments: [Int: [UInt64]] = [:]
 
     init(remembersChanges: Bool) {
         center.remembersChanges = remembersChanges
@@ -84,6 +86,12 @@ final class Subject {
             if let limit { center.sendReady(upTo: lane, limit: limit, effects: &effects) }
         case .setSuspended(let client, let isSuspended):
             try center.setSuspended(isSuspended, of: Step.clients[client], effects: &effects)
+        case .tell(let client, let activity):
+            center.setActivity(activity, of: Step.clients[client], effects: &effects)
+        case .endMoment(let client, let isLate):
+            guard let epoch = moments[client, default: []].dropLast(isLate ? 1 : 0).last else { break }
+            center.inactivityTimerEnded(Step.clients[client], epoch: epoch, effects: &effects)
+        case .automation(let isOn): center.setAutomaticSuspension(isOn, effects: &effects)
         case .followActivity(let client): try center.followActivity(of: Step.clients[client], effects: &effects)
         case .answer(let client, let times):
             for _ in 0..<times {
@@ -129,6 +137,9 @@ final class Subject {
             outcomes.append(.suspensionChanged(isSuspended, cause), for: number(client))
         case .probe(let client): outcomes.append(.probed, for: number(client))
         case .startProbeTimer(let client, let seconds): outcomes.append(.timed(seconds: seconds), for: number(client))
+        case .startInactivityTimer(let client, let epoch, let milliseconds):
+            moments[number(client), default: []].append(epoch)
+            outcomes.append(.momentBegan(milliseconds: milliseconds), for: number(client))
         case .overflowed(let client, let reason): outcomes.append(.overflowed(reason), for: number(client))
         case .watch(let client): outcomes.append(.watched, for: number(client))
         case .forget(let client):
@@ -153,7 +164,10 @@ final class Subject {
             center.forEachRememberedChange { changes.append($0) }
         }
         let limits = center.limits
+        let suspendsAutomatically = center.suspendsAutomatically
+        moments = [:]
         center = DistributedCenter(limits: limits)
+        center.setAutomaticSuspension(suspendsAutomatically, effects: &effects)
         center.remembersChanges = true
         for change in changes {
             if case .client(let name, let start) = change {

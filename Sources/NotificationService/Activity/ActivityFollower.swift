@@ -1,0 +1,194 @@
+import DBus
+import MainLoop
+import NotificationCore
+
+/// Chooses the source of activity that the session offers, keeps it going, and hands what it tells to the tracker.
+///
+/// A source that is lost is tried again after 1, 2, 4 … seconds, up to about a minute. After that nothing happens until
+/// there is a reason to think that it may work: a new client, whose environment is looked at, or a new configuration. So
+/// a session without a desktop costs no wake-ups. While no source tells, everybody is active.
+final class ActivityFollower {
+    /// What the configuration says.
+    enum Choice: Equatable, Sendable {
+        /// What the session offers.
+        case automatic
+        case none
+        case kind(ActivitySourceKind)
+    }
+
+    /// How far it is.
+    enum State: String {
+        /// There is no source: the configuration wants none, or the session offers none.
+        case off = "off"
+        /// The source has not told anything yet, or can't tell for now.
+        case waiting = "waiting"
+        case following = "following"
+        /// The source failed.
+        case lost = "lost"
+    }
+
+    /// Makes a source; a test puts its own in its place.
+    typealias Factory = (ActivitySourceKind, SessionEnvironment) -> any ActivitySource
+
+    let tracker: ActivityTracker
+    private(set) var kind: ActivitySourceKind? { didSet { if kind != oldValue { onChange?() } } }
+    private(set) var state = State.off { didSet { if state != oldValue { onChange?() } } }
+    /// Called when ``kind`` or ``state`` changed.
+    var onChange: (() -> Void)?
+
+    private let context: MainContext
+    private let processes: any ProcessTable
+    private let factory: Factory
+    private var session: SessionEnvironment
+    private var choice: Choice
+    private var source: (any ActivitySource)?
+    /// Those that are still to be tried before the next pause, the best first.
+    private var candidates: [ActivitySourceKind] = []
+    private var failures = 0
+    /// When clients were seen first whose process is not known yet.
+    private var appearances: [ClientName: UInt64] = [:]
+    private var retryTimer: EventSource?
+    /// Whether the loss of the source was told, so that it is told once.
+    private var hasWarned = false
+
+    /// The pause before the last attempt of a series.
+    private static let maximumFailures = 7
+
+    init(
+        choice: Choice, session: SessionEnvironment, context: MainContext, processes: any ProcessTable,
+        tracker: ActivityTracker, factory: @escaping Factory
+    ) {
+        self.choice = choice
+        self.session = session
+        self.context = context
+        self.processes = processes
+        self.tracker = tracker
+        self.factory = factory
+    }
+
+    /// Begins. Nothing here waits for anything.
+    func start() {
+        candidates = wanted
+        guard let best = candidates.first else {
+            Log.notice(
+                "activity: \(choice == .none ? "off" : "the session offers no source yet"); nobody is suspended for it")
+            return
+        }
+        Log.notice("activity: the source is \(best.rawValue)")
+        tryNext()
+    }
+
+    /// The configuration changed.
+    func choose(_ choice: Choice) {
+        guard choice != self.choice else { return }
+        self.choice = choice
+        restart()
+    }
+
+    /// A client was seen for the first time. Its process will be known later, if at all.
+    func clientAppeared(_ client: ClientName) {
+        appearances[client] = processes.now
+    }
+
+    func forget(_ client: ClientName) {
+        appearances[client] = nil
+        tracker.forget(client)
+    }
+
+    /// A client's process is known. While no source tells, the client may know of a desktop that the service does not.
+    func clientIdentified(_ client: ClientName, processID: UInt32) {
+        guard let seen = appearances.removeValue(forKey: client) else { return }
+        tracker.clientIdentified(client, processID: processID, seen: seen)
+        guard state == .off || state == .lost, choice != .none else { return }
+        if let theirs = processes.environment(of: processID), theirs.hasDesktop, theirs != session {
+            session = theirs
+            Log.info("activity: the session is that of \(client)", ["CARILLON_CLIENT": client])
+            restart()
+        } else if source == nil, retryTimer == nil, !wanted.isEmpty {
+            failures = 0
+            candidates = wanted
+            tryNext()
+        }
+    }
+
+    private var wanted: [ActivitySourceKind] {
+        switch choice {
+        case .automatic: ActivitySourceKind.offered(by: session)
+        case .none: []
+        case .kind(let kind): [kind]
+        }
+    }
+
+    private func restart() {
+        (source, retryTimer, failures, hasWarned) = (nil, nil, 0, false)
+        tracker.handle(.undecided(reason: ""))
+        (kind, state) = (nil, .off)
+        start()
+    }
+
+    // MARK: The source
+
+    private func tryNext() {
+        guard !candidates.isEmpty else { return pause() }
+        let next = candidates.removeFirst()
+        kind = next
+        // A source that failed stays lost until it has something to tell.
+        if state != .lost { state = .waiting }
+        let source = factory(next, session)
+        self.source = source
+        source.onEvent = { [weak self, weak source] event in
+            guard let self, let source, self.source === source else { return }
+            handle(event)
+        }
+        source.start()
+    }
+
+    private func handle(_ event: ActivityEvent) {
+        switch event {
+        case .focused:
+            if state != .following {
+                if hasWarned { Log.notice("activity: following \(kind?.rawValue ?? "") again") }
+                (failures, hasWarned) = (0, false)
+                state = .following
+            }
+        case .undecided(let reason):
+            if state == .following { Log.notice("activity: nobody is suspended for it: \(reason)") }
+            state = .waiting
+        case .ended(let reason):
+            let line = "activity: \(kind?.rawValue ?? "") is lost, nobody is suspended for it: \(reason)"
+            if hasWarned { Log.info(line) } else { Log.warning(line, ["CARILLON_REASON": "activity-source"]) }
+            hasWarned = true
+            state = .lost
+            // Later: it is still talking.
+            let ended = source
+            source = nil
+            retryTimer = .idle(on: context) { [weak self] in
+                withExtendedLifetime(ended) {}
+                self?.retry()
+                return .remove
+            }
+        default: break
+        }
+        tracker.handle(event)
+    }
+
+    private func retry() {
+        let timer = retryTimer
+        retryTimer = nil
+        withExtendedLifetime(timer) { tryNext() }
+    }
+
+    /// All have failed: the next round comes after a pause, if at all.
+    private func pause() {
+        candidates = wanted
+        kind = candidates.first
+        failures += 1
+        guard failures <= Self.maximumFailures else {
+            return Log.info("activity: not tried again until a new client, or a new configuration, comes")
+        }
+        retryTimer = .timer(milliseconds: 1000 << UInt32(failures - 1), on: context) { [weak self] in
+            self?.retry()
+            return .remove
+        }
+    }
+}

@@ -1,0 +1,21 @@
+import DBus
+
+/// GNOME Shell, which tells ordinary programs nothing. Its extension `carillon-activity@carillon.org`, which the user
+/// has to enable, reports the focus.
+///
+/// Nobody can tell whether the extension is there before it reports: until then everybody is active.
+final class GNOMEShellSource: ReportedSource {
+    init(bus: any MessageBus, reports: ActivityReports) {
+        super.init(peer: "org.gnome.Shell", bus: bus, reports: reports)
+    }
+
+    /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of
+    /// the configuration, is asked by a signal.
+    override func desktopFound() {
+        guard let owner else { return }
+        let signal = Message.signal(
+            path: ActivityReports.path, interface: ActivityReports.interface, member: "ReportRequested")
+        signal.destination = owner
+        bus.send(signal)
+    }
+}

@@ -1,0 +1,115 @@
+import DBus
+import MainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// KWin, which runs a script of ours that reports the focus.
+///
+/// The script is written into the runtime directory for KWin to read, and unloaded when the source goes. It calls this
+/// connection by its unique name, so that it never starts a service that has ended.
+final class KWinSource: ReportedSource {
+    private let directory: String
+    private let uniqueName: BusName
+    private var isLoaded = false
+
+    private static let kwin: BusName = "org.kde.KWin"
+    private static let scriptName = "carillon-activity"
+
+    /// - Parameters:
+    ///   - directory: private to the user, and there.
+    ///   - uniqueName: of `bus`.
+    init(bus: any MessageBus, reports: ActivityReports, directory: String, uniqueName: BusName) {
+        self.directory = directory
+        self.uniqueName = uniqueName
+        super.init(peer: Self.kwin, bus: bus, reports: reports)
+    }
+
+    deinit {
+        if isLoaded { unload() }
+    }
+
+    override func desktopFound() {
+        mkdir(directory, 0o700)
+        let path = "\(directory)/kwin-activity.js"
+        guard writeFile(Self.script(reportingTo: uniqueName), to: path) else {
+            return end("can't write \(path): \(String(cString: strerror(errno)))")
+        }
+        // That of an earlier process, which was killed, has another unique name in it.
+        unload()
+        let load = Self.call("loadScript")
+        var writer = MessageWriter(load)
+        writer.append(path)
+        writer.append(Self.scriptName)
+        bus.call(load) { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .failure(let error): end("KWin does not load the script: \(error)")
+            case .success(let reply):
+                var reader = MessageReader(reply)
+                guard let number = try? reader.read(Int32.self), number >= 0 else {
+                    return end("KWin does not load the script")
+                }
+                isLoaded = true
+                bus.call(Self.call("start")) { [weak self] result in
+                    if case .failure(let error) = result { self?.end("KWin does not start the script: \(error)") }
+                }
+            }
+        }
+    }
+
+    private func unload() {
+        let message = Self.call("unloadScript")
+        message.expectsNoReply = true
+        var writer = MessageWriter(message)
+        writer.append(Self.scriptName)
+        bus.send(message)
+    }
+
+    private static func call(_ member: MemberName) -> Message {
+        .methodCall(
+            to: kwin, path: "/Scripting", interface: "org.kde.kwin.Scripting", member: member, startsService: false)
+    }
+
+    private func writeFile(_ text: String, to path: String) -> Bool {
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        let bytes = Array(text.utf8)
+        return write(descriptor, bytes, bytes.count) == bytes.count
+    }
+
+    /// For KWin 5 and 6, whose names differ.
+    private static func script(reportingTo name: BusName) -> String {
+        """
+        // Reports to carillond which window has the focus.
+        function call(member) {
+            callDBus.apply(null, ["\(name)", "\(ActivityReports.path)", "\(ActivityReports.interface)"]
+                .concat(Array.prototype.slice.call(arguments)));
+        }
+        function focused(window) {
+            if (window) {
+                call("Focused", String(window.internalId), window.pid, String(window.desktopFileName || ""));
+            } else {
+                call("Focused", "", 0, "");
+            }
+        }
+        function closed(window) {
+            if (window) call("Closed", String(window.internalId));
+        }
+        if (workspace.windowActivated) {
+            workspace.windowActivated.connect(focused);
+            workspace.windowRemoved.connect(closed);
+            focused(workspace.activeWindow);
+        } else {
+            workspace.clientActivated.connect(focused);
+            workspace.clientRemoved.connect(closed);
+            focused(workspace.activeClient);
+        }
+
+        """
+    }
+}

@@ -1,0 +1,107 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The kernel's process table, in `/proc`. What it can't read it does not know.
+struct ProcFileSystem: ProcessTable {
+    /// Where it is mounted.
+    var root = "/proc"
+
+    /// More generations than any tree of processes has.
+    private static let maximumDepth = 64
+
+    func facts(of processID: UInt32) -> ProcessFacts? {
+        guard let status = status(of: processID) else { return nil }
+        var facts = ProcessFacts(identity: status.identity)
+        facts.session = status.session
+        var parent = status.parent
+        while parent > 1, facts.ancestors.count < Self.maximumDepth, let next = self.status(of: parent) {
+            facts.ancestors.append(next.identity)
+            parent = next.parent
+        }
+        facts.readCgroups(file("\(root)/\(processID)/cgroup") ?? [])
+        // The sandbox's own root directory, which the sandboxed can't write to.
+        if let info = file("\(root)/\(processID)/root/.flatpak-info") { facts.readFlatpakInfo(info) }
+        // The id may have been given to another process while all this was read.
+        guard self.status(of: processID)?.identity == facts.identity else { return nil }
+        return facts
+    }
+
+    func environment(of processID: UInt32) -> SessionEnvironment? {
+        guard file("\(root)/\(processID)/root/.flatpak-info") == nil,
+            let bytes = file("\(root)/\(processID)/environ", limit: 1 << 20)
+        else { return nil }
+        return SessionEnvironment(environ: bytes)
+    }
+
+    var now: UInt64 {
+        var time = timespec()
+        clock_gettime(CLOCK_BOOTTIME, &time)
+        let ticks = UInt64(sysconf(Int32(_SC_CLK_TCK)))
+        return UInt64(time.tv_sec) * ticks + UInt64(time.tv_nsec) * ticks / 1_000_000_000
+    }
+
+    private func status(of processID: UInt32) -> (identity: ProcessIdentity, parent: UInt32, session: UInt32)? {
+        guard processID > 0, let bytes = file("\(root)/\(processID)/stat"),
+            // The program's name is in parentheses and may hold anything, parentheses too.
+            let end = bytes.lastIndex(of: UInt8(ascii: ")"))
+        else { return nil }
+        let fields = bytes[(end + 1)...].split(separator: UInt8(ascii: " "))
+        // The first is the state, field 3 of proc(5).
+        func number(_ field: Int) -> UInt64? {
+            fields.indices.contains(field - 3) ? UInt64(String(decoding: fields[field - 3], as: UTF8.self)) : nil
+        }
+        guard let parent = number(4), let session = number(6), let start = number(22) else { return nil }
+        return (ProcessIdentity(id: processID, start: start), UInt32(parent), UInt32(session))
+    }
+
+    /// The contents of a regular file. A sandbox could put something else in its place that blocks whoever opens it.
+    private func file(_ path: String, limit: Int = 1 << 16) -> [UInt8]? {
+        let descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var attributes = stat()
+        guard fstat(descriptor, &attributes) == 0, attributes.st_mode & S_IFMT == S_IFREG else { return nil }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while bytes.count < limit {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0 && errno == EINTR { continue }
+            guard count > 0 else { return count == 0 ? bytes : nil }
+            bytes += buffer[..<count]
+        }
+        return bytes
+    }
+}
+
+extension ProcessFacts {
+    /// Reads `/proc/PID/cgroup`: the one line of cgroup v2, `0::/user.slice/…`.
+    mutating func readCgroups(_ bytes: [UInt8]) {
+        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+        guard let path = lines.first(where: { $0.hasPrefix("0::") })?.dropFirst(3) else { return }
+        let parts = path.split(separator: "/").map(String.init)
+        // The slices of a user's manager: systemd's desktop-environments document says what is in which.
+        guard let manager = parts.firstIndex(where: { $0.hasPrefix("user@") }) else { return }
+        let own = parts[(manager + 1)...]
+        isEssential = own.contains("session.slice") || own.contains("background.slice")
+        unit = own.last { part in
+            (part.hasSuffix(".scope") || part.hasSuffix(".service"))
+                && ["app-", "snap.", "dbus-"].contains(where: part.hasPrefix)
+        }
+    }
+
+    /// Reads `/.flatpak-info`, a key file.
+    mutating func readFlatpakInfo(_ bytes: [UInt8]) {
+        var group = Substring()
+        var application = ""
+        var instance = ""
+        for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
+            if line.hasPrefix("[") { group = line }
+            if group == "[Application]", line.hasPrefix("name=") { application = String(line.dropFirst(5)) }
+            if group == "[Instance]", line.hasPrefix("instance-id=") { instance = String(line.dropFirst(12)) }
+        }
+        if !application.isEmpty { sandbox = Sandbox(application: application, instance: instance) }
+    }
+}

@@ -1,0 +1,86 @@
+/// A process that can't be mistaken for a later one with the same id.
+struct ProcessIdentity: Hashable {
+    let id: UInt32
+    /// When it started, in clock ticks since the machine did.
+    let start: UInt64
+}
+
+/// What tells a process's application from others.
+struct ProcessFacts: Equatable {
+    let identity: ProcessIdentity
+    /// The process that it comes from, and so on up, as they were when this was read.
+    var ancestors: [ProcessIdentity] = []
+    /// The session of the terminal or login, as `setsid` makes one: what runs in a terminal has another than the
+    /// terminal itself.
+    var session: UInt32 = 0
+    /// The systemd unit that an application was started as; nil for other units, which hold more than one application.
+    var unit: String?
+    /// Whether it is of the session or its background, not an application: the compositor, panels, services.
+    var isEssential = false
+    var sandbox: Sandbox?
+
+    /// An application's own container, with all of its processes.
+    struct Sandbox: Hashable {
+        let application: String
+        /// One run of it; empty when that is not known.
+        let instance: String
+    }
+}
+
+/// Where facts about processes come from: the kernel, or a test.
+protocol ProcessTable {
+    /// Nil when there is no such process.
+    func facts(of processID: UInt32) -> ProcessFacts?
+    /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
+    func environment(of processID: UInt32) -> SessionEnvironment?
+    /// The present, as processes' starts are counted.
+    var now: UInt64 { get }
+}
+
+extension ProcessFacts {
+    /// Whether a process with these facts belongs to the application that `window`'s process is of.
+    ///
+    /// It does when it is the same process, when both are in the same sandbox, or when it is a helper: started by that
+    /// process, in the same application's unit and in the same session. A process in a terminal is none of these.
+    func belongs(to window: ProcessFacts) -> Bool {
+        if identity == window.identity { return true }
+        if let sandbox, sandbox == window.sandbox { return !sandbox.instance.isEmpty }
+        guard sandbox == nil, window.sandbox == nil, let unit else { return false }
+        return unit == window.unit && session == window.session && ancestors.contains(window.identity)
+    }
+
+    /// The id in the name of an application's unit, by systemd's convention for desktops; nil where it is none.
+    ///
+    /// `app[-LAUNCHER]-ID-RANDOM.scope` and `app[-LAUNCHER]-ID[@RANDOM].service`, where a dash in ID is `\x2d`.
+    var unitApplication: String? {
+        guard let unit, unit.hasPrefix("app-") || unit.hasPrefix("snap.") else { return nil }
+        if unit.hasPrefix("snap.") { return unit.split(separator: ".").dropFirst().first.map(String.init) }
+        var parts: [Substring]
+        if unit.hasSuffix(".scope") {
+            parts = unit.dropLast(".scope".count).split(separator: "-")
+            parts.removeLast()
+        } else {
+            let name = unit.prefix { $0 != "@" }
+            parts = (name.hasSuffix(".service") ? name.dropLast(".service".count) : name).split(separator: "-")
+        }
+        guard parts.count > 1, let id = parts.last else { return nil }
+        return unescaped(id)
+    }
+
+    /// `\x2d` for a dash, and so on.
+    private func unescaped(_ text: Substring) -> String {
+        var bytes: [UInt8] = []
+        var rest = Array(text.utf8)[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "\\"), rest.count >= 3, rest.first == UInt8(ascii: "x"),
+                let code = UInt8(String(decoding: rest.dropFirst().prefix(2), as: UTF8.self), radix: 16)
+            {
+                bytes.append(code)
+                rest = rest.dropFirst(3)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

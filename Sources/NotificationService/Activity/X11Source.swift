@@ -1,0 +1,194 @@
+import MainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// An X11 session: the window manager's `_NET_ACTIVE_WINDOW` on the root window, and the server's knowledge of whose
+/// client a window is (X-Resource), or else what the client says itself (`_NET_WM_PID`).
+///
+/// Everything on the root window is the window manager's word, and stays there when the manager has died. So its check
+/// window is watched: while there is none, nobody can tell what is active.
+final class X11Source: ActivitySource {
+    var onEvent: ((ActivityEvent) -> Void)?
+
+    private typealias Window = XCBConnection.Window
+
+    private let session: SessionEnvironment
+    private let context: MainContext
+    private var connector: XCBConnector?
+    private var connection: XCBConnection!
+    private var atoms = Atoms()
+    private var canAskServer = false
+
+    /// The window manager's check window while it lives.
+    private var manager: Window?
+    /// The number of the question that was asked last, and of the one whose answer was reported last: answers take
+    /// turns of different lengths, and none may come out after a newer one.
+    private var lastQuestion = 0
+    private var lastAnswer = 0
+    private var active: Window = 0
+    /// The windows that the manager manages, and those of them that were reported as active.
+    private var managed: Set<Window> = []
+    private var reported: Set<Window> = []
+
+    private struct Atoms {
+        var activeWindow: XCBConnection.Atom = 0
+        var clientList: XCBConnection.Atom = 0
+        var supportingCheck: XCBConnection.Atom = 0
+        var processID: XCBConnection.Atom = 0
+        /// WM_CLIENT_MACHINE, which is predefined.
+        let clientMachine: XCBConnection.Atom = 36
+    }
+
+    private static let maximumWindows = 4096
+
+    init(session: SessionEnvironment, context: MainContext) {
+        self.session = session
+        self.context = context
+    }
+
+    deinit {
+        connector?.abandon()
+    }
+
+    func start() {
+        guard let display = session[.display] else { return end("DISPLAY is not set") }
+        guard session.hasLocalDisplay else { return end("DISPLAY \(display) is not on this machine") }
+        // libxcb looks for the file with the cookie by this variable. Nothing else reads it meanwhile: there is one
+        // such thread at a time, and none yet.
+        if let authority = session[.authority] { setenv("XAUTHORITY", authority, 1) }
+        connector = XCBConnector.start(display: display, context: context) { [weak self] result in
+            self?.connected(result)
+        }
+        if connector == nil { end("no thread to connect with") }
+    }
+
+    private func end(_ reason: String) {
+        onEvent?(.ended(reason: reason))
+    }
+
+    // MARK: Beginning
+
+    private func connected(_ result: Result<XCBConnector.Success, XCBConnector.Failure>) {
+        connector = nil
+        switch result {
+        case .failure(let failure): end(failure.description)
+        case .success(let success):
+            connection = XCBConnection(success, context: context)
+            connection.onEvent = { [unowned self] in handle($0) }
+            connection.onEnd = { [unowned self] in end($0) }
+            connection.isPresent("XWAYLAND") { [unowned self] isPresent in
+                if isPresent { end("the X server is one for some windows of a Wayland session only") }
+            }
+            connection.prepareProcessIDs { [unowned self] in canAskServer = $0 }
+            connection.atom("_NET_ACTIVE_WINDOW") { [unowned self] in atoms.activeWindow = $0 }
+            connection.atom("_NET_CLIENT_LIST") { [unowned self] in atoms.clientList = $0 }
+            connection.atom("_NET_WM_PID") { [unowned self] in atoms.processID = $0 }
+            connection.atom("_NET_SUPPORTING_WM_CHECK") { [unowned self] in
+                atoms.supportingCheck = $0
+                connection.select(propertyChanges: true, structure: false, of: connection.root)
+                lookForManager()
+            }
+        }
+    }
+
+    private func handle(_ event: XCBConnection.Event) {
+        switch event {
+        case .propertyChanged(connection.root, atoms.supportingCheck): lookForManager()
+        case .propertyChanged(connection.root, atoms.activeWindow): if manager != nil { askForActiveWindow() }
+        case .propertyChanged(connection.root, atoms.clientList): if manager != nil { askForClientList() }
+        case .destroyed(let window): if window == manager { managerDisappeared("the window manager ended") }
+        default: break
+        }
+    }
+
+    // MARK: The window manager
+
+    private func lookForManager() {
+        connection.numbers(atoms.supportingCheck, of: connection.root) { [unowned self] value in
+            guard let check = value?.first, check != 0 else { return managerDisappeared("there is no window manager") }
+            // First watched, then asked: it can't go unnoticed in between.
+            connection.select(propertyChanges: false, structure: true, of: check)
+            connection.numbers(atoms.supportingCheck, of: check) { [unowned self] value in
+                guard value?.first == check else { return managerDisappeared("the window manager is gone") }
+                guard manager != check else { return }
+                manager = check
+                processID(of: check) { [unowned self] processID in
+                    if let processID { onEvent?(.compositor(processID)) }
+                }
+                askForClientList()
+                askForActiveWindow()
+            }
+        }
+    }
+
+    private func managerDisappeared(_ reason: String) {
+        manager = nil
+        lastAnswer = lastQuestion
+        (active, managed, reported) = (0, [], [])
+        onEvent?(.undecided(reason: reason))
+    }
+
+    // MARK: Windows
+
+    private func askForActiveWindow() {
+        lastQuestion += 1
+        let question = lastQuestion
+        connection.numbers(atoms.activeWindow, of: connection.root) { [unowned self] value in
+            let window = value?.first ?? 0
+            guard window != 0 else { return report(nil, to: question) }
+            processID(of: window) { [unowned self] processID in
+                report(ActivityWindow(id: String(window), processID: processID), window, to: question)
+            }
+        }
+    }
+
+    private func report(_ description: ActivityWindow?, _ window: Window = 0, to question: Int) {
+        guard question > lastAnswer else { return }
+        lastAnswer = question
+        active = window
+        if window != 0 { reported.insert(window) }
+        onEvent?(.focused(description))
+        reportClosed()
+    }
+
+    private func askForClientList() {
+        connection.numbers(atoms.clientList, of: connection.root, limit: Self.maximumWindows) { [unowned self] value in
+            guard manager != nil else { return }
+            managed = Set(value ?? [])
+            reportClosed()
+        }
+    }
+
+    /// A window that is no longer managed was closed, or hidden as if it were. The active one may be too new for the list.
+    private func reportClosed() {
+        for window in reported where window != active && !managed.contains(window) {
+            reported.remove(window)
+            onEvent?(.closed(String(window)))
+        }
+    }
+
+    private func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
+        guard canAskServer else { return ownWord(of: window, completion: completion) }
+        connection.processID(of: window) { [unowned self] processID in
+            if let processID { completion(processID) } else { ownWord(of: window, completion: completion) }
+        }
+    }
+
+    /// What the client says of itself, if it says that it is on this machine.
+    private func ownWord(of window: Window, completion: @escaping (UInt32?) -> Void) {
+        connection.text(atoms.clientMachine, of: window) { [unowned self] machine in
+            guard machine == Self.hostName else { return completion(nil) }
+            connection.numbers(atoms.processID, of: window) { completion($0?.first) }
+        }
+    }
+
+    private static var hostName: String {
+        var name = [CChar](repeating: 0, count: 256)
+        gethostname(&name, name.count - 1)
+        return name.withUnsafeBufferPointer { String(cString: $0.baseAddress!) }
+    }
+}

@@ -1,0 +1,277 @@
+import NotificationCore
+import Testing
+
+/// How the activity of applications becomes suspension.
+@Suite("Activity")
+struct ActivityTests {
+    let center = Scenario()
+
+    private func expectStatus(_ isSuspended: Bool, _ cause: SuspensionCause, _ client: ClientName = one) {
+        #expect(center.status(client)?.isSuspended == isSuspended)
+        #expect(center.status(client)?.cause == cause)
+    }
+
+    @Test("A1: an application that is inactive for a moment is suspended, and told so with its cause")
+    func suspends() throws {
+        try center.observe(one)
+        center.tell(.active, of: one)
+        expectStatus(false, .activity)
+        center.clear()
+        center.tell(.inactive, of: one)
+        #expect(center.happened(one) == [])
+        expectStatus(false, .activity)
+        #expect(center.inactivityTimers[one]?.map(\.milliseconds) == [250])
+        center.endInactivityTimer(one)
+        #expect(center.happened(one) == [.suspensionChanged(true, .activity)])
+        expectStatus(true, .activity)
+    }
+
+    @Test("A1: it is resumed at once, and gets what was held before anything newer")
+    func resumes() throws {
+        let observer = try center.observe(one, "A", "", .hold)
+        center.deactivate(one)
+        try center.post("A")
+        try center.post("A")
+        center.clear()
+        center.tell(.active, of: one)
+        try center.post("A")
+        #expect(
+            center.happened(one) == [
+                .suspensionChanged(false, .activity), .delivered("A", to: [observer], sequence: 1),
+                .delivered("A", to: [observer], sequence: 2), .delivered("A", to: [observer], sequence: 3),
+            ])
+    }
+
+    @Test(
+        "A1, S1: each of the four behaviours holds for a client that activity suspends",
+        arguments: [
+            (SuspensionBehavior.drop, [] as [String], [] as [String]), (.coalesce, [], ["2"]), (.hold, [], ["1", "2"]),
+            (.deliverImmediately, ["1", "2"], []),
+        ])
+    func behaviors(behavior: SuspensionBehavior, during: [String], after: [String]) throws {
+        try center.observe(one, "", "", behavior)
+        center.deactivate(one)
+        // Of one name and object, so that they coalesce; the tag tells them apart.
+        try center.post("A")
+        try center.post("A")
+        #expect(center.received(one).map { "\($0.tag)" } == during)
+        center.clear()
+        center.tell(.active, of: one)
+        #expect(center.received(one).map { "\($0.tag)" } == after)
+    }
+
+    @Test("A1: a moment of inactivity that ends early suspends nobody, and nothing is said")
+    func tooShort() throws {
+        try center.observe(one, "A", "", .hold)
+        center.tell(.active, of: one)
+        center.clear()
+        center.tell(.inactive, of: one)
+        try center.post("A")
+        center.tell(.active, of: one)
+        center.endInactivityTimer(one)
+        try center.post("A")
+        expectStatus(false, .activity)
+        #expect(center.names(one) == ["A", "A"])
+        #expect(center.happened(one).count == 2, "only deliveries")
+    }
+
+    @Test(
+        "S5: a timer that ends late does not suspend a client that was active since, nor one that is in its next moment"
+    )
+    func lateTimer() throws {
+        try center.observe(one)
+        center.tell(.inactive, of: one)
+        let first = try #require(center.inactivityTimers[one]?.last?.epoch)
+        center.tell(.active, of: one)
+        center.tell(.inactive, of: one)
+        center.endInactivityTimer(one, epoch: first)
+        expectStatus(false, .activity)
+        center.endInactivityTimer(one)
+        expectStatus(true, .activity)
+        center.tell(.active, of: one)
+        center.endInactivityTimer(one)
+        expectStatus(false, .activity)
+    }
+
+    @Test("S5: a timer of a client that left does not suspend its namesake")
+    func timerOfAnother() throws {
+        try center.observe(one)
+        center.tell(.inactive, of: one)
+        let epoch = try #require(center.inactivityTimers[one]?.last?.epoch)
+        center.disappear(one)
+        try center.observe(one)
+        center.tell(.inactive, of: one)
+        center.endInactivityTimer(one, epoch: epoch)
+        expectStatus(false, .none)
+    }
+
+    @Test("A1: the same said twice is said once")
+    func repeated() throws {
+        try center.observe(one)
+        center.deactivate(one)
+        center.tell(.inactive, of: one)
+        #expect(center.inactivityTimers[one]?.count == 1)
+        #expect(center.happened(one) == [.suspensionChanged(true, .activity)])
+    }
+
+    @Test("A2: unknown counts as active, whatever was before", arguments: [Activity.active, .inactive])
+    func unknown(before: Activity) throws {
+        let observer = try center.observe(one, "A", "", .hold)
+        center.tell(before, of: one)
+        center.endInactivityTimer(one)
+        try center.post("A")
+        center.tell(.unknown, of: one)
+        expectStatus(false, .none)
+        #expect(center.received(one).map(\.observers) == [[observer]])
+    }
+
+    @Test("A2: the client's explicit word overrides activity, both ways, and is not undone by it")
+    func explicitWord() throws {
+        try center.observe(one)
+        center.deactivate(one)
+        try center.resume(one)
+        expectStatus(false, .explicit)
+        center.tell(.active, of: one)
+        center.deactivate(one)
+        expectStatus(false, .explicit)
+        try center.suspend(one)
+        center.tell(.active, of: one)
+        expectStatus(true, .explicit)
+    }
+
+    @Test("A2: FollowActivity hands back: what is known of the activity counts at once")
+    func handedBack() throws {
+        try center.observe(one, "A", "", .hold)
+        try center.resume(one)
+        center.deactivate(one)
+        center.clear()
+        try center.followActivity(one)
+        #expect(center.happened(one) == [.suspensionChanged(true, .activity)])
+        try center.suspend(one)
+        try center.post("A")
+        center.tell(.active, of: one)
+        center.clear()
+        try center.followActivity(one)
+        expectStatus(false, .activity)
+        #expect(center.names(one) == ["A"])
+    }
+
+    @Test("A2: one observer with automatic-suspension false keeps its whole client from being suspended")
+    func refusedByAnObserver() throws {
+        try center.observe(one, "A", "", .hold)
+        let refusing = try center.observe(one, "B", automatic: false)
+        try center.observe(two, "A", "", .hold)
+        center.deactivate(one)
+        center.deactivate(two)
+        expectStatus(false, .none)
+        expectStatus(true, .activity, two)
+        try center.post("A")
+        #expect(center.names(one) == ["A"])
+        // What is known stays known: without that observer it counts.
+        try center.remove(refusing, of: one)
+        expectStatus(true, .activity)
+        try center.post("A")
+        #expect(center.names(one) == ["A"])
+        try center.observe(one, "B", automatic: false)
+        expectStatus(false, .none)
+        #expect(center.names(one) == ["A", "A"])
+        #expect(center.removeAll(of: one, name: "B") == 1)
+        expectStatus(true, .activity)
+    }
+
+    @Test("A2: two that refuse are two: one of them is enough, and both have to go")
+    func refusedTwice() throws {
+        let first = try center.observe(one, automatic: false)
+        let second = try center.observe(one, automatic: false)
+        center.deactivate(one)
+        try center.remove(first, of: one)
+        expectStatus(false, .none)
+        try center.remove(second, of: one)
+        expectStatus(true, .activity)
+    }
+
+    @Test("A2: an observer that refuses does not refuse the client's own word")
+    func refusalAndWord() throws {
+        try center.observe(one, automatic: false)
+        try center.suspend(one)
+        expectStatus(true, .explicit)
+    }
+
+    @Test("A2: the configuration turns it off for everybody, at once, and on again")
+    func configured() throws {
+        try center.observe(one, "A", "", .hold)
+        try center.observe(two)
+        try center.suspend(two)
+        center.deactivate(one)
+        try center.post("A")
+        center.setAutomaticSuspension(false)
+        expectStatus(false, .none)
+        expectStatus(true, .explicit, two)
+        #expect(center.names(one) == ["A"])
+        try center.observe(three)
+        center.deactivate(three)
+        expectStatus(false, .none, three)
+        center.setAutomaticSuspension(true)
+        expectStatus(true, .activity)
+        expectStatus(true, .activity, three)
+    }
+
+    @Test("A1: activity of a client that is not known is nothing")
+    func stranger() {
+        center.tell(.inactive, of: one)
+        center.endInactivityTimer(one, epoch: 1)
+        #expect(center.status(one) == nil)
+    }
+
+    // MARK: Restarts
+
+    private func restarted(_ old: DistributedCenter) -> (DistributedCenter, [Effect]) {
+        let new = DistributedCenter()
+        new.remembersChanges = true
+        old.forEachRememberedChange { change in #expect(new.restore(change)) }
+        var effects: [Effect] = []
+        new.finishRestoring(effects: &effects)
+        return (new, effects)
+    }
+
+    @Test("E3, A2: a new service takes everybody for active: what was held goes out, and the client is told")
+    func restart() throws {
+        try center.observe(one, "A", "", .hold)
+        center.deactivate(one)
+        try center.post("A")
+        let (new, effects) = restarted(center.center)
+        #expect(new.clientStatuses.map(\.isSuspended) == [false])
+        #expect(new.clientStatuses.map(\.cause) == [.none])
+        #expect(new.statistics.queued == 0)
+        let seen = effects.compactMap { effect -> String? in
+            switch effect {
+            case .suspensionChanged(_, let isSuspended, let cause): "\(isSuspended) \(cause)"
+            case .deliver(let delivery): delivery.notification.name
+            default: nil
+            }
+        }
+        #expect(seen == ["false none", "A"])
+    }
+
+    @Test("E3, A2: the client's word outlives the service, with what is held for it, whatever its activity was")
+    func restartWithWord() throws {
+        try center.observe(one, "A", "", .hold)
+        center.deactivate(one)
+        try center.suspend(one)
+        try center.post("A")
+        let (new, effects) = restarted(center.center)
+        #expect(new.clientStatuses.map(\.cause) == [.explicit])
+        #expect(new.statistics.queued == 1)
+        #expect(!effects.contains { if case .suspensionChanged = $0 { true } else { false } })
+    }
+
+    @Test("E3, A2: an observer that refuses automatic suspension still does after a restart")
+    func restartOfARefusal() throws {
+        try center.observe(one, automatic: false)
+        let (new, _) = restarted(center.center)
+        var effects: [Effect] = []
+        new.setActivity(.inactive, of: one, effects: &effects)
+        new.inactivityTimerEnded(one, epoch: 1, effects: &effects)
+        #expect(new.clientStatuses.map(\.isSuspended) == [false])
+    }
+}

@@ -1,0 +1,173 @@
+import MainLoop
+import NotificationCore
+import Testing
+
+@testable import NotificationService
+
+/// How a source is chosen, lost, and tried again.
+@Suite("A3: choosing a source and keeping it", .timeLimit(.minutes(1)))
+struct ActivityFollowerTests {
+    final class Stage {
+        let context = MainContext()
+        let processes = SimulatedProcesses()
+        private(set) var sources: [SimulatedSource] = []
+        private(set) var told: [String] = []
+        private(set) var changes: [String] = []
+        /// What a new source says at once.
+        var first: ActivityEvent?
+        private(set) var follower: ActivityFollower!
+
+        init(_ session: SessionEnvironment, _ choice: ActivityFollower.Choice = .automatic) {
+            let tracker = ActivityTracker(processes: processes) { [unowned self] client, activity in
+                told.append("\(client) \(activity.rawValue)")
+            }
+            follower = ActivityFollower(
+                choice: choice, session: session, context: context, processes: processes, tracker: tracker
+            ) { [unowned self] kind, session in
+                let source = SimulatedSource(kind, session)
+                source.first = first
+                sources.append(source)
+                return source
+            }
+            follower.onChange = { [unowned self] in
+                changes.append("\(follower.kind?.rawValue ?? "none") \(follower.state.rawValue)")
+            }
+        }
+
+        func client(_ name: ClientName, _ processID: UInt32, environment: SessionEnvironment? = nil) {
+            processes.start(processID)
+            processes.environments[processID] = environment
+            follower.clientAppeared(name)
+            follower.clientIdentified(name, processID: processID)
+        }
+
+        /// Dispatches what is ready.
+        func iterate() {
+            while context.iterate(mayBlock: false) {}
+        }
+    }
+
+    private static let x11 = SessionEnvironment([.display: ":0"])
+    private static let window = ActivityEvent.focused(ActivityWindow(id: "w", processID: 10))
+
+    @Test("The session's source is started, followed when it tells, and shown")
+    func following() {
+        let stage = Stage(Self.x11)
+        stage.follower.start()
+        #expect(stage.sources.map(\.kind) == [.x11])
+        #expect(stage.follower.state == .waiting)
+        stage.client("a", 10)
+        stage.sources[0].tell(Self.window)
+        #expect(stage.told == ["a active"])
+        #expect(stage.changes == ["x11 off", "x11 waiting", "x11 following"])
+        stage.sources[0].tell(.undecided(reason: "no window manager"))
+        #expect(stage.told == ["a active", "a unknown"])
+        #expect(stage.follower.state == .waiting)
+        stage.sources[0].tell(Self.window)
+        #expect(stage.follower.state == .following)
+    }
+
+    @Test("Nothing is started where there is nothing, or nothing is wanted")
+    func nothing() {
+        for stage in [Stage(SessionEnvironment()), Stage(Self.x11, .none)] {
+            stage.follower.start()
+            stage.client("a", 10)
+            stage.iterate()
+            #expect(stage.sources.isEmpty)
+            #expect(stage.follower.kind == nil && stage.follower.state == .off)
+        }
+    }
+
+    @Test("A source by its name is taken whatever the session offers")
+    func named() {
+        let stage = Stage(Self.x11, .kind(.sway))
+        stage.follower.start()
+        #expect(stage.sources.map(\.kind) == [.sway])
+    }
+
+    @Test("A2: a lost source makes everybody active, and is tried again after a pause, not at once")
+    func lost() {
+        let stage = Stage(Self.x11)
+        stage.follower.start()
+        stage.client("a", 10)
+        stage.sources[0].tell(Self.window)
+        stage.sources[0].tell(.ended(reason: "gone"))
+        #expect(stage.told == ["a active", "a unknown"])
+        #expect(stage.follower.state == .lost)
+        stage.iterate()
+        #expect(stage.sources.count == 1)
+        // What the old one still says is nobody's concern.
+        stage.sources[0].tell(Self.window)
+        #expect(stage.told.count == 2)
+        // The pause is a second.
+        while stage.sources.count == 1 { stage.context.iterate(mayBlock: true) }
+        stage.sources[1].tell(Self.window)
+        #expect(stage.follower.state == .following)
+        #expect(stage.told.last == "a active")
+    }
+
+    @Test("A source that fails while it is started takes nothing down")
+    func failsAtOnce() {
+        let stage = Stage(Self.x11)
+        stage.first = .ended(reason: "nothing there")
+        stage.follower.start()
+        #expect(stage.follower.state == .lost)
+        stage.iterate()
+        #expect(stage.sources.count == 1)
+    }
+
+    @Test("Where the best one fails the next one is tried at once")
+    func nextBest() {
+        let stage = Stage(SessionEnvironment([.swaySocket: "/run/sway", .waylandDisplay: "wayland-0"]))
+        stage.first = .ended(reason: "nothing there")
+        stage.follower.start()
+        stage.iterate()
+        #expect(
+            stage.sources.map(\.kind)
+                == ActivitySourceKind.offered(
+                    by: SessionEnvironment([.swaySocket: "/run/sway", .waylandDisplay: "wayland-0"])))
+    }
+
+    @Test("A service that was started before the desktop learns of it from its first client with a window")
+    func learned() {
+        let stage = Stage(SessionEnvironment())
+        stage.follower.start()
+        stage.client("daemon", 9, environment: SessionEnvironment([.runtimeDirectory: "/run"]))
+        #expect(stage.sources.isEmpty)
+        stage.client("a", 10, environment: Self.x11)
+        #expect(stage.sources.map(\.kind) == [.x11])
+        #expect(stage.sources[0].session == Self.x11)
+        stage.sources[0].tell(Self.window)
+        #expect(stage.told == ["a active"], "also of those who came before it")
+    }
+
+    @Test("A desktop that was started again, elsewhere, is learned of in the same way; a second one beside it is not")
+    func relearned() {
+        let stage = Stage(Self.x11)
+        stage.follower.start()
+        stage.sources[0].tell(Self.window)
+        stage.client("b", 20, environment: SessionEnvironment([.display: ":1"]))
+        #expect(stage.sources.count == 1, "the first one is alive")
+        stage.sources[0].tell(.ended(reason: "gone"))
+        stage.client("c", 30, environment: SessionEnvironment([.display: ":1"]))
+        #expect(stage.sources.count == 2)
+        #expect(stage.sources.last?.session[.display] == ":1")
+    }
+
+    @Test("The configuration chooses anew, also nothing, while it runs")
+    func reconfigured() {
+        let stage = Stage(Self.x11)
+        stage.follower.start()
+        stage.client("a", 10)
+        stage.sources[0].tell(Self.window)
+        stage.follower.choose(.none)
+        #expect(stage.told == ["a active", "a unknown"])
+        #expect(stage.follower.kind == nil && stage.follower.state == .off)
+        stage.sources[0].tell(Self.window)
+        #expect(stage.told.count == 2)
+        stage.follower.choose(.automatic)
+        #expect(stage.sources.count == 2)
+        stage.follower.choose(.automatic)
+        #expect(stage.sources.count == 2)
+    }
+}

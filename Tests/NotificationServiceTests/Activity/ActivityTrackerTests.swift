@@ -1,0 +1,322 @@
+import NotificationCore
+import Testing
+
+@testable import NotificationService
+
+/// Whose window it is, and who is never suspended.
+@Suite("A1, A2: from windows to clients", .timeLimit(.minutes(1)))
+struct ActivityTrackerTests {
+    let desktop = TrackedDesktop()
+
+    @Test("A1: the client whose process has the active window is active, one whose window was active is not")
+    func switching() {
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        desktop.focus("w1", process: 10)
+        #expect(desktop.activity("a") == .active)
+        #expect(desktop.activity("b") == .unknown, "no window of it was seen active")
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("a") == .inactive)
+        #expect(desktop.activity("b") == .active)
+        desktop.focus("w1", process: 10)
+        #expect(desktop.activity("a") == .active)
+        #expect(desktop.activity("b") == .inactive)
+    }
+
+    @Test("A1: no window is active: those whose windows were are not")
+    func nobody() {
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        desktop.focus(nil)
+        #expect(desktop.activity("a") == .inactive)
+    }
+
+    @Test("A1: every connection of a process has its activity, also one that comes later")
+    func connections() {
+        desktop.client("a1", 10)
+        desktop.focus("w1", process: 10)
+        desktop.client("a2", 10)
+        #expect(desktop.activity("a2") == .active)
+        desktop.focus("w2", process: 99)
+        desktop.client("a3", 10)
+        for client in ["a1", "a2", "a3"] { #expect(desktop.activity(client) == .inactive) }
+    }
+
+    @Test("A1: a window of nobody, or of a process that is gone, makes the others inactive and nobody active")
+    func strangers() {
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 4711)
+        #expect(desktop.activity("a") == .inactive)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w3")
+        #expect(desktop.activity("a") == .inactive)
+    }
+
+    @Test("A1: those who resume are told first")
+    func order() {
+        for number in 1...9 {
+            desktop.client("c\(number)", UInt32(number) * 10)
+            desktop.focus("w\(number)", process: UInt32(number) * 10)
+        }
+        let before = desktop.history.count
+        desktop.focus("w1", process: 10)
+        #expect(Array(desktop.history.dropFirst(before)) == ["c1 active", "c9 inactive"])
+    }
+
+    @Test("A2: a process without a window is never suspended, whatever is active")
+    func windowless() {
+        desktop.client("a", 10)
+        for window in 1...3 { desktop.focus("w\(window)", process: UInt32(window)) }
+        desktop.focus(nil)
+        #expect(desktop.history == [])
+    }
+
+    @Test("A2: who closed the last window that was seen active has none, and is not suspended")
+    func closing() {
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 10)
+        desktop.focus("w3", process: 20)
+        desktop.tracker.handle(.closed("w1"))
+        #expect(desktop.activity("a") == .inactive, "another one is left")
+        desktop.tracker.handle(.closed("w2"))
+        #expect(desktop.activity("a") == .unknown)
+        desktop.focus("w4", process: 10)
+        #expect(desktop.activity("a") == .active)
+        desktop.tracker.handle(.closed("w4"))
+        #expect(desktop.activity("a") == .unknown, "also when it was the active one")
+    }
+
+    @Test(
+        "A2: a lost source, and one that can't tell, make everybody active; what was seen is forgotten",
+        arguments: [ActivityEvent.ended(reason: ""), .undecided(reason: "")])
+    func lost(event: ActivityEvent) {
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        desktop.tracker.handle(event)
+        #expect(desktop.activity("a") == .unknown)
+        #expect(desktop.activity("b") == .unknown)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("a") == .unknown, "the new source never saw it active")
+        #expect(desktop.activity("b") == .active)
+    }
+
+    @Test("A2: the compositor is never suspended")
+    func compositor() {
+        desktop.client("shell", 10)
+        desktop.client("a", 20)
+        desktop.tracker.handle(.compositor(10))
+        desktop.focus("overview", process: 10)
+        desktop.focus("w1", process: 20)
+        #expect(desktop.activity("shell") == .unknown)
+        desktop.focus(nil)
+        #expect(desktop.activity("a") == .inactive)
+    }
+
+    @Test("A2: services of the session and of its background are never suspended, even with a window")
+    func services() {
+        desktop.processes.start(10)
+        desktop.processes.processes[10]?.isEssential = true
+        desktop.client("panel", 10)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("panel") == .unknown)
+    }
+
+    // MARK: Reuse of ids
+
+    @Test("Reuse of a process id: another process with the id of the client's is not the client")
+    func reusedByAWindow() {
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        // The client's connection is still there (a child has it, say), but its process is gone, and another has its id.
+        desktop.processes.start(10)
+        desktop.focus("w2", process: 10)
+        #expect(desktop.activity("a") == .inactive, "w2 is another process's")
+        desktop.tracker.handle(.closed("w1"))
+        #expect(desktop.activity("a") == .unknown)
+    }
+
+    @Test("Reuse of a process id: a process that started after the client was seen is not the client's")
+    func reusedByTheTimeItIsRead() {
+        let seen = desktop.processes.now
+        desktop.processes.start(10)
+        desktop.client("a", 10, seen: seen)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.history == [])
+    }
+
+    @Test("Reuse of a window's id by another process")
+    func reusedWindow() {
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w1", process: 20)
+        #expect(desktop.activity("a") == .unknown)
+        #expect(desktop.activity("b") == .active)
+    }
+
+    @Test("A client that left is forgotten, and so is its name")
+    func forgotten() {
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        desktop.tracker.forget("a")
+        desktop.focus("w2", process: 20)
+        #expect(desktop.history == ["a active"])
+    }
+
+    // MARK: Helpers, sandboxes, terminals
+
+    @Test("A2: a helper, started by the window's process in its unit and session, is as active as the window")
+    func helpers() {
+        desktop.processes.start(10, unit: "app-gnome-editor-10.scope")
+        desktop.processes.start(11, parent: 10, unit: "app-gnome-editor-10.scope")
+        desktop.processes.start(12, parent: 11, unit: "app-gnome-editor-10.scope")
+        desktop.client("helper", 11)
+        desktop.client("helpers' helper", 12)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("helper") == .inactive)
+        #expect(desktop.activity("helpers' helper") == .inactive)
+    }
+
+    @Test(
+        "A2: children in another unit, or in none, are not the application's helpers",
+        arguments: ["app-gnome-other-20.scope", nil])
+    func notHelpers(unit: String?) {
+        desktop.processes.start(10, unit: unit == nil ? nil : "app-gnome-editor-10.scope")
+        desktop.processes.start(11, parent: 10, unit: unit)
+        desktop.client("child", 11)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("child") == .unknown)
+    }
+
+    @Test("A2: what runs in a terminal is not suspended with the terminal's window")
+    func terminals() {
+        let unit = "app-gnome-org.gnome.Terminal-10.scope"
+        desktop.processes.start(10, unit: unit)
+        // The shell makes a session of its own; what it starts is in it.
+        desktop.processes.start(11, parent: 10, session: 11, unit: unit)
+        desktop.processes.start(12, parent: 11, unit: unit)
+        // A program that gave its terminal up, and whose parent ended.
+        desktop.processes.start(13, session: 13, unit: unit)
+        for (name, process) in [("terminal", 10), ("shell", 11), ("program", 12), ("daemon", 13)] {
+            desktop.client(name, UInt32(process))
+        }
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("terminal") == .inactive)
+        for name in ["shell", "program", "daemon"] { #expect(desktop.activity(name) == .unknown, "\(name)") }
+    }
+
+    @Test("A2: a program with a window of its own is an application, also when it was started in a terminal")
+    func windowFromATerminal() {
+        desktop.processes.start(10)
+        desktop.processes.start(11, parent: 10, session: 11)
+        desktop.client("editor", 11)
+        desktop.focus("terminal", process: 10)
+        desktop.focus("editor", process: 11)
+        desktop.focus("terminal", process: 10)
+        #expect(desktop.activity("editor") == .inactive)
+    }
+
+    @Test("A2: a parent without a window is not suspended because of its child's")
+    func parents() {
+        desktop.processes.start(10, unit: "app-x-1.scope")
+        desktop.processes.start(11, parent: 10, unit: "app-x-1.scope")
+        desktop.client("script", 10)
+        desktop.focus("dialog", process: 11)
+        #expect(desktop.activity("script") == .unknown)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("script") == .unknown)
+        // With a window of its own it is active while its child's is.
+        desktop.focus("own", process: 10)
+        desktop.focus("dialog", process: 11)
+        #expect(desktop.activity("script") == .active)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("script") == .inactive)
+    }
+
+    @Test("A1: processes of one sandbox are one application, its proxy to the bus among them; another run is another")
+    func sandboxes() {
+        let first = ProcessFacts.Sandbox(application: "org.example.App", instance: "1")
+        desktop.processes.start(10, sandbox: first)
+        desktop.processes.start(11, sandbox: first)
+        desktop.processes.start(20, sandbox: .init(application: "org.example.App", instance: "2"))
+        desktop.client("proxy", 11)
+        desktop.client("other", 20)
+        desktop.focus("w1", process: 10)
+        #expect(desktop.activity("proxy") == .active)
+        #expect(desktop.activity("other") == .unknown)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("proxy") == .inactive)
+        #expect(desktop.activity("other") == .unknown)
+    }
+
+    @Test("A2: sandboxes whose run is not known can't be told apart")
+    func sandboxesWithoutInstance() {
+        let sandbox = ProcessFacts.Sandbox(application: "org.example.App", instance: "")
+        desktop.processes.start(10, sandbox: sandbox)
+        desktop.processes.start(11, sandbox: sandbox)
+        desktop.client("a", 11)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 99)
+        #expect(desktop.activity("a") == .unknown)
+    }
+
+    // MARK: Windows of which only the application's id is known
+
+    @Test("A1: an id is the sandbox's application, the unit's, or a bus name that the client's process owns")
+    func byID() {
+        desktop.processes.start(10, sandbox: .init(application: "org.example.Sandboxed", instance: "1"))
+        desktop.processes.start(20, unit: "app-gnome-org.example.Unit-20.scope")
+        desktop.processes.start(30)
+        desktop.owners["org.example.Named"] = 30
+        desktop.client("sandboxed", 10)
+        desktop.client("unit", 20)
+        desktop.client("named", 30)
+        desktop.client("windowless", 40)
+        for (window, application) in [("1", "Sandboxed"), ("2", "Unit"), ("3", "Named"), ("4", "Unknown")] {
+            desktop.focus(window, application: "org.example.\(application)")
+        }
+        #expect(
+            desktop.history == [
+                "sandboxed active", "unit active", "sandboxed inactive", "named active", "unit inactive",
+                "named inactive",
+            ])
+    }
+
+    @Test("A2: two runs of one application can't be told apart by its id, and are not suspended")
+    func ambiguous() {
+        desktop.processes.start(10, unit: "app-editor-1.scope")
+        desktop.processes.start(20, unit: "app-editor-2.scope")
+        desktop.client("a", 10)
+        desktop.focus("w1", application: "editor")
+        #expect(desktop.activity("a") == .active)
+        desktop.client("b", 20)
+        desktop.focus("w2", application: "other")
+        #expect(desktop.activity("a") == .unknown)
+        #expect(desktop.activity("b") == .unknown)
+        desktop.tracker.forget("b")
+        desktop.focus(nil)
+        #expect(desktop.activity("a") == .inactive)
+    }
+
+    @Test("Rapid switching ends where it ends")
+    func rapid() {
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        for _ in 0..<1000 {
+            desktop.focus("w1", process: 10)
+            desktop.focus(nil)
+            desktop.focus("w2", process: 20)
+        }
+        #expect(desktop.activity("a") == .inactive)
+        #expect(desktop.activity("b") == .active)
+    }
+}

@@ -1,0 +1,154 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import NotificationService
+
+/// What is read of processes.
+@Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(1)))
+struct ProcessTableTests {
+    @Test("The kernel's table: this process, its parents, its environment")
+    func own() throws {
+        let table = ProcFileSystem()
+        let own = try #require(table.facts(of: UInt32(getpid())))
+        #expect(own.identity.id == UInt32(getpid()))
+        #expect(own.identity.start > 0 && own.identity.start <= table.now)
+        #expect(own.ancestors.first.map(\.id) ?? 0 == (getppid() > 1 ? UInt32(getppid()) : 0))
+        #expect(own.session == UInt32(getsid(0)))
+        #expect(own.sandbox == nil)
+
+        let before = table.now
+        let child = try RunningCommand("sleep", ["1000"], environment: ["PATH": "/usr/bin:/bin", "DISPLAY": ":4711"])
+        let facts = try #require(table.facts(of: UInt32(child.pid)))
+        #expect(facts.identity.start + 1 >= before, "its start is counted on the same clock")
+        #expect(facts.ancestors.first == own.identity)
+        try eventually("it runs its own program") {
+            table.environment(of: UInt32(child.pid)) == SessionEnvironment([.display: ":4711"])
+        }
+        child.kill()
+        _ = try child.waitForExit()
+        #expect(table.facts(of: UInt32(child.pid)) == nil)
+    }
+
+    /// A made-up `/proc` with one process.
+    private func table(
+        name: String = "app", parent: Int = 1, cgroup: String = "0::/\n", flatpakInfo: String? = nil
+    ) throws -> (ProcFileSystem, TemporaryDirectory) {
+        let directory = try TemporaryDirectory()
+        let fields = (7...21).map(String.init).joined(separator: " ")
+        try directory.write("10 (\(name)) S \(parent) 5 6 \(fields) 4711 23 24\n", to: "10/stat")
+        try directory.write(cgroup, to: "10/cgroup")
+        if let flatpakInfo { try directory.write(flatpakInfo, to: "10/root/.flatpak-info") }
+        return (ProcFileSystem(root: directory.path), directory)
+    }
+
+    @Test("A program's name may hold anything", arguments: ["a", "a b", ") S 1 1 1", "((", ""])
+    func names(name: String) throws {
+        let (table, directory) = try table(name: name)
+        let facts = try #require(table.facts(of: 10))
+        #expect(facts.identity == ProcessIdentity(id: 10, start: 4711))
+        #expect(facts.session == 6)
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test("A process that is its own ancestor ends nothing")
+    func cycle() throws {
+        let (table, directory) = try table(parent: 10)
+        #expect(try #require(table.facts(of: 10)).ancestors.count == 64)
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test(
+        "Units of applications, and what belongs to the session",
+        arguments: [
+            ("app.slice/app-gnome-firefox-4711.scope", "app-gnome-firefox-4711.scope", "firefox", false),
+            ("app.slice/app-org.kde.kate-1f.scope", "app-org.kde.kate-1f.scope", "org.kde.kate", false),
+            (#"app.slice/app-gnome-my\x2dapp-1.scope"#, #"app-gnome-my\x2dapp-1.scope"#, "my-app", false),
+            ("app.slice/app-org.x.Y@autostart.service", "app-org.x.Y@autostart.service", "org.x.Y", false),
+            ("app.slice/app-flatpak-org.x.Y-12.scope/inner", "app-flatpak-org.x.Y-12.scope", "org.x.Y", false),
+            ("app.slice/snap.spotify.spotify-1-2.scope", "snap.spotify.spotify-1-2.scope", "spotify", false),
+            ("app.slice/dbus-:1.2-org.x.Y@0.service", "dbus-:1.2-org.x.Y@0.service", nil, false),
+            ("app.slice/vte-spawn-1.scope", nil, nil, false),
+            ("session.slice/org.gnome.Shell@wayland.service", nil, nil, true),
+            ("background.slice/tracker.service", nil, nil, true),
+        ] as [(String, String?, String?, Bool)])
+    func units(path: String, unit: String?, application: String?, isEssential: Bool) throws {
+        let prefix = "0::/user.slice/user-1000.slice/user@1000.service/"
+        let (table, directory) = try table(cgroup: "1:name=systemd:/x\n\(prefix)\(path)\n")
+        let facts = try #require(table.facts(of: 10))
+        #expect(facts.unit == unit)
+        #expect(facts.unitApplication == application)
+        #expect(facts.isEssential == isEssential)
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test(
+        "A machine without a user's manager has no units: a service of the system is no application's",
+        arguments: ["0::/\n", "0::/system.slice/runner.service\n", "", "12:cpu:/x\n"])
+    func noUnits(cgroup: String) throws {
+        let (table, directory) = try table(cgroup: cgroup)
+        let facts = try #require(table.facts(of: 10))
+        #expect(facts.unit == nil && !facts.isEssential)
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test("A flatpak's id and instance; without them there is no sandbox")
+    func flatpak() throws {
+        let (table, directory) = try table(
+            flatpakInfo: "[Application]\nname=org.x.Y\nruntime=r\n\n[Instance]\ninstance-id=123\nname=not this\n")
+        #expect(try #require(table.facts(of: 10)).sandbox == .init(application: "org.x.Y", instance: "123"))
+        #expect(table.environment(of: 10) == nil, "what a sandbox says of the session is not believed")
+        try directory.write("name=org.x.Y\n", to: "10/root/.flatpak-info")
+        #expect(try #require(table.facts(of: 10)).sandbox == nil)
+    }
+
+    @Test("A pipe in the place of a file blocks nobody")
+    func fifo() throws {
+        let (table, directory) = try table()
+        try directory.createSubdirectory("10/root")
+        #expect(mkfifo(directory.entry("10/root/.flatpak-info"), 0o600) == 0)
+        #expect(try #require(table.facts(of: 10)).sandbox == nil)
+    }
+}
+
+/// What a session offers.
+@Suite("A3: sources by what the session offers", .timeLimit(.minutes(1)))
+struct SessionEnvironmentTests {
+    @Test(
+        "The best source comes first",
+        arguments: [
+            ("", []),
+            ("DISPLAY=:0", [.x11]),
+            ("DISPLAY=", []),
+            ("DISPLAY=localhost:10.0", []),
+            ("DISPLAY=elsewhere.example:0", []),
+            ("DISPLAY=unix:0", [.x11]),
+            ("DISPLAY=:0 I3SOCK=/run/i3", [.x11]),
+            ("DISPLAY=:0 XDG_SESSION_TYPE=x11 XDG_CURRENT_DESKTOP=KDE", [.x11]),
+            ("SWAYSOCK=/run/sway", [.sway]),
+            ("SWAYSOCK=/run/sway DISPLAY=:0", [.sway]),
+            ("WAYLAND_DISPLAY=wayland-1 SWAYSOCK=/run/sway XDG_CURRENT_DESKTOP=sway", [.sway, .foreignToplevel]),
+            ("WAYLAND_DISPLAY=wayland-0 DISPLAY=:0 XDG_CURRENT_DESKTOP=KDE", [.kwin, .foreignToplevel]),
+            ("WAYLAND_DISPLAY=wayland-0 XDG_CURRENT_DESKTOP=ubuntu:GNOME", [.gnome, .foreignToplevel]),
+            ("XDG_SESSION_TYPE=wayland XDG_CURRENT_DESKTOP=GNOME-Classic:GNOME", [.gnome]),
+            ("XDG_SESSION_TYPE=wayland", []),
+        ] as [(String, [ActivitySourceKind])])
+    func offered(text: String, kinds: [ActivitySourceKind]) {
+        let environ = Array(text.split(separator: " ").joined(separator: "\0").utf8)
+        #expect(ActivitySourceKind.offered(by: SessionEnvironment(environ: environ)) == kinds)
+    }
+
+    @Test("On Wayland the X server is not asked", arguments: ["WAYLAND_DISPLAY=wayland-0", "XDG_SESSION_TYPE=wayland"])
+    func wayland(text: String) {
+        let session = SessionEnvironment(environ: Array("DISPLAY=:0\0\(text)\0SWAYSOCK=/run/s\0".utf8))
+        #expect(!ActivitySourceKind.offered(by: session).contains(.x11))
+        #expect(ActivitySourceKind.offered(by: session).first == .sway)
+    }
+
+    @Test("An environment that is no text is read as far as it is")
+    func rubbish() {
+        let session = SessionEnvironment(
+            environ: Array("=\0DISPLAY\0".utf8) + [0xFF, 0x3D, 0] + Array("DISPLAY=:1".utf8))
+        #expect(session == SessionEnvironment([.display: ":1"]))
+    }
+}

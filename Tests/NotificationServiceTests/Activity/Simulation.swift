@@ -1,0 +1,88 @@
+import MainLoop
+import NotificationCore
+
+@testable import NotificationService
+
+/// A table of processes that a test writes.
+final class SimulatedProcesses: ProcessTable {
+    var processes: [UInt32: ProcessFacts] = [:]
+    var environments: [UInt32: SessionEnvironment] = [:]
+    var now: UInt64 = 1000
+
+    func facts(of processID: UInt32) -> ProcessFacts? { processes[processID] }
+    func environment(of processID: UInt32) -> SessionEnvironment? { environments[processID] }
+
+    /// Starts a process.
+    func start(
+        _ id: UInt32, parent: UInt32? = nil, session: UInt32? = nil, unit: String? = nil,
+        sandbox: ProcessFacts.Sandbox? = nil
+    ) {
+        now += 1
+        var facts = ProcessFacts(identity: ProcessIdentity(id: id, start: now))
+        if let parent = parent.flatMap({ processes[$0] }) {
+            facts.ancestors = [parent.identity] + parent.ancestors
+            facts.session = parent.session
+        }
+        facts.session = session ?? (facts.session == 0 ? id : facts.session)
+        facts.unit = unit
+        facts.sandbox = sandbox
+        processes[id] = facts
+        now += 1
+    }
+}
+
+/// A source that tells what a test says.
+final class SimulatedSource: ActivitySource {
+    let kind: ActivitySourceKind
+    let session: SessionEnvironment
+    var onEvent: ((ActivityEvent) -> Void)?
+    private(set) var isStarted = false
+    /// What it tells at once when it is started.
+    var first: ActivityEvent?
+
+    init(_ kind: ActivitySourceKind, _ session: SessionEnvironment) {
+        self.kind = kind
+        self.session = session
+    }
+
+    func start() {
+        isStarted = true
+        if let first { onEvent?(first) }
+    }
+
+    func tell(_ event: ActivityEvent) { onEvent?(event) }
+}
+
+/// A tracker with its clients, and what it told of each last.
+final class TrackedDesktop {
+    let processes = SimulatedProcesses()
+    private(set) var told: [ClientName: Activity] = [:]
+    /// Everything that was told, in order.
+    private(set) var history: [String] = []
+    /// The owners of bus names.
+    var owners: [String: UInt32] = [:]
+    private(set) var tracker: ActivityTracker!
+
+    init() {
+        tracker = ActivityTracker(
+            processes: processes,
+            tell: { [unowned self] client, activity in
+                told[client] = activity
+                history.append("\(client) \(activity.rawValue)")
+            },
+            ownerOfName: { [unowned self] name, completion in completion(owners[name]) })
+    }
+
+    /// A client of a process, which is started if there is none.
+    func client(_ name: ClientName, _ processID: UInt32, seen: UInt64? = nil) {
+        if processes.processes[processID] == nil { processes.start(processID) }
+        tracker.clientIdentified(name, processID: processID, seen: seen ?? processes.now)
+    }
+
+    func focus(_ window: WindowID?, process: UInt32? = nil, application: String? = nil) {
+        tracker.handle(
+            .focused(window.map { ActivityWindow(id: $0, processID: process, application: application) }))
+    }
+
+    func activity(_ client: ClientName) -> Activity { told[client] ?? .unknown }
+}

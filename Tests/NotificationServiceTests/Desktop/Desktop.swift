@@ -1,0 +1,168 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// A desktop of one test's own, without a screen.
+protocol Desktop: AnyObject {
+    /// The bus's environment with what a program needs to open windows here, and the service to find the desktop.
+    var environment: [String: String] { get }
+    /// Gives the focus to the window with this title, as a person does.
+    func activate(_ title: String) throws
+    /// What its programs wrote, for the comment of a failure.
+    var transcript: String { get }
+}
+
+enum DesktopSupport {
+    static let python = "/usr/bin/python3"
+    static let window = Executables.packageRoot + "/Tests/Desktop/window.py"
+
+    /// Cancels the test when one of these programs, or GTK for Python, is not installed. In continuous integration,
+    /// where all is installed, that is a failure.
+    static func require(_ programs: [String]) throws {
+        var missing = programs.filter { Command.find($0) == nil }
+        if !hasGTK { missing.append("python3-gi with gir1.2-gtk-3.0") }
+        if !missing.isEmpty { try skip("\(missing.joined(separator: ", ")) not installed") }
+    }
+
+    /// A bus with an X server and a window manager beside it.
+    static func x11() throws -> (PrivateBus, X11Desktop) {
+        let bus = try PrivateBus()
+        return (bus, try X11Desktop(on: bus))
+    }
+
+    /// Cancels the test; in continuous integration it fails.
+    static func skip(_ reason: String) throws {
+        let comment: Comment = "skipped: \(reason)"
+        if ProcessInfo.processInfo.environment["CI"] == "true" { Issue.record(comment) }
+        FileHandle.standardError.write(Data("\(comment)\n".utf8))
+        try Test.cancel(comment)
+    }
+
+    private static let hasGTK: Bool = {
+        let check = "import gi; gi.require_version('Gtk', '3.0'); from gi.repository import Gio"
+        return (try? Command.run(python, ["-c", check]).exitCode) == 0
+    }()
+
+    /// For programs with windows: no accessibility bus, which these buses have no services for, and no settings.
+    static let quiet = ["NO_AT_BRIDGE": "1", "GTK_A11Y": "none", "GSETTINGS_BACKEND": "memory"]
+}
+
+/// An X server, and a window manager on it.
+final class X11Desktop: Desktop {
+    let environment: [String: String]
+    let display: String
+    private(set) var server: RunningCommand
+    private(set) var manager: RunningCommand?
+
+    /// - Parameter cookie: whether the server lets in only who has its cookie, which `XAUTHORITY` names.
+    init(on bus: PrivateBus, withManager: Bool = true, cookie: Bool = false) throws {
+        try DesktopSupport.require(["Xvfb", "openbox", "xdotool"])
+        var arguments = ["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"]
+        var variables: [String: String] = [:]
+        if cookie {
+            variables["XAUTHORITY"] = try Self.writeCookie(in: bus.directory)
+            arguments += ["-auth", variables["XAUTHORITY"]!]
+        }
+        server = try RunningCommand("Xvfb", arguments, environment: bus.environment)
+        display = ":" + (try server.nextLine(within: .seconds(20)))
+        environment = bus.environment.merging(DesktopSupport.quiet) { $1 }.merging([
+            "DISPLAY": display, "GDK_BACKEND": "x11",
+        ]) { $1 }.merging(variables) { $1 }
+        if withManager { try startManager() }
+    }
+
+    /// A file with one cookie for any display.
+    private static func writeCookie(in directory: TemporaryDirectory) throws -> String {
+        func counted(_ bytes: [UInt8]) -> [UInt8] { [UInt8(bytes.count >> 8), UInt8(bytes.count & 0xFF)] + bytes }
+        let cookie = (0..<16).map { _ in UInt8.random(in: 0...255) }
+        let entry =
+            [0xFF, 0xFF] + counted([]) + counted([]) + counted(Array("MIT-MAGIC-COOKIE-1".utf8)) + counted(cookie)
+        let path = directory.entry("Xauthority")
+        try Data(entry).write(to: URL(fileURLWithPath: path))
+        return path
+    }
+
+    func startManager() throws {
+        manager = try RunningCommand("openbox", ["--sm-disable"], environment: environment)
+    }
+
+    func killManager() throws {
+        manager?.kill()
+        _ = try manager?.waitForExit()
+    }
+
+    func activate(_ title: String) throws {
+        let result = try Command.run(
+            "xdotool", ["search", "--onlyvisible", "--name", "^\(title)$", "windowactivate"], environment: environment)
+        guard result.exitCode == 0 else { throw NotInTime("\(result)") }
+    }
+
+    /// Ends the server, and with it all programs that have windows there.
+    func killServer() throws {
+        server.kill()
+        _ = try server.waitForExit()
+    }
+
+    /// Starts another server in the place of one that ended.
+    func restartServer() throws {
+        server = try RunningCommand(
+            "Xvfb", [display, "-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"],
+            environment: environment)
+        _ = try server.nextLine(within: .seconds(20))
+        try startManager()
+    }
+
+    var transcript: String { server.transcript + "\n" + (manager?.transcript ?? "") }
+}
+
+/// Sway without a screen. It refuses to run as root: there it runs as nobody, whose sockets root can open.
+final class SwayDesktop: Desktop {
+    let environment: [String: String]
+    private let sway: RunningCommand
+
+    init(on bus: PrivateBus) throws {
+        try DesktopSupport.require(["sway", "swaymsg", "setpriv"])
+        let directory = bus.directory
+        let runtime = try directory.createSubdirectory("sway")
+        let configuration = try directory.write("xwayland disable\n", to: "sway.conf")
+        var environment = bus.environment.merging([
+            "XDG_RUNTIME_DIR": runtime, "SWAYSOCK": "\(runtime)/ipc", "WLR_BACKENDS": "headless",
+            "WLR_LIBINPUT_NO_DEVICES": "1", "WLR_RENDERER": "pixman",
+        ]) { $1 }
+        environment["DISPLAY"] = nil
+        var command = ["sway", "-c", configuration]
+        if getuid() == 0 {
+            let nobody: uid_t = 65534
+            chmod(directory.path, 0o711)
+            chown(runtime, nobody, nobody)
+            environment["HOME"] = runtime
+            command = ["setpriv", "--reuid=\(nobody)", "--regid=\(nobody)", "--clear-groups"] + command
+        }
+        sway = try RunningCommand(command[0], Array(command.dropFirst()), environment: environment)
+        let socket = environment["SWAYSOCK"]!
+        let sway = sway
+        try eventually("sway serves: \(sway.transcript)", within: .seconds(20)) {
+            guard sway.isRunning else { throw NotInTime(sway.transcript) }
+            return FileManager.default.fileExists(atPath: socket)
+                && FileManager.default.fileExists(atPath: "\(runtime)/wayland-1")
+        }
+        self.environment = bus.environment.merging(DesktopSupport.quiet) { $1 }.merging([
+            "SWAYSOCK": socket, "WAYLAND_DISPLAY": "\(runtime)/wayland-1", "GDK_BACKEND": "wayland",
+        ]) { $1 }
+    }
+
+    func activate(_ title: String) throws { try message("[title=\"^\(title)$\"] focus") }
+
+    /// Has sway carry out a command.
+    func message(_ command: String) throws {
+        let result = try Command.run("swaymsg", ["--", command], environment: environment)
+        guard result.exitCode == 0 else { throw NotInTime("\(result)") }
+    }
+
+    func kill() throws {
+        sway.kill()
+        _ = try sway.waitForExit()
+    }
+
+    var transcript: String { sway.transcript }
+}

@@ -1,0 +1,384 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Real desktops, without a screen, and real GTK programs that know nothing of suspension.
+@Suite("A1, A2, A3 on real desktops", .serialized, .timeLimit(.minutes(5)))
+struct DesktopTests {
+    /// Two programs with a window each, "A" and "B", of which B came last and is active.
+    struct Scene {
+        let bus: PrivateBus
+        let desktop: any Desktop
+        let service: ServiceProcess
+        let client: Client
+        let a: WindowProgram
+        let b: WindowProgram
+
+        init(_ makeDesktop: (PrivateBus) throws -> any Desktop, busKind: BusKind = .dbusDaemon) throws {
+            bus = try PrivateBus(busKind)
+            desktop = try makeDesktop(bus)
+            service = try ServiceProcess(on: bus, arguments: ["--verbose"], environment: desktop.environment)
+            client = try Client(on: bus)
+            a = try WindowProgram("A", on: desktop, control: client)
+            try a.expectLine("resumed activity")
+            b = try WindowProgram("B", on: desktop, control: client)
+            try b.expectLine("resumed activity")
+            try a.expectLine("suspended activity")
+        }
+
+        var transcript: Comment {
+            "\(a.transcript)\n\(b.transcript)\n\(service.transcript)\n\(desktop.transcript)"
+        }
+
+        /// Posts a notification under the name of a behaviour.
+        func post(_ name: String, _ number: Int64) throws {
+            #expect(try client.post(name, number: number) == 2)
+        }
+    }
+
+    enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
+        case x11, sway
+
+        var testDescription: String { rawValue }
+
+        func makeDesktop(on bus: PrivateBus) throws -> any Desktop {
+            switch self {
+            case .x11: try X11Desktop(on: bus)
+            case .sway: try SwayDesktop(on: bus)
+            }
+        }
+    }
+
+    @Test(
+        "A1: a window that loses the focus stops its program from receiving; with the focus it receives what its behaviours say",
+        arguments: Kind.allCases, BusKind.available)
+    func behaviors(kind: Kind, busKind: BusKind) throws {
+        let scene = try Scene(kind.makeDesktop, busKind: busKind)
+        #expect(try scene.client.property("ActivitySource") == kind.rawValue)
+        #expect(try scene.client.property("ActivityState") == "following")
+        #expect(try scene.client.suspension(of: scene.a.name) == "suspended activity")
+        #expect(try scene.client.suspension(of: scene.b.name) == "resumed activity")
+        for name in ["drop", "coalesce", "hold"] {
+            for number in [1, 2, 3] as [Int64] { try scene.post(name, number) }
+        }
+        #expect(try scene.a.lines() == [], scene.transcript)
+        let all = ["drop", "coalesce", "hold"].flatMap { name in [1, 2, 3].map { "got \(name) \($0)" } }
+        #expect(try scene.b.lines() == all, scene.transcript)
+
+        try scene.desktop.activate("A")
+        try scene.b.expectLine("suspended activity")
+        #expect(
+            try scene.a.lines() == ["resumed activity", "got coalesce 3", "got hold 1", "got hold 2", "got hold 3"],
+            scene.transcript)
+
+        // The fourth behaviour: at once, behind what is held, and it stays suspended.
+        try scene.desktop.activate("B")
+        try scene.a.expectLine("suspended activity")
+        try scene.post("drop", 4)
+        try scene.post("hold", 4)
+        try scene.post("deliver-immediately", 4)
+        try scene.post("hold", 5)
+        #expect(try scene.a.lines() == ["got hold 4", "got deliver-immediately 4"], scene.transcript)
+        #expect(try scene.client.suspension(of: scene.a.name) == "suspended activity")
+        try scene.desktop.activate("A")
+        try scene.a.expectLine("resumed activity")
+        #expect(try scene.a.lines() == ["got hold 5"], scene.transcript)
+    }
+
+    @Test(
+        "A2: a program that closed its window goes on receiving; with a new one it is followed again",
+        arguments: Kind.allCases)
+    func closing(kind: Kind) throws {
+        let scene = try Scene(kind.makeDesktop)
+        try scene.post("hold", 1)
+        scene.a.send("Close")
+        try scene.a.expectLine("resumed none")
+        #expect(try scene.a.lines().filter { $0 != "closed" } == ["got hold 1"], scene.transcript)
+        scene.a.send("Open")
+        try scene.a.expectLine("resumed activity")
+        try scene.b.expectLine("suspended activity")
+        try scene.desktop.activate("B")
+        try scene.a.expectLine("suspended activity")
+        // The active one, too.
+        scene.b.send("Close")
+        try scene.b.expectLine("closed")
+        try scene.b.expectLine("resumed none")
+    }
+
+    @Test("S5: rapid switching loses nothing, repeats nothing, and ends where it ends", arguments: Kind.allCases)
+    func rapid(kind: Kind) throws {
+        let scene = try Scene(kind.makeDesktop)
+        var number: Int64 = 0
+        for _ in 0..<15 {
+            for title in ["A", "B"] {
+                try scene.desktop.activate(title)
+                for _ in 0..<5 {
+                    number += 1
+                    try scene.post("hold", number)
+                }
+            }
+        }
+        try scene.desktop.activate("A")
+        try eventually("A is active, B is not") {
+            try scene.client.suspension(of: scene.a.name) == "resumed activity"
+                && scene.client.suspension(of: scene.b.name) == "suspended activity"
+        }
+        let expected = (1...number).map { "got hold \($0)" }
+        #expect(try scene.a.lines().filter { $0.hasPrefix("got") } == expected, scene.transcript)
+        try scene.desktop.activate("B")
+        try scene.b.expectLine("resumed activity")
+    }
+
+    @Test(
+        "A2: SetSuspended, FollowActivity, a registration option, and programs without a window",
+        arguments: Kind.allCases)
+    func exceptions(kind: Kind) throws {
+        let scene = try Scene(kind.makeDesktop)
+        let always = try WindowProgram("C", on: scene.desktop, control: scene.client, arguments: ["--always"])
+        try scene.b.expectLine("suspended activity")
+        try scene.desktop.activate("B")
+        try scene.b.expectLine("resumed activity")
+        // Inactive, and as long as A was when it was suspended.
+        try scene.desktop.activate("A")
+        try scene.b.expectLine("suspended activity")
+        #expect(try scene.client.suspension(of: always.name) == "resumed none")
+
+        let daemon = try Client(on: scene.bus)
+        try daemon.addObserver("hold", behavior: "hold")
+        #expect(try scene.client.suspension(of: daemon.name) == "resumed none")
+        try daemon.setSuspended(true)
+        #expect(try scene.client.suspension(of: daemon.name) == "suspended explicit")
+        try daemon.call("FollowActivity")
+        #expect(try scene.client.suspension(of: daemon.name) == "resumed none")
+    }
+
+    @Test("E3, A2: a new service takes everybody for active: what was held comes, once", arguments: Kind.allCases)
+    func restart(kind: Kind) throws {
+        let scene = try Scene(kind.makeDesktop)
+        try scene.post("hold", 1)
+        try scene.post("coalesce", 2)
+        #expect(try scene.a.lines() == [])
+        try scene.service.kill()
+        let next = try ServiceProcess(on: scene.bus, environment: scene.desktop.environment)
+        try scene.a.expectLine("resumed none")
+        #expect(try scene.a.lines() == ["got hold 1", "got coalesce 2"], scene.transcript)
+        // Who is active is seen anew, who was not has to be seen first.
+        try scene.client.waitForActivity()
+        #expect(try scene.client.suspension(of: scene.b.name) == "resumed activity")
+        #expect(try scene.client.suspension(of: scene.a.name) == "resumed none")
+        try scene.desktop.activate("A")
+        try scene.b.expectLine("suspended activity")
+        #expect(next.isRunning)
+    }
+
+    @Test("A2: the configuration turns it off and on while it runs", arguments: Kind.allCases)
+    func configuration(kind: Kind) throws {
+        let scene = try Scene(kind.makeDesktop)
+        try scene.post("hold", 1)
+        for off in ["automatic-suspension=false", "source=none"] {
+            try scene.bus.directory.write("[Activity]\n\(off)\n", to: "config/carillon/carillon.conf")
+            try scene.client.call("ReloadConfiguration")
+            try scene.a.expectLine("resumed none")
+            #expect(try scene.client.property("ActivitySource") == "none")
+            #expect(try scene.client.property("ActivityState") == "off")
+            try scene.bus.directory.write("[Activity]\n", to: "config/carillon/carillon.conf")
+            try scene.client.call("ReloadConfiguration")
+            try scene.client.waitForActivity()
+            // The new source has to see it active first.
+            try scene.desktop.activate("A")
+            try scene.a.expectLine("resumed activity")
+            try scene.desktop.activate("B")
+            try scene.a.expectLine("suspended activity")
+        }
+    }
+}
+
+/// What only an X session has.
+@Suite("A3: X11", .serialized, .timeLimit(.minutes(5)))
+struct X11DesktopTests {
+    @Test("A2: when the window manager is killed everybody receives; the next one is followed")
+    func windowManager() throws {
+        let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
+        let desktop = try #require(scene.desktop as? X11Desktop)
+        try scene.post("hold", 1)
+        try desktop.killManager()
+        try scene.a.expectLine("resumed none")
+        #expect(try scene.a.lines() == ["got hold 1"])
+        #expect(try scene.client.property("ActivityState") == "waiting")
+        _ = try scene.service.nextLogLine { $0.contains("the window manager ended") }
+
+        try desktop.startManager()
+        try scene.client.waitForActivity()
+        for (title, program) in [("A", scene.a), ("B", scene.b)] {
+            try desktop.activate(title)
+            try eventually("\(title) is active: \(scene.transcript)") {
+                try scene.client.suspension(of: program.name) == "resumed activity"
+            }
+        }
+        try scene.a.expectLine("suspended activity")
+    }
+
+    @Test("A3: the X server is killed: the service lives on, and follows the next one")
+    func server() throws {
+        let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
+        let desktop = try #require(scene.desktop as? X11Desktop)
+        let daemon = try Client(on: scene.bus)
+        try daemon.addObserver("hold")
+        try desktop.killServer()
+        try scene.client.waitForActivity("lost")
+        #expect(try scene.client.post("hold", number: 1) ?? 0 >= 1)
+        try daemon.run("the post") { daemon.numbers == [1] }
+        try desktop.restartServer()
+        try scene.client.waitForActivity(within: .seconds(60))
+        _ = try scene.service.nextLogLine { $0.contains("following x11 again") }
+        let warnings = scene.service.log.split(separator: "\n").filter { $0.contains("WARNING") }
+        #expect(warnings.count == 1, "said once: \(warnings)")
+    }
+
+    @Test("A3: an X server that does not answer delays neither the start nor a post")
+    func stoppedServer() throws {
+        let bus = try PrivateBus()
+        let desktop = try X11Desktop(on: bus, withManager: false)
+        desktop.server.signal(SIGSTOP)
+        let service = try ServiceProcess(on: bus, environment: desktop.environment)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        #expect(try client.post("Ding") == 1)
+        try client.run("the post") { client.signals.count == 1 }
+        #expect(try client.property("ActivityState") == "waiting")
+        desktop.server.signal(SIGCONT)
+        try desktop.startManager()
+        try client.waitForActivity()
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    @Test("A3: with a server that never answers the service still ends when it is told to")
+    func endsBesideAStoppedServer() throws {
+        let bus = try PrivateBus()
+        let desktop = try X11Desktop(on: bus, withManager: false)
+        desktop.server.signal(SIGSTOP)
+        let service = try ServiceProcess(on: bus, environment: desktop.environment)
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    @Test(
+        "A3: no X server, or none that this service can use, is no reason not to serve",
+        arguments: [
+            (":4711", "x11", "lost"), (":", "x11", "lost"), ("elsewhere.example:0", "none", "off"),
+            ("rubbish", "none", "off"),
+        ])
+    func noServer(display: String, source: String, state: String) throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus, environment: ["DISPLAY": display])
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        #expect(try client.post("Ding") == 1)
+        try client.run("the post") { client.signals.count == 1 }
+        try client.waitForActivity(state)
+        #expect(try client.property("ActivitySource") == source)
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    @Test(
+        "A3: a service that the bus started before the desktop told it anything learns of it from a program with a window, the cookie too"
+    )
+    func lateEnvironment() throws {
+        let bus = try PrivateBus(activations: [try .service()])
+        let desktop = try X11Desktop(on: bus, cookie: true)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        #expect(try client.property("ActivitySource") == "none")
+        let a = try WindowProgram("A", on: desktop, control: client)
+        try a.expectLine("resumed activity")
+        #expect(try client.property("ActivitySource") == "x11")
+        let b = try WindowProgram("B", on: desktop, control: client)
+        try b.expectLine("resumed activity")
+        try a.expectLine("suspended activity")
+    }
+
+    @Test("A3: no wake-ups while nothing happens on the desktop")
+    func asleep() throws {
+        let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
+        func switches() throws -> Int {
+            let tasks = "/proc/\(scene.service.pid)/task"
+            return try FileManager.default.contentsOfDirectory(atPath: tasks).reduce(0) { sum, task in
+                let status = try String(contentsOfFile: "\(tasks)/\(task)/status", encoding: .utf8)
+                let count = try #require(status.firstMatch(of: /\nvoluntary_ctxt_switches:\s*(\d+)/))
+                return try sum + #require(Int(count.1))
+            }
+        }
+        var last = -1
+        try eventually("the service comes to rest", every: .milliseconds(300)) {
+            defer { last = (try? switches()) ?? -2 }
+            return try switches() == last
+        }
+        Thread.sleep(forTimeInterval: 1)
+        #expect(try switches() == last)
+        // GLib has one of its own, for Unix signals.
+        let tasks = "/proc/\(scene.service.pid)/task"
+        let names = try FileManager.default.contentsOfDirectory(atPath: tasks).map { task in
+            try String(contentsOfFile: "\(tasks)/\(task)/comm", encoding: .utf8)
+        }
+        #expect(names.filter { $0 != "gmain\n" }.count == 1, "the thread that connected has ended: \(names)")
+    }
+}
+
+/// What only sway has.
+@Suite("A3: sway", .serialized, .timeLimit(.minutes(5)))
+struct SwayDesktopTests {
+    @Test("A1: on an empty workspace nobody is active; back on the other one, the window that was is")
+    func emptyWorkspace() throws {
+        let scene = try DesktopTests.Scene { try SwayDesktop(on: $0) }
+        let desktop = try #require(scene.desktop as? SwayDesktop)
+        try desktop.message("workspace 2")
+        try scene.b.expectLine("suspended activity")
+        try desktop.message("workspace 1")
+        try scene.b.expectLine("resumed activity")
+        #expect(try scene.client.suspension(of: scene.a.name) == "suspended activity")
+    }
+
+    @Test(
+        "A3: the same compositor by wlr-foreign-toplevel, which tells no processes: by the bus name that an application owns"
+    )
+    func foreignToplevel() throws {
+        let bus = try PrivateBus()
+        let desktop = try SwayDesktop(on: bus)
+        let service = try ServiceProcess(
+            on: bus, arguments: ["--verbose"], environment: desktop.environment.merging(["SWAYSOCK": ""]) { $1 })
+        let client = try Client(on: bus)
+        try client.waitForActivity()
+        #expect(try client.property("ActivitySource") == "wlr-foreign-toplevel")
+        let a = try WindowProgram("org.example.A", on: desktop, control: client, arguments: ["--own-name"])
+        try a.expectLine("resumed activity")
+        let b = try WindowProgram("org.example.B", on: desktop, control: client, arguments: ["--own-name"])
+        try b.expectLine("resumed activity")
+        try a.expectLine("suspended activity")
+        _ = try client.post("hold", number: 1)
+        #expect(try a.lines() == [], "\(service.transcript)")
+        try desktop.activate("org.example.A")
+        try a.expectLine("resumed activity")
+        #expect(try a.lines() == ["got hold 1"])
+        try b.expectLine("suspended activity")
+        // One that can't be mapped takes the focus: nobody else has it.
+        let c = try WindowProgram("C", on: desktop, control: client)
+        try a.expectLine("suspended activity")
+        #expect(try client.suspension(of: c.name) == "resumed none")
+        a.send("Close")
+        try a.expectLine("resumed none")
+        try desktop.kill()
+        try client.waitForActivity("lost")
+    }
+
+    @Test("A2: when the compositor is killed, everybody receives")
+    func killed() throws {
+        let scene = try DesktopTests.Scene { try SwayDesktop(on: $0) }
+        let desktop = try #require(scene.desktop as? SwayDesktop)
+        try desktop.kill()
+        try scene.client.waitForActivity("lost")
+        let daemon = try Client(on: scene.bus)
+        try daemon.addObserver("Ding")
+        #expect(try daemon.post("Ding") == 1)
+        try daemon.run("the post") { daemon.signals.count == 1 }
+        #expect(scene.service.isRunning)
+    }
+}
