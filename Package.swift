@@ -79,7 +79,7 @@ let package = Package(
             name: "NotificationServiceTests",
             dependencies: [
                 "NotificationService", "NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport",
-                "carillond", "CarillonTool", "bus-load",
+                "carillond", "CarillonTool", "bus-load", "toolkit-window",
             ]
         ),
         .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),

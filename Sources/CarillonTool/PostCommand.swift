@@ -13,8 +13,9 @@ enum PostCommand {
                 A VALUE that JSON would read as a number is one: 3 is an integer, 3.0 and 3e0 are floating point.
                 true and false are booleans. Everything else is a string; --string KEY=3 makes one of any VALUE.
 
-                What is queued with --posting-style asap or when-idle is coalesced among the posts of one connection,
-                and each run of this command is one.
+                With --lines every line of standard input is a post: KEY=VALUE pairs with blanks between them, or a
+                JSON object. What is queued with --posting-style asap or when-idle is coalesced among the posts of one
+                connection, and each run of this command is one.
 
                 In --json, data is {"$data": "<base64>"} and a date is {"$date": "2026-11-21T09:30:00Z"}.
                 """)
@@ -29,6 +30,7 @@ enum PostCommand {
         let coalescing = parser.strings(
             "coalesce-on", short: "c", placeholder: "KEY",
             help: "Replace what is queued with the same \(ChoiceArguments.names(CoalescingKey.self))")
+        let lines = parser.flag("lines", short: "l", help: "Post once for each line of standard input")
         let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
@@ -41,32 +43,62 @@ enum PostCommand {
         options.deliverImmediately = parser.value(immediately)
         options.postingStyle = try ChoiceArguments.one(parser.value(style), "--posting-style") ?? .now
         options.coalescing = Set(try ChoiceArguments.several(parser.value(coalescing), "--coalesce-on"))
-        let message = Wire.methodCall("Post")
-        var writer = MessageWriter(message)
-        writer.append(name)
-        writer.append(parser.value(object) ?? "")
-        do throws(CenterError) {
-            try UserInfoCoding.append(userInfo, to: &writer)
-        } catch {
-            throw UsageError(error.description)
+        let post = PostArguments(
+            name: name, object: parser.value(object) ?? "", userInfo: userInfo, options: options,
+            isVerbose: parser.value(verbose))
+        if parser.value(lines) {
+            var poster: LinePoster?
+            return BusSession.run { session in
+                poster = LinePoster(session: session, post: post)
+                poster?.start()
+            }
         }
-        options.append(to: &writer)
-
-        let isVerbose = parser.value(verbose)
+        let message = try post.message()
         return BusSession.run { session in
             session.connection.call(message) { result in
                 switch result {
                 case .failure(let error): session.fail(error)
                 case .success(let reply):
-                    var reader = MessageReader(reply)
-                    if isVerbose, options.postingStyle != .now {
-                        printLine("queued")
-                    } else if isVerbose, let receivers = try? reader.read(UInt32.self) {
-                        printLine("\(receivers) \(receivers == 1 ? "client" : "clients")")
-                    }
+                    post.report(reply)
                     session.finish(.done)
                 }
             }
+        }
+    }
+}
+
+/// What the command line says of a post.
+struct PostArguments {
+    let name: String
+    let object: String
+    let userInfo: [String: PropertyList]
+    let options: PostOptions
+    let isVerbose: Bool
+
+    /// The call.
+    ///
+    /// - Parameter more: entries beside those of the command line, which they replace.
+    func message(adding more: [String: PropertyList] = [:]) throws(UsageError) -> Message {
+        let message = Wire.methodCall("Post")
+        var writer = MessageWriter(message)
+        writer.append(name)
+        writer.append(object)
+        do throws(CenterError) {
+            try UserInfoCoding.append(userInfo.merging(more) { $1 }, to: &writer)
+        } catch {
+            throw UsageError(error.description)
+        }
+        options.append(to: &writer)
+        return message
+    }
+
+    func report(_ reply: Message) {
+        guard isVerbose else { return }
+        var reader = MessageReader(reply)
+        if options.postingStyle != .now {
+            printLine("queued")
+        } else if let receivers = try? reader.read(UInt32.self) {
+            printLine("\(receivers) \(receivers == 1 ? "client" : "clients")")
         }
     }
 }

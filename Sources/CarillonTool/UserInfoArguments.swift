@@ -17,7 +17,7 @@ enum UserInfoArguments {
             do throws(PropertyListJSON.Failure) {
                 return try PropertyListJSON.userInfo(from: json)
             } catch {
-                throw UsageError("--json: \(error)")
+                throw UsageError("\(error)")
             }
         }
         var userInfo: [String: PropertyList] = [:]
@@ -32,6 +32,13 @@ enum UserInfoArguments {
         for pair in pairs { try set(pair) { text throws(UsageError) in try infer(text) } }
         for pair in strings { try set(pair) { text in .string(text) } }
         return userInfo
+    }
+
+    /// A line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them.
+    static func userInfo(line: String) throws(UsageError) -> [String: PropertyList] {
+        let pairs = line.split(whereSeparator: { $0 == " " || $0 == "\t" || $0 == "\r" }).map(String.init)
+        let isJSON = pairs.first?.hasPrefix("{") ?? false
+        return try userInfo(pairs: isJSON ? [] : pairs, strings: [], json: isJSON ? line : nil)
     }
 
     /// What JSON reads as a number is one, `true` and `false` are booleans, all else is a string.

@@ -13,11 +13,12 @@ struct ToolkitWindow {
         guard CommandLine.arguments.count == 3 else { fatalError("toolkit-window gtk3|gtk4|sdl2 TITLE") }
         let (toolkit, title) = (CommandLine.arguments[1], CommandLine.arguments[2])
         let center = DistributedNotificationCenter.default()
+        let queue = OperationQueue()
         for (name, behavior) in [
             ("drop", .drop), ("coalesce", .coalesce), ("hold", .hold), ("deliver-immediately", .deliverImmediately),
         ] as [(String, DistributedNotificationCenter.SuspensionBehavior)] {
             center.addObserver(
-                forName: .init(name), object: nil, suspensionBehavior: behavior, queue: OperationQueue()
+                forName: .init(name), object: nil, suspensionBehavior: behavior, queue: queue
             ) { say("got \(name) \($0.userInfo?["number"] ?? "")") }
         }
         let events = center.observeEvents { event in

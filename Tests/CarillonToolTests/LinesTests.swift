@@ -1,0 +1,61 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("B3, Q7: carillon post --lines", .serialized, .timeLimit(.minutes(1)))
+struct LinesTests {
+    private func run(_ bell: Bell, _ arguments: [String], input: String) throws -> CommandResult {
+        try Command.run(
+            "sh", ["-c", "printf %s \"$INPUT\" | \"$0\" post \"$@\"", Bell.path()] + arguments,
+            environment: bell.bus.environment.merging(["INPUT": input]) { $1 })
+    }
+
+    @Test("Each line is a post, in order: pairs or JSON, added to what the command line says")
+    func lines() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "--json", "--count", "4")
+        let input = "n=1\n\n{\"n\": 3, \"text\": \"two words\"}\nn=4  always=no"
+        let result = try run(bell, ["Ding", "always=yes", "--lines", "--verbose"], input: input)
+        #expect(result.exitCode == 0 && result.standardOutput == String(repeating: "1 client\n", count: 4), "\(result)")
+        let texts = try (1...4).map { _ in try ObservedLine(observer.nextLine()).userInfoText }
+        #expect(texts[0].contains("\"n\": 1") && texts[0].contains("\"always\": \"yes\""))
+        #expect(texts[1] == "{\"always\": \"yes\"}")
+        #expect(texts[2].contains("\"two words\""))
+        #expect(texts[3].contains("\"always\": \"no\""))
+    }
+
+    @Test("A line that is wrong is named, the others are posted, and the exit code is 1")
+    func wrong() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "--count", "2")
+        let result = try run(bell, ["Ding", "--lines"], input: "a=1\nnonsense\n{\"a\": null}\na=2\n")
+        #expect(result.exitCode == 1)
+        #expect(result.standardError.contains("line 2: 'nonsense' is not KEY=VALUE"))
+        #expect(result.standardError.contains("line 3: userInfo.a: null"))
+        #expect(try observer.waitForExit() == .exited(0))
+    }
+
+    @Test("A shell script's thousand reports, when idle and coalesced on the name, cost one delivery (Q7)")
+    func coalesced() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Progress", "--json", "--count", "1")
+        let input = (1...1000).map { "percent=\($0)\n" }.joined()
+        let result = try run(
+            bell, ["Progress", "--lines", "--posting-style", "when-idle", "--coalesce-on", "name"], input: input)
+        #expect(result.exitCode == 0, "\(result)")
+        #expect(try ObservedLine(observer.nextLine()).userInfoText == "{\"percent\": 1000}")
+        #expect(try observer.waitForExit() == .exited(0))
+        let status = try bell.run("status")
+        #expect(status.standardOutput.contains("delivered       1\n"), "\(status)")
+    }
+
+    @Test("No input is no post; more lines than may wait for an answer all arrive")
+    func amounts() throws {
+        let bell = try Bell()
+        #expect(try run(bell, ["Ding", "--lines"], input: "").exitCode == 0)
+        let observer = try bell.observe("Ding", "--count", "3000")
+        let result = try run(bell, ["Ding", "--lines"], input: String(repeating: "a=1\n", count: 3000))
+        #expect(result.exitCode == 0, "\(result)")
+        #expect(try observer.waitForExit(within: .seconds(30)) == .exited(0))
+    }
+}

@@ -1,0 +1,64 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The client library's `followActivity(of:)` in a program with a window (`Tests/ToolkitWindow`), on a desktop of which
+/// the service knows nothing: what counts is the application's own word.
+@Suite("A1: an application's own word, by its toolkit", .serialized, .timeLimit(.minutes(2)))
+struct ToolkitTests {
+    /// The exit code of the program where the toolkit is not installed.
+    private static let notInstalled: Int32 = 77
+
+    @Test(
+        "A window that loses the focus suspends its program; with the focus it gets what its behaviours say",
+        arguments: ["gtk3", "gtk4", "sdl2"])
+    func follow(toolkit: String) throws {
+        let bus = try PrivateBus()
+        let desktop = try X11Desktop(on: bus)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        let environment = desktop.environment.merging(["GSK_RENDERER": "cairo", "SDL_VIDEODRIVER": "x11"]) { $1 }
+        func start(_ toolkit: String, _ title: String) throws -> RunningCommand {
+            let program = try RunningCommand(
+                try Executables.path(of: "toolkit-window"), [toolkit, title], environment: environment)
+            let line = try program.nextLine(within: .seconds(30))
+            guard line == "ready" else { try skip(program, because: line) }
+            return program
+        }
+        let a = try start(toolkit, "A")
+        defer { a.kill() }
+        let b = try start("gtk3", "B")
+        defer { b.kill() }
+        _ = try a.nextLine(within: .seconds(20)) { $0 == "suspended explicit" }
+
+        for name in ["drop", "coalesce", "hold"] {
+            for number in [1, 2, 3] as [Int64] { #expect(try client.post(name, number: number) == 2) }
+        }
+        try desktop.activate("A")
+        var got: [String] = []
+        var isResumed = false
+        while !isResumed || got.count < 4 {
+            let line = try a.nextLine(within: .seconds(20))
+            if line == "resumed explicit" { isResumed = true } else { got.append(line) }
+        }
+        #expect(got == ["got coalesce 3", "got hold 1", "got hold 2", "got hold 3"], "\(a.transcript)")
+
+        // The fourth behaviour: at once, behind what is held.
+        try desktop.activate("B")
+        _ = try a.nextLine(within: .seconds(20)) { $0 == "suspended explicit" }
+        for name in ["drop", "hold", "deliver-immediately"] { _ = try client.post(name, number: 4) }
+        #expect(try a.nextLine(within: .seconds(20)) == "got hold 4", "\(a.transcript)")
+        #expect(try a.nextLine(within: .seconds(20)) == "got deliver-immediately 4", "\(a.transcript)")
+        withExtendedLifetime(service) {}
+    }
+
+    private func skip(_ program: RunningCommand, because line: String) throws -> Never {
+        guard try program.waitForExit(within: .seconds(10)) == .exited(Self.notInstalled) else {
+            throw NotInTime("the program did not start: \(program.transcript)")
+        }
+        let comment: Comment = "skipped: \(line)"
+        if ProcessInfo.processInfo.environment["CI"] == "true" { Issue.record(comment) }
+        FileHandle.standardError.write(Data("\(comment)\n".utf8))
+        try Test.cancel(comment)
+    }
+}
