@@ -296,6 +296,32 @@ struct X11DesktopTests {
         try a.expectLine("suspended activity")
     }
 
+    @Test("A2: what runs in a terminal receives, whatever window is active")
+    func terminal() throws {
+        try DesktopSupport.require(["xterm"])
+        let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
+        let observe = [
+            DesktopSupport.python, "-B", Executables.packageRoot + "/Examples/python/observe.py", "hold",
+        ]
+        let before = try scene.client.listClients()
+        let terminal = try RunningCommand(
+            "xterm", ["-title", "Terminal", "-e"] + observe, environment: scene.desktop.environment)
+        var observer = ""
+        try eventually("it observes: \(terminal.transcript)") {
+            guard let new = try scene.client.listClients().first(where: { before[$0.key] == nil }) else { return false }
+            observer = new.key
+            return true
+        }
+        try eventually("its window is there") { (try? scene.desktop.activate("Terminal")) != nil }
+        try scene.b.expectLine("suspended activity")
+        try scene.desktop.activate("B")
+        try scene.b.expectLine("resumed activity")
+        // Longer than the terminal needed to be counted as inactive: B takes as long, and later.
+        try scene.desktop.activate("A")
+        try scene.b.expectLine("suspended activity")
+        #expect(try scene.client.suspension(of: observer) == "resumed none", scene.transcript)
+    }
+
     @Test("A3: no wake-ups while nothing happens on the desktop")
     func asleep() throws {
         let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
