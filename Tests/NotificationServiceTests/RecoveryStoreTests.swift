@@ -40,7 +40,7 @@ struct RecoveryStoreTests {
             try bytes.prefix(length).write(to: URL(filePath: log))
             let center = DistributedCenter()
             var reports: [String] = []
-            let store = try RecoveryStore(directory: directory.path, busID: "b") { reports.append($0) }
+            let store = try open(directory) { reports.append($0) }
             _ = store.restore(into: center)
             // Nothing is said of a log that ends between two records: that is how it ends.
             #expect(reports.count <= 1)
@@ -65,11 +65,24 @@ struct RecoveryStoreTests {
                 try damaged.write(to: URL(filePath: log))
                 let center = DistributedCenter()
                 var reports: [String] = []
-                let store = try RecoveryStore(directory: directory.path, busID: "b") { reports.append($0) }
+                let store = try open(directory) { reports.append($0) }
                 _ = store.restore(into: center)
                 #expect(reports.count == 1, "the damage at \(offset) is reported")
                 #expect(center.statistics.observers <= 4)
             }
+        }
+    }
+
+    /// Opens the store. A child that another test starts at this moment has all descriptors of this process until it
+    /// runs its program, the one that held the lock before among them.
+    private func open(_ directory: TemporaryDirectory, report: @escaping (String) -> Void) throws -> RecoveryStore {
+        let deadline = Deadline(after: .seconds(20))
+        while true {
+            let result = Result { () throws(RecoveryLog.Failure) in
+                try RecoveryStore(directory: directory.path, busID: "b", report: report)
+            }
+            if case .failure(let failure) = result, failure.code == EWOULDBLOCK, !deadline.hasPassed { continue }
+            return try result.get()
         }
     }
 
@@ -87,7 +100,7 @@ struct RecoveryStoreTests {
             }
             _ = consume log
             let center = DistributedCenter()
-            let store = try RecoveryStore(directory: directory.path, busID: "b") { _ in }
+            let store = try open(directory) { _ in }
             _ = store.restore(into: center)
         }
     }

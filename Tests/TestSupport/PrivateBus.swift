@@ -134,7 +134,8 @@ public final class PrivateBus: Sendable {
 
     private static func makeEnvironment(in directory: TemporaryDirectory) throws -> [String: String] {
         let ofTheSession = [
-            "DBUS_", "XDG_", "LISTEN_", "DISPLAY", "WAYLAND_", "NOTIFY_SOCKET", "JOURNAL_STREAM", "LC_",
+            "DBUS_", "XDG_", "LISTEN_", "DISPLAY", "WAYLAND_", "XAUTHORITY", "SWAYSOCK", "I3SOCK", "NOTIFY_SOCKET",
+            "JOURNAL_STREAM", "LC_",
         ]
         var environment = ProcessInfo.processInfo.environment.filter { variable in
             !ofTheSession.contains(where: variable.key.hasPrefix)

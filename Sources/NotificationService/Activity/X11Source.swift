@@ -57,13 +57,10 @@ final class X11Source: ActivitySource {
     func start() {
         guard let display = session[.display] else { return end("DISPLAY is not set") }
         guard session.hasLocalDisplay else { return end("DISPLAY \(display) is not on this machine") }
-        // libxcb looks for the file with the cookie by this variable. Nothing else reads it meanwhile: there is one
-        // such thread at a time, and none yet.
-        if let authority = session[.authority] { setenv("XAUTHORITY", authority, 1) }
-        connector = XCBConnector.start(display: display, context: context) { [weak self] result in
-            self?.connected(result)
-        }
-        if connector == nil { end("no thread to connect with") }
+        connector = XCBConnector.start(
+            display: display, authority: session[.authority], context: context
+        ) { [weak self] result in self?.connected(result) }
+        if connector == nil { end("an earlier attempt still waits for the X server") }
     }
 
     private func end(_ reason: String) {

@@ -10,7 +10,8 @@ import Synchronization
 /// Loads libxcb and connects to an X server, on a thread of its own: both may take their time, and `xcb_connect` waits
 /// for a server that does not answer for as long as that does not.
 ///
-/// The thread ends with the attempt. It takes nothing of the service along but this object.
+/// The thread ends with the attempt. It takes nothing of the service along but this object. There is one at a time: a
+/// server that never answers holds one thread, however often another attempt is made.
 final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
     // Sendable: the thread uses `outcome`, which has a lock, and the write end, which is set before it starts; the rest
     // belongs to the thread of the loop.
@@ -26,6 +27,8 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         var isAbandoned = false
     }
 
+    private static let isRunning = Mutex(false)
+
     private let display: String
     private let completion: (Result<Success, Failure>) -> Void
     private let outcome = Mutex(Outcome())
@@ -34,12 +37,15 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
     private var source: PolledSource?
 
     /// - Parameters:
+    ///   - authority: the file with the server's cookie; nil for the usual one.
     ///   - completion: called from the loop, unless ``abandon()`` comes first. It owns the connection.
+    /// - Returns: nil when an earlier attempt has not ended, or the system has no thread for this one.
     static func start(
-        display: String, context: MainContext, completion: @escaping (Result<Success, Failure>) -> Void
+        display: String, authority: String?, context: MainContext,
+        completion: @escaping (Result<Success, Failure>) -> Void
     ) -> XCBConnector? {
         var ends: [Int32] = [-1, -1]
-        guard pipe(&ends) == 0 else { return nil }
+        guard isRunning.withLock({ !$0 }), pipe(&ends) == 0 else { return nil }
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         let connector = XCBConnector(display, ends, completion)
         let source = PolledSource(delegate: connector, priority: .default, context: context)
@@ -51,9 +57,13 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
         pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
         pthread_attr_setstacksize(&attributes, 256 << 10)
         defer { pthread_attr_destroy(&attributes) }
+        isRunning.withLock { $0 = true }
+        // By this variable libxcb finds the file. Nobody reads the environment meanwhile: no such thread runs yet.
+        if let authority { setenv("XAUTHORITY", authority, 1) }
         let box = Unmanaged.passRetained(connector).toOpaque()
         guard pthread_create(&thread, &attributes, connectOnThread, box) == 0 else {
             Unmanaged<XCBConnector>.fromOpaque(box).release()
+            isRunning.withLock { $0 = false }
             return nil
         }
         return connector
@@ -94,6 +104,7 @@ final class XCBConnector: PolledSourceDelegate, @unchecked Sendable {
 
     fileprivate func run() {
         let result = connect()
+        Self.isRunning.withLock { $0 = false }
         let isAbandoned = outcome.withLock { outcome in
             if !outcome.isAbandoned { outcome.result = result }
             return outcome.isAbandoned

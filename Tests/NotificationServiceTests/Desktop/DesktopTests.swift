@@ -246,9 +246,16 @@ struct X11DesktopTests {
         #expect(try client.post("Ding") == 1)
         try client.run("the post") { client.signals.count == 1 }
         #expect(try client.property("ActivityState") == "waiting")
+        // However often it is tried again, one thread waits.
+        for source in ["none", "x11", "none", "auto"] {
+            try bus.directory.write("[Activity]\nsource=\(source)\n", to: "config/carillon/carillon.conf")
+            try client.call("ReloadConfiguration")
+        }
+        try client.waitForActivity("lost")
+        #expect(service.log.contains("an earlier attempt still waits"))
         desktop.server.signal(SIGCONT)
         try desktop.startManager()
-        try client.waitForActivity()
+        try client.waitForActivity(within: .seconds(60))
         #expect(try service.terminate() == .exited(0))
     }
 
@@ -294,6 +301,32 @@ struct X11DesktopTests {
         let b = try WindowProgram("B", on: desktop, control: client)
         try b.expectLine("resumed activity")
         try a.expectLine("suspended activity")
+    }
+
+    @Test("A2: what runs in a terminal receives, whatever window is active")
+    func terminal() throws {
+        try DesktopSupport.require(["xterm"])
+        let scene = try DesktopTests.Scene { try X11Desktop(on: $0) }
+        let observe = [
+            DesktopSupport.python, "-B", Executables.packageRoot + "/Examples/python/observe.py", "hold",
+        ]
+        let before = try scene.client.listClients()
+        let terminal = try RunningCommand(
+            "xterm", ["-title", "Terminal", "-e"] + observe, environment: scene.desktop.environment)
+        var observer = ""
+        try eventually("it observes: \(terminal.transcript)") {
+            guard let new = try scene.client.listClients().first(where: { before[$0.key] == nil }) else { return false }
+            observer = new.key
+            return true
+        }
+        try eventually("its window is there") { (try? scene.desktop.activate("Terminal")) != nil }
+        try scene.b.expectLine("suspended activity")
+        try scene.desktop.activate("B")
+        try scene.b.expectLine("resumed activity")
+        // Longer than the terminal needed to be counted as inactive: B takes as long, and later.
+        try scene.desktop.activate("A")
+        try scene.b.expectLine("suspended activity")
+        #expect(try scene.client.suspension(of: observer) == "resumed none", scene.transcript)
     }
 
     @Test("A3: no wake-ups while nothing happens on the desktop")
