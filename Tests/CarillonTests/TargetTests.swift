@@ -18,7 +18,8 @@ struct TargetTests {
             poster.post("a", number: 0)
             try ear.center.settle()
             poster.post("a", number: 1)
-            #expect(try ear.everything(from: poster).last == "target 1")
+            let heard = try ear.everything(from: poster)
+            #expect(heard.last == "target 1")
             withExtendedLifetime(target) {}
         }
         #expect(reference == nil)
@@ -57,6 +58,45 @@ struct TargetTests {
         try center.settle()
         #expect(center.statistics.refusedObservers == 0)
         #expect(try observerCounts(on: desk.bus).reduce(0, +) < 1_000)
+    }
+
+    @globalActor actor OtherActor {
+        static let shared = OtherActor()
+    }
+
+    @Test("Methods run where they are isolated: nowhere in particular, on the main actor; no other one is accepted")
+    func isolation() throws {
+        @MainActor final class MainTarget {
+            nonisolated let heard: Inbox<String>
+            nonisolated init(_ heard: Inbox<String>) { self.heard = heard }
+            func received(_ note: Notification) {
+                MainActor.preconditionIsolated()
+                heard.add("main actor")
+            }
+        }
+        @OtherActor final class OtherTarget {
+            nonisolated init() {}
+            func received(_ note: Notification) { Issue.record("it was called") }
+        }
+        /// Not Sendable, and in its own context.
+        final class PlainTarget {
+            let heard: Inbox<String>
+            init(_ heard: Inbox<String>) { self.heard = heard }
+            func received(_ note: Notification) { heard.add("\(Thread.current.name ?? "")") }
+        }
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let (main, other, plain) = (MainTarget(ear.heard), OtherTarget(), PlainTarget(ear.heard))
+        ear.center.addObserver(plain, method: PlainTarget.received, name: .init("plain"))
+        ear.center.addObserver(main, method: MainTarget.received, name: .init("main"))
+        ear.center.addObserver(other, method: OtherTarget.received, name: .init("other"))
+        #expect(ear.center.statistics.refusedObservers == 1)
+        try ear.center.settle()
+        for name in ["plain", "main", "other"] { poster.post(name, number: 0) }
+        #expect(try ear.everything(from: poster).contains("carillon-queue"))
+        // Its turn comes when the main thread of the test runner runs its queue.
+        try eventually("the main actor's") { ear.heard.contains { $0 == "main actor" } }
+        withExtendedLifetime((main, other, plain)) {}
     }
 
     @Test("C5: a target that another thread releases while its method runs is alive until that returns")

@@ -87,19 +87,43 @@ private struct LoopWatch {
 
 /// A queue of operations.
 ///
-/// One operation empties what waits, however many notifications that are: they stay in order also on a queue that runs
-/// several operations at once. The queue is retained: an observer's queue lives as long as the observer.
+/// One operation empties what waits, however many notifications that are, and it is the only one at a time: they stay in
+/// order also on a queue that runs several operations at once. The queue is retained: an observer's queue lives as long
+/// as the observer.
 final class QueueTarget: DeliveryTarget {
     private let queue: DeliveryQueue
 
     init(_ operations: OperationQueue) {
-        let reference = WeakReference<DeliveryQueue>()
-        queue = DeliveryQueue(wake: { operations.addOperation { reference.object?.drain() } })
-        reference.object = queue
+        let drain = ExclusiveDrain(operations)
+        queue = DeliveryQueue(wake: { drain.schedule() })
+        drain.queue.object = queue
     }
 
     func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
         queue.append(byteCount: byteCount, work)
+    }
+}
+
+/// Empties a delivery queue from operations, of which several may run at once.
+private final class ExclusiveDrain: Sendable {
+    let queue = WeakReference<DeliveryQueue>()
+    private let operations: OperationQueue
+    private let isRunning = Atomic(false)
+
+    init(_ operations: OperationQueue) {
+        self.operations = operations
+    }
+
+    func schedule() {
+        operations.addOperation { self.run() }
+    }
+
+    private func run() {
+        guard let queue = queue.object, !isRunning.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        queue.drain()
+        isRunning.store(false, ordering: .sequentiallyConsistent)
+        // What came when this one had ended, or had its share, and found it still running.
+        if queue.count > 0 { schedule() }
     }
 }
 
@@ -141,11 +165,11 @@ final class ThreadTarget: DeliveryTarget {
     private func startThread() {
         // Nothing of self: the thread must not keep this object.
         let (context, life) = (context, life)
-        let thread = Thread {
+        Thread {
+            // Here, as it is lost on a thread that did not start.
+            Thread.current.name = "carillon-queue"
             while !life.isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
-        }
-        thread.name = "carillon-deliver"
-        thread.start()
+        }.start()
     }
 }
 
