@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// A bus with the service, and centers on it in this process, each of which is a client of its own.
-final class Desk {
+final class Desk: Sendable {
     let bus: PrivateBus
     let service: ServiceProcess
 

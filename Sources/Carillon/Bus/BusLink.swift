@@ -52,7 +52,7 @@ final class BusLink: Sendable {
         // Nothing of self: the thread must not keep this object.
         let (session, outbox, context) = (session, outbox, context)
         Thread {
-            // Here, as it is lost on a thread that did not start.
+            // Before the start Foundation would forget it.
             Thread.current.name = "carillon"
             session.value.start()
             while !(outbox.isClosed && session.value.isAtRest) { context.iterate(mayBlock: true) }

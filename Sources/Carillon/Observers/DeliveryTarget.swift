@@ -109,6 +109,8 @@ private final class ExclusiveDrain: Sendable {
     let queue = WeakReference<DeliveryQueue>()
     private let operations: OperationQueue
     private let isRunning = Atomic(false)
+    /// Whether an operation found another one running, and left it to that.
+    private let isDue = Atomic(false)
 
     init(_ operations: OperationQueue) {
         self.operations = operations
@@ -119,11 +121,14 @@ private final class ExclusiveDrain: Sendable {
     }
 
     private func run() {
-        guard let queue = queue.object, !isRunning.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        // Before looking whether another one runs, which then goes on for this one.
+        isDue.store(true, ordering: .sequentiallyConsistent)
+        guard let queue = queue.object, !isRunning.exchange(true, ordering: .sequentiallyConsistent) else { return }
+        isDue.store(false, ordering: .sequentiallyConsistent)
         queue.drain()
         isRunning.store(false, ordering: .sequentiallyConsistent)
-        // What came when this one had ended, or had its share, and found it still running.
-        if queue.count > 0 { schedule() }
+        // The queue counts on every wake-up to be followed by a drain, and takes no more than its share in each.
+        if isDue.exchange(false, ordering: .sequentiallyConsistent) || queue.count > 0 { schedule() }
     }
 }
 
@@ -166,7 +171,7 @@ final class ThreadTarget: DeliveryTarget {
         // Nothing of self: the thread must not keep this object.
         let (context, life) = (context, life)
         Thread {
-            // Here, as it is lost on a thread that did not start.
+            // Before the start Foundation would forget it.
             Thread.current.name = "carillon-queue"
             while !life.isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
         }.start()
