@@ -54,15 +54,21 @@ extension DistributedNotificationCenter {
     /// Threads: any; called with no lock held.
     func noteOverflow(_ lost: Int) {
         guard lost > 0 else { return }
-        let shallReport = state.withLock { state in
+        let (shallReport, shallLog, overflowed) = state.withLock { state in
+            let before = (untold: state.untoldOverflow, all: state.statistics.overflowed)
+            state.untoldOverflow += UInt64(lost)
             state.statistics.overflowed += UInt64(lost)
-            defer { state.untoldOverflow += UInt64(lost) }
-            return state.untoldOverflow == 0
-                || state.untoldOverflow / 16_384 != (state.untoldOverflow + UInt64(lost)) / 16_384
+            let all = state.statistics.overflowed
+            return (
+                before.untold == 0 || before.untold / 16_384 != state.untoldOverflow / 16_384,
+                // The first, and whenever there are twice as many.
+                before.all.leadingZeroBitCount != all.leadingZeroBitCount, all
+            )
+        }
+        if shallLog {
+            Log.warning("notifications are lost, as the program does not take them in time (\(overflowed) so far)")
         }
         guard shallReport else { return }
-        Log.warning(
-            "notifications are lost, as the program does not take them in time (\(statistics.overflowed) so far)")
         let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
             guard let self else { return }
             let count = state.withLock { state in

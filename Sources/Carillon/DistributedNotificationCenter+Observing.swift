@@ -76,36 +76,29 @@ extension DistributedNotificationCenter {
     /// ```
     ///
     /// - Parameters:
-    ///   - target: held weakly, and kept alive while its method runs. Its observers go away with it (C5). The method
-    ///     is called where observers run by default, which with ``DefaultDelivery/mainThread`` is the main thread.
-    ///   - method: an unbound method of the target.
+    ///   - target: held weakly, and kept alive while its method runs. Its observers go away with it (C5).
+    ///   - method: an unbound method of the target. It is called where observers run by default; a method that is
+    ///     isolated to the main actor is called there, wherever others run. One of another global actor is refused.
     ///   - name: nil for any.
     ///   - object: nil for any.
     ///   - suspensionBehavior: what happens to notifications while the program is suspended.
     public func addObserver<Target: AnyObject>(
-        _ target: Target, method: @escaping (Target) -> (Foundation.Notification) -> Void,
+        _ target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void,
         name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce
     ) {
-        let bound = WeaklyBound(target: target, method: method)
-        add(target, name: name, object: object, suspensionBehavior, to: self.target(for: nil), bound)
-    }
-
-    /// The same for a method of a class on the main actor, which is called there.
-    public func addObserver<Target: AnyObject>(
-        _ target: Target, method: @escaping (Target) -> @MainActor (Foundation.Notification) -> Void,
-        name: Foundation.Notification.Name?, object: String? = nil,
-        suspensionBehavior: SuspensionBehavior = .coalesce
-    ) {
-        let bound = WeaklyBound(target: target) { target in
-            let method = method(target)
-            return { notification in
-                // Sendable: it stays on this thread, which is the main one.
-                nonisolated(unsafe) let notification = notification
-                MainActor.assumeIsolated { method(notification) }
-            }
+        let place: any DeliveryTarget
+        // Not an overload for `@MainActor`: the compiler takes either for either, and drops the isolation silently.
+        switch method(target).isolation {
+        case nil: place = self.target(for: nil)
+        case let actor? where actor === MainActor.shared: place = MainThreadTarget.shared
+        case let actor?:
+            return noteRefusedObserver(
+                name: name, object: object,
+                .unsupportedOption(reason: "a method of \(type(of: actor)) can't observe; only the main actor's can"))
         }
-        add(target, name: name, object: object, suspensionBehavior, to: MainThreadTarget.shared, bound)
+        let bound = WeaklyBound(target: target, method: method)
+        add(target, name: name, object: object, suspensionBehavior, to: place, bound)
     }
 
     // MARK: Removing
@@ -234,9 +227,9 @@ private final class WeaklyBound<Target: AnyObject>: @unchecked Sendable {
     // Sendable: the object and its method are used only where the program asked for the observer to run; a weak
     // reference may be read on any thread.
     private weak var target: Target?
-    private let method: (Target) -> (Foundation.Notification) -> Void
+    private let method: (Target) -> @isolated(any) (Foundation.Notification) -> Void
 
-    init(target: Target, method: @escaping (Target) -> (Foundation.Notification) -> Void) {
+    init(target: Target, method: @escaping (Target) -> @isolated(any) (Foundation.Notification) -> Void) {
         self.target = target
         self.method = method
     }
@@ -244,7 +237,10 @@ private final class WeaklyBound<Target: AnyObject>: @unchecked Sendable {
     func call(with received: Received) -> Bool {
         // The strong reference keeps the target alive for as long as its method runs.
         guard let target else { return false }
-        method(target)(received.notification)
+        // It runs where its isolation is: on the main thread if that is the main actor. The language offers only `await`
+        // to call it; the function is the same, as in the standard library's `MainActor.assumeIsolated`.
+        let call = unsafeBitCast(method(target), to: ((Foundation.Notification) -> Void).self)
+        call(received.notification)
         return true
     }
 }

@@ -51,13 +51,13 @@ final class BusLink: Sendable {
     private func startThread() {
         // Nothing of self: the thread must not keep this object.
         let (session, outbox, context) = (session, outbox, context)
-        let thread = Thread {
+        Thread {
+            // Before the start Foundation would forget it.
+            Thread.current.name = "carillon"
             session.value.start()
             while !(outbox.isClosed && session.value.isAtRest) { context.iterate(mayBlock: true) }
             session.value.stop()
-        }
-        thread.name = "carillon"
-        thread.start()
+        }.start()
     }
 }
 
@@ -76,11 +76,12 @@ final class SharedOutbox: Sendable {
 
     func append(_ request: Request) throws(DistributedNotificationError) {
         let limit = state.withLock { state -> Int? in
-            if case .post(let post) = request {
+            switch request {
+            case .post(let post):
                 guard state.outbox.hasRoom(byteCount: post.byteCount) else { return state.outbox.limits.count }
                 state.outbox.append(request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
-            } else {
-                state.outbox.append(request, .other)
+            case .register: state.outbox.append(request, .registration)
+            case .unregister, .suspend, .barrier: state.outbox.append(request, .other)
             }
             return nil
         }

@@ -27,6 +27,9 @@ struct Outbox<Request> {
     /// What counts as a post on its way, and whether it is answered.
     enum Kind {
         case post(wantsAnswer: Bool)
+        /// Answered, and no more of them on their way than posts: one that is removed before its answer came can be
+        /// removed only after that, and must not use up the service's limits meanwhile (E1).
+        case registration
         case other
 
         var isPost: Bool {
@@ -61,10 +64,15 @@ struct Outbox<Request> {
 
     /// What to send next; nil when nothing waits, or when posts on their way have to be confirmed first.
     ///
-    /// - Returns: for a post that shall be answered also how many the answer confirms; it goes to ``confirmed(_:)``.
+    /// - Returns: for what shall be answered also how many the answer confirms; it goes to ``confirmed(_:)``.
     mutating func next() -> (request: Request, confirms: Int?)? {
         guard head < waiting.count else { return nil }
-        guard case .post(let wantsAnswer) = waiting[head]!.kind else { return (removeFirst(), nil) }
+        let wantsAnswer: Bool
+        switch waiting[head]!.kind {
+        case .other: return (removeFirst(), nil)
+        case .registration: wantsAnswer = true
+        case .post(let answer): wantsAnswer = answer
+        }
         guard unconfirmed < Self.window else { return nil }
         unconfirmed += 1
         sinceConfirmation += 1

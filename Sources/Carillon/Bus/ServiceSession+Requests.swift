@@ -11,7 +11,7 @@ extension ServiceSession {
             case .post(let post): send(post, confirms: confirms)
             case .register(let key):
                 registrations.want(key)
-                sendRegistration(of: key)
+                sendRegistration(of: key, confirms: confirms)
             case .unregister(let key): if let id = registrations.forget(key) { sendRemoval(of: id) }
             case .suspend(let word):
                 suspension = word
@@ -66,7 +66,8 @@ extension ServiceSession {
         }
     }
 
-    func sendRegistration(of key: RegistrationKey) {
+    /// - Parameter confirms: what the answer confirms to the outbox, for a request that came out of it.
+    func sendRegistration(of key: RegistrationKey, confirms: Int? = nil) {
         registrations.asked(key)
         let message = Wire.methodCall("AddObserver")
         var writer = MessageWriter(message)
@@ -76,6 +77,12 @@ extension ServiceSession {
         let asked = owner
         connection?.call(message) { [weak self] result in
             guard let self else { return }
+            defer {
+                if let confirms {
+                    outbox.confirmed(confirms)
+                    pump()
+                }
+            }
             switch result {
             case .success(let reply):
                 var reader = MessageReader(reply)

@@ -87,19 +87,48 @@ private struct LoopWatch {
 
 /// A queue of operations.
 ///
-/// One operation empties what waits, however many notifications that are: they stay in order also on a queue that runs
-/// several operations at once. The queue is retained: an observer's queue lives as long as the observer.
+/// One operation empties what waits, however many notifications that are, and it is the only one at a time: they stay in
+/// order also on a queue that runs several operations at once. The queue is retained: an observer's queue lives as long
+/// as the observer.
 final class QueueTarget: DeliveryTarget {
     private let queue: DeliveryQueue
 
     init(_ operations: OperationQueue) {
-        let reference = WeakReference<DeliveryQueue>()
-        queue = DeliveryQueue(wake: { operations.addOperation { reference.object?.drain() } })
-        reference.object = queue
+        let drain = ExclusiveDrain(operations)
+        queue = DeliveryQueue(wake: { drain.schedule() })
+        drain.queue.object = queue
     }
 
     func deliver(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Int {
         queue.append(byteCount: byteCount, work)
+    }
+}
+
+/// Empties a delivery queue from operations, of which several may run at once.
+private final class ExclusiveDrain: Sendable {
+    let queue = WeakReference<DeliveryQueue>()
+    private let operations: OperationQueue
+    private let isRunning = Atomic(false)
+    /// Whether an operation found another one running, and left it to that.
+    private let isDue = Atomic(false)
+
+    init(_ operations: OperationQueue) {
+        self.operations = operations
+    }
+
+    func schedule() {
+        operations.addOperation { self.run() }
+    }
+
+    private func run() {
+        // Before looking whether another one runs, which then goes on for this one.
+        isDue.store(true, ordering: .sequentiallyConsistent)
+        guard let queue = queue.object, !isRunning.exchange(true, ordering: .sequentiallyConsistent) else { return }
+        isDue.store(false, ordering: .sequentiallyConsistent)
+        queue.drain()
+        isRunning.store(false, ordering: .sequentiallyConsistent)
+        // The queue counts on every wake-up to be followed by a drain, and takes no more than its share in each.
+        if isDue.exchange(false, ordering: .sequentiallyConsistent) || queue.count > 0 { schedule() }
     }
 }
 
@@ -141,11 +170,11 @@ final class ThreadTarget: DeliveryTarget {
     private func startThread() {
         // Nothing of self: the thread must not keep this object.
         let (context, life) = (context, life)
-        let thread = Thread {
+        Thread {
+            // Before the start Foundation would forget it.
+            Thread.current.name = "carillon-queue"
             while !life.isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
-        }
-        thread.name = "carillon-deliver"
-        thread.start()
+        }.start()
     }
 }
 

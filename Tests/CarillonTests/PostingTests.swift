@@ -1,0 +1,311 @@
+import Carillon
+import Foundation
+import Glibc
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Posting through the library, on a real bus", .timeLimit(.minutes(2)))
+struct PostingTests {
+    private let name = Notification.Name("a")
+
+    @Test("D3: a post that waits learns how many clients it matched, not how many observers")
+    func counts() async throws {
+        let desk = try Desk()
+        let (first, second, poster) = (desk.center(), desk.center(), desk.center())
+        #expect(try await poster.post(named: name) == 0)
+        for center in [first, second] {
+            for _ in 0..<3 { center.addObserver(forName: name, object: "o", queue: nil) { _ in } }
+            center.addObserver(forName: nil, object: "o", queue: nil) { _ in }
+            try center.settle()
+        }
+        #expect(try await poster.post(named: name, object: "o", userInfo: ["n": 1]) == 2)
+        #expect(try await poster.post(named: name, object: "p") == 0)
+        second.suspended = true
+        try second.settle()
+        #expect(try await poster.post(named: name, object: "o") == 2)
+        poster.addObserver(forName: name, object: nil, queue: nil) { _ in }
+        #expect(try await poster.post(named: name, object: "o") == 3, "posts and registrations go in their order")
+        #expect(poster.statistics.posted == 5 && poster.statistics.failedPosts == 0)
+    }
+
+    @Test("B4, N3: what is refused before it leaves the process, by the throwing calls")
+    func refusedAtOnce() async throws {
+        let center = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
+        func error(
+            _ name: String, _ object: String? = nil, _ userInfo: [AnyHashable: Any] = [:],
+            _ options: DistributedNotificationCenter.Options = []
+        ) -> DistributedNotificationError? {
+            do throws(DistributedNotificationError) {
+                try center.post(named: .init(name), object: object, userInfo: userInfo, options: options)
+            } catch {
+                return error
+            }
+            return nil
+        }
+        #expect(error("") == .invalidName(""))
+        #expect(error("a\0") == .invalidName("a\0"))
+        #expect(error("a", "o\0") != nil)
+        #expect("\(error("a", nil, [:], .postToAllSessions)!)".contains("postToAllSessions"))
+        #expect("\(error("a", nil, [:], [.postToAllSessions, .deliverImmediately])!)".contains("postToAllSessions"))
+        #expect("\(error("a", nil, [:], .init(rawValue: 8))!)".contains("8"))
+        let values: [(Any, String)] = [
+            (NSNull(), "userInfo.k"), (UUID(), "userInfo.k"), (URL(string: "a:b")!, "userInfo.k"),
+            ([1, [2, self]] as [Any], "userInfo.k[1][1]"), (["x": ["y": Set([1])]], "userInfo.k.x.y"),
+            ("a\0b", "userInfo.k"), (["x\0": 1], "userInfo.k.x\0"), (Substring("a"), "userInfo.k"),
+            (Optional<Int>.none as Any, "userInfo.k"), (NSDecimalNumber(value: 1), "userInfo.k"),
+            (Decimal(1), "userInfo.k"), ([1: 2], "userInfo.k[1]"), (NSObject(), "userInfo.k"),
+            (Date(timeIntervalSince1970: 1e300), "userInfo.k"), ({} as () -> Void, "userInfo.k"),
+            (NSArray(array: [NSNull()]), "userInfo.k[0]"), (Character("a"), "userInfo.k"), (1...2, "userInfo.k"),
+        ]
+        for (value, path) in values {
+            let refusal = error("a", nil, ["fine": 1, "k": value])
+            guard case .invalidUserInfo(path, _) = refusal else {
+                Issue.record("\(value): \(String(describing: refusal)), not at \(path)")
+                continue
+            }
+        }
+        #expect({ if case .invalidUserInfo("userInfo[5]", _) = error("a", nil, [5: 1]) { true } else { false } }())
+        var deep: Any = 1
+        for _ in 0..<100 { deep = [deep] }
+        #expect({ if case .invalidUserInfo = error("a", nil, ["k": deep]) { true } else { false } }())
+        await #expect(throws: DistributedNotificationError.invalidName("")) {
+            try await center.post(named: .init(""))
+        }
+        #expect(center.statistics.posted == 0)
+    }
+
+    @Test("B4: the calls of macOS don't throw; they log, count and report")
+    func refusedQuietly() throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let errors = Inbox<DistributedNotificationError>()
+        let observation = center.observeEvents { event in
+            if case .postFailed(let error) = event { errors.add(error) }
+        }
+        center.post(name: .init(""), object: nil)
+        center.post(Notification(name: name, object: NSObject()))
+        center.post(name: name, object: 5)
+        center.postNotificationName(name, object: nil, userInfo: ["k": NSNull()])
+        center.postNotificationName(name, object: nil, userInfo: ["k": NSNull()], deliverImmediately: true)
+        center.postNotificationName(name, object: nil, options: .postToAllSessions)
+        #expect(try errors.wait(for: 6)[0] == .invalidName(""))
+        #expect(center.statistics.failedPosts == 6 && center.statistics.posted == 0)
+        #expect(center.connectionState == .connecting, "nothing was asked of the service")
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("E1: the service's limits come back as typed errors that name the limit")
+    func limits() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let cases: [(String, String?, [AnyHashable: Any], String)] = [
+            (String(repeating: "a", count: 1025), nil, [:], "1024"),
+            ("a", String(repeating: "a", count: 4097), [:], "4096"),
+            ("a", nil, ["k": Data(count: 1 << 20)], "1048576"),
+            ("a", nil, ["k": nested(17)], "16"),
+        ]
+        for (name, object, userInfo, limit) in cases {
+            do {
+                try await center.post(named: .init(name), object: object, userInfo: userInfo)
+                Issue.record("beyond \(limit) was accepted")
+            } catch .limitExceeded(let message) {
+                #expect(message.contains(limit), "\(message)")
+            } catch {
+                Issue.record("\(limit): \(error)")
+            }
+        }
+        // Just within them.
+        try await center.post(
+            named: .init(String(repeating: "a", count: 1024)), object: String(repeating: "o", count: 4096),
+            userInfo: ["k": nested(15), "d": Data(count: 1_000_000)])
+    }
+
+    private func nested(_ depth: Int) -> Any {
+        var value: Any = 1
+        for _ in 0..<depth { value = ["x": value] }
+        return value
+    }
+
+    @Test("N3: every type arrives through the real service as what it was")
+    func roundTrips() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        var notifications = center.notifications(named: name).makeAsyncIterator()
+        func trip(_ value: Any) async throws -> Any? {
+            try await center.post(named: name, userInfo: ["k": value])
+            return await notifications.next()?.userInfo?["k"]
+        }
+        func expect<Value: Equatable>(_ value: Value) async throws {
+            let back = try await trip(value)
+            #expect(
+                back.map { type(of: $0) == Value.self } == true && back as? Value == value, "\(value): \(back ?? "")")
+        }
+        for value in [Int.min, -1, 0, 1, Int.max, 1 << 53, (1 << 53) + 1] { try await expect(value) }
+        for value in [0.0, 1.0, -1.5, 0.1, .infinity, -.infinity, .pi, .leastNonzeroMagnitude] {
+            try await expect(value)
+        }
+        #expect((try await trip(Double.nan) as? Double)?.isNaN == true)
+        #expect((try await trip(-0.0) as? Double)?.sign == .minus)
+        for value in [true, false] { try await expect(value) }
+        for value in ["", "a", "é", "e\u{301}", "日本語 🔔", "\u{FEFF}\u{10FFFF}", String(repeating: "x", count: 70_000)] {
+            try await expect(value)
+            #expect((try await trip(value) as? String)?.utf8.elementsEqual(value.utf8) == true)
+        }
+        for value in [Data(), Data([0]), Data(0...255), Data(count: 500_000)] { try await expect(value) }
+        for date in [
+            Date.distantPast, .distantFuture, Date(timeIntervalSince1970: 0), Date(timeIntervalSince1970: -0.000001),
+        ] {
+            try await expect(date)
+        }
+        let now = Date()
+        #expect(abs((try await trip(now) as? Date ?? .distantPast).timeIntervalSince(now)) < 0.000_001)
+
+        // Other widths: read as what they were posted as, and as any type that can hold them.
+        #expect(try await trip(Int8.min) as? Int8 == .min)
+        #expect(try await trip(Int16.min) as? Int16 == .min)
+        #expect(try await trip(Int32.min) as? Int32 == .min)
+        #expect(try await trip(Int64.min) as? Int == .min)
+        #expect(try await trip(UInt8.max) as? UInt8 == .max)
+        #expect(try await trip(UInt16.max) as? UInt16 == .max)
+        #expect(try await trip(UInt32.max) as? UInt32 == .max)
+        #expect(try await trip(UInt64.max) as? UInt64 == .max)
+        #expect(try await trip(UInt.max) as? UInt == .max)
+        #expect(try await trip(UInt8(5)) as? Int == 5)
+        #expect(try await trip(Float.greatestFiniteMagnitude) as? Double == Double(Float.greatestFiniteMagnitude))
+        #expect(try await trip(CGFloat(1.5)) as? Double == 1.5)
+
+        // Collections.
+        #expect(try await trip([[1, 2], [], [3]]) as? [[Int]] == [[1, 2], [], [3]])
+        #expect(try await trip([Any]()) as? [Int] == [])
+        #expect(try await trip([1, "a", true, 2.5] as [Any]) as? [AnyHashable] == [1, "a", true, 2.5])
+        #expect(try await trip(["a": ["b": [Data([1])]]]) as? [String: [String: [Data]]] == ["a": ["b": [Data([1])]]])
+        #expect(try await trip([String: Any]()) as? [String: Int] == [:])
+
+        // Foundation's.
+        #expect(try await trip("a" as NSString) as? String == "a")
+        #expect(try await trip(NSNumber(value: true)) as? Bool == true)
+        #expect(try await trip(NSNumber(value: 1)) as? Int == 1)
+        #expect(try await trip(NSNumber(value: 1.0)) as? Double == 1)
+        #expect(try await trip(NSNumber(value: UInt64.max)) as? UInt64 == .max)
+        #expect(
+            try await trip(NSDictionary(dictionary: ["a": NSArray(array: [1, 2])])) as? [String: [Int]] == [
+                "a": [1, 2]
+            ])
+        #expect(try await trip(NSMutableData(data: Data([1]))) as? Data == Data([1]))
+        #expect(try await trip(NSDate(timeIntervalSince1970: 5)) as? Date == Date(timeIntervalSince1970: 5))
+        // What code for macOS asks for.
+        #expect((try await trip(5) as? NSNumber)?.intValue == 5)
+        #expect((try await trip("a") as? NSString) == "a")
+        #expect((try await trip([1]) as? NSArray)?.count == 1)
+        #expect((try await trip(["a": 1]) as? NSDictionary)?["a"] as? Int == 1)
+    }
+
+    @Test("D4: posts of one center arrive in their order, of whatever kind they are")
+    func order() async throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        try ear.listen("a", tag: "a")
+        for number in 0..<2_000 {
+            switch number % 5 {
+            case 0: poster.post("a", number: number)
+            case 1: poster.post(name: name, object: nil, userInfo: ["number": number])
+            case 2: try { try poster.post(named: name, userInfo: ["number": number]) }()
+            case 3: _ = try await poster.post(named: name, userInfo: ["number": number])
+            default: poster.post("a", number: number, options: .deliverImmediately)
+            }
+        }
+        #expect(try ear.everything(from: poster) == (0..<2_000).map { "a \($0)" })
+        #expect(poster.statistics.posted == 2_001 && ear.center.statistics.received == 2_001)
+    }
+
+    @Test("D1: nothing waits for a service that stands still; flush says so, and all goes out when it goes on")
+    func stopped() async throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        try ear.listen("a", tag: "a")
+        try poster.settle()
+        kill(desk.service.pid, SIGSTOP)
+        defer { kill(desk.service.pid, SIGCONT) }
+        for number in 0..<20_000 { poster.post("a", number: number) }
+        let late = ear.center.observe(.init("late")) { _ in }
+        ear.center.suspended = false
+        #expect(!poster.flush(timeout: 0.1))
+        kill(desk.service.pid, SIGCONT)
+        #expect(await poster.flush())
+        try ear.center.settle()
+        #expect(try ear.everything(from: poster) == (0..<20_000).map { "a \($0)" })
+        #expect(poster.statistics.failedPosts == 0)
+        withExtendedLifetime(late) {}
+    }
+
+    @Test("A center that was never used has nothing to flush, and needs no bus")
+    func unused() async {
+        let center = DistributedNotificationCenter(busAddress: "unix:path=/nonexistent")
+        #expect(center.flush(timeout: 0))
+        #expect(await center.flush())
+        #expect(center.connectionState == .connecting)
+    }
+
+    @Test("Exit waits for what was posted, but not for ever: a service that stands still holds up nobody")
+    func exitWithUnsent() throws {
+        let stage = try Stage()
+        _ = try stage.run("macos-swift5", "post", "com.example.Posted")
+        let pid = try #require(try stage.bus.processID(ofOwner: ServiceProcess.busName))
+        kill(pid, SIGSTOP)
+        defer { kill(pid, SIGCONT) }
+        let result = try stage.run("macos-swift5", "post", "com.example.Posted")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
+    @Test("Exit without any bus ends at once and says what was lost")
+    func exitWithoutBus() throws {
+        let stage = try Stage()
+        stage.bus.stop()
+        let result = try stage.run("macos-swift5", "post", "com.example.Posted")
+        #expect(result.exitCode == 0 && result.standardError.contains("a post failed"), "\(result)")
+    }
+
+    @Test("Events are told until the handle goes away, and also as local notifications")
+    func events() throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let (told, local) = (Inbox<String>(), Inbox<String>())
+        var observation: Observation? = center.observeEvents { told.add("\($0)") }
+        let token = NotificationCenter.default.addObserver(
+            forName: .distributedNotificationCenterStateDidChange, object: center, queue: nil
+        ) { note in
+            if let state = note.userInfo?["state"] as? DistributedNotificationCenter.ConnectionState {
+                local.add("\(state)")
+            }
+        }
+        try center.settle()
+        #expect(center.connectionState == .connecting, "it was not used")
+        center.post("a", number: 1)
+        #expect(try local.wait(for: 1) == ["connected"])
+        #expect(told.all.count == 1 && told.all[0].hasSuffix("connected)"), "\(told.all)")
+        withExtendedLifetime(observation) {}
+        observation = nil
+        desk.bus.stop()
+        let states = try local.wait(for: 2)
+        #expect(states.last?.hasPrefix("disconnected") == true, "\(states)")
+        #expect(told.all.count == 1)
+        #expect({ if case .disconnected = center.connectionState { true } else { false } }())
+        NotificationCenter.default.removeObserver(token)
+    }
+
+    @Test("A center that goes away sends what waits, and leaves the bus")
+    func deinitialised() throws {
+        let desk = try Desk()
+        let ear = try Ear(desk)
+        try ear.listen("a", tag: "a")
+        do {
+            let poster = desk.center()
+            poster.addObserver(forName: name, object: nil, queue: nil) { _ in }
+            for number in 0..<1_000 { poster.post("a", number: number) }
+        }
+        try eventually("all of them: \(ear.heard.all.count)") { ear.heard.contains { $0 == "a 999" } }
+        #expect(ear.heard.all.filter { $0.hasPrefix("a ") } == (0..<1_000).map { "a \($0)" })
+        try eventually("its registrations are gone") { try observerCounts(on: desk.bus) == [2] }
+    }
+}

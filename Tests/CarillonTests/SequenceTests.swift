@@ -1,0 +1,125 @@
+import Carillon
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Notifications as asynchronous sequences (C7)", .timeLimit(.minutes(1)))
+struct SequenceTests {
+    private let name = Notification.Name("a")
+
+    @Test("It observes from the call on, in order, with everything that a notification has")
+    func order() async throws {
+        let desk = try Desk()
+        let (center, poster) = (desk.center(), desk.center())
+        let notifications = center.notifications(named: name, object: "o")
+        #expect(await center.flush())
+        for number in 0..<100 { poster.post("a", number.isMultiple(of: 2) ? "o" : "p", number: number) }
+        var numbers: [Int] = []
+        for await note in notifications {
+            #expect(note.name == name && note.object as? String == "o")
+            numbers.append(note.userInfo?["number"] as? Int ?? -1)
+            if numbers.count == 50 { break }
+        }
+        #expect(numbers == (0..<50).map { $0 * 2 })
+    }
+
+    @Test("Beyond its bound the oldest are dropped, which is counted and reported", arguments: [1, 2, 10])
+    func overflow(limit: Int) async throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let lost = Inbox<UInt64>()
+        let observation = ear.center.observeEvents { event in
+            if case .mayHaveMissedNotifications(.overflow(let count)) = event { lost.add(count) }
+        }
+        let notifications = ear.center.notifications(named: name, bufferLimit: limit)
+        try ear.center.settle()
+        for number in 0..<50 { poster.post("a", number: number) }
+        _ = try ear.everything(from: poster)
+        #expect(ear.center.statistics.overflowed == UInt64(50 - limit))
+        var numbers: [Int] = []
+        for await note in notifications {
+            numbers.append(note.userInfo?["number"] as? Int ?? -1)
+            if numbers.count == limit { break }
+        }
+        #expect(numbers == Array((50 - limit)..<50))
+        try eventually("the program is told") { lost.all.reduce(0, +) == UInt64(50 - limit) }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("A cancelled reader ends, and so does the registration")
+    func cancelled() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let notifications = center.notifications(named: name)
+        try center.settle()
+        #expect(try observerCounts(on: desk.bus) == [1])
+        let reader = Task { () -> Int in
+            var count = 0
+            for await _ in notifications { count += 1 }
+            return count
+        }
+        reader.cancel()
+        #expect(await reader.value == 0)
+        try center.settle()
+        #expect(try observerCounts(on: desk.bus) == [])
+    }
+
+    @Test("A sequence that is thrown away, read or not, leaves no registration")
+    func thrownAway() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        do {
+            let unread = center.notifications(named: name)
+            var iterator = center.notifications(named: .init("b")).makeAsyncIterator()
+            try center.settle()
+            #expect(try observerCounts(on: desk.bus) == [2])
+            center.post("b", number: 1)
+            #expect(await iterator.next() != nil)
+            withExtendedLifetime(unread) {}
+        }
+        _ = center.notifications(named: .init("c"))
+        _ = center.messages(of: Note.self)
+        try center.settle()
+        #expect(try observerCounts(on: desk.bus) == [])
+    }
+
+    private struct Note: DistributedMessage {
+        static let name = Notification.Name("note")
+    }
+
+    @Test("An object in Foundation's dress, as on macOS")
+    func foundation() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let notifications = center.notifications(named: name, object: "o" as NSString)
+        center.post("a", "p", number: 1)
+        center.post("a", "o", number: 2)
+        var iterator = notifications.makeAsyncIterator()
+        #expect(await iterator.next()?.userInfo?["number"] as? Int == 2)
+        // What can't be an object between processes never arrives, and is counted.
+        _ = center.notifications(named: name, object: NSNumber(value: 5))
+        #expect(center.statistics.refusedObservers == 1)
+    }
+
+    @Test("Held while suspended, as the behaviour says")
+    func suspended() async throws {
+        let desk = try Desk()
+        let (center, poster) = (desk.center(), desk.center())
+        let coalesced = center.notifications(named: name)
+        let held = center.notifications(named: name, suspensionBehavior: .hold)
+        center.suspended = true
+        try center.settle()
+        for number in 0..<3 { poster.post("a", number: number) }
+        try poster.settle()
+        center.suspended = false
+        poster.post("a", number: 3)
+        var numbers: [Int] = []
+        for await note in held {
+            numbers.append(note.userInfo?["number"] as? Int ?? -1)
+            if numbers.count == 4 { break }
+        }
+        #expect(numbers == [0, 1, 2, 3])
+        var iterator = coalesced.makeAsyncIterator()
+        #expect(await iterator.next()?.userInfo?["number"] as? Int == 2)
+    }
+}

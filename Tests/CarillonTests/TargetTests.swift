@@ -1,0 +1,207 @@
+import Carillon
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Methods of objects as observers (C5), and operation queues (C4)", .timeLimit(.minutes(1)))
+struct TargetTests {
+    @Test("C5: a target is not kept alive, and its registration goes with it")
+    func weakly() throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        weak var reference: Recorder?
+        do {
+            let target = Recorder(ear.heard)
+            reference = target
+            ear.center.addObserver(target, method: Recorder.received, name: .init("a"))
+            poster.post("a", number: 0)
+            try ear.center.settle()
+            poster.post("a", number: 1)
+            let heard = try ear.everything(from: poster)
+            #expect(heard.last == "target 1")
+            withExtendedLifetime(target) {}
+        }
+        #expect(reference == nil)
+        let count = try ear.everything(from: poster).count
+        poster.post("a", number: 2)
+        #expect(try ear.everything(from: poster).count == count)
+        try eventually("its registration is gone") { try observerCounts(on: desk.bus) == [1] }
+    }
+
+    @Test("C5: a target that removes itself in its deinit leaves nothing behind, without any notification")
+    func removingItself() throws {
+        final class Target {
+            let center: DistributedNotificationCenter
+            init(_ center: DistributedNotificationCenter) {
+                self.center = center
+                center.addObserver(self, method: Target.received, name: .init("a"))
+                center.addObserver(self, method: Target.received, name: .init("b"), object: "o")
+            }
+            deinit { center.removeObserver(self) }
+            func received(_ note: Notification) {}
+        }
+        let desk = try Desk()
+        let center = desk.center()
+        for _ in 0..<100 { _ = Target(center) }
+        try center.settle()
+        #expect(try observerCounts(on: desk.bus) == [])
+    }
+
+    @Test("E1, C5: targets that nobody removes and that hear nothing do not use up the registrations")
+    func leftBehind() throws {
+        let desk = try Desk()
+        let center = desk.center()
+        for number in 0..<20_000 {
+            center.addObserver(Recorder(Inbox()), method: Recorder.received, name: .init("\(number)"))
+        }
+        try center.settle()
+        #expect(center.statistics.refusedObservers == 0)
+        #expect(try observerCounts(on: desk.bus).reduce(0, +) < 1_000)
+    }
+
+    @globalActor actor OtherActor {
+        static let shared = OtherActor()
+    }
+
+    @Test("Methods run where they are isolated: nowhere in particular, on the main actor; no other one is accepted")
+    func isolation() throws {
+        @MainActor final class MainTarget {
+            nonisolated let heard: Inbox<String>
+            nonisolated init(_ heard: Inbox<String>) { self.heard = heard }
+            func received(_ note: Notification) {
+                MainActor.preconditionIsolated()
+                heard.add("main actor")
+            }
+        }
+        @OtherActor final class OtherTarget {
+            nonisolated init() {}
+            func received(_ note: Notification) { Issue.record("it was called") }
+        }
+        /// Not Sendable, and in its own context.
+        final class PlainTarget {
+            let heard: Inbox<String>
+            init(_ heard: Inbox<String>) { self.heard = heard }
+            func received(_ note: Notification) { heard.add("main thread: \(Thread.isMainThread)") }
+        }
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let (main, other, plain) = (MainTarget(ear.heard), OtherTarget(), PlainTarget(ear.heard))
+        ear.center.addObserver(plain, method: PlainTarget.received, name: .init("plain"))
+        ear.center.addObserver(main, method: MainTarget.received, name: .init("main"))
+        ear.center.addObserver(other, method: OtherTarget.received, name: .init("other"))
+        #expect(ear.center.statistics.refusedObservers == 1)
+        try ear.center.settle()
+        for name in ["plain", "main", "other"] { poster.post(name, number: 0) }
+        let heard = try ear.everything(from: poster)
+        #expect(heard.contains("main thread: false"))
+        // Its turn comes when the main thread of the test runner runs its queue.
+        try eventually("the main actor's") { ear.heard.contains { $0 == "main actor" } }
+        withExtendedLifetime((main, other, plain)) {}
+    }
+
+    @Test("C5: a target that another thread releases while its method runs is alive until that returns")
+    func releasedElsewhere() async throws {
+        final class Target: Sendable {
+            private let state = Mutex(["alive"])
+            let calls: Inbox<Bool>
+            init(_ calls: Inbox<Bool>) { self.calls = calls }
+            deinit { state.withLock { $0 = [] } }
+            func received(_ note: Notification) {
+                for _ in 0..<50 { if state.withLock({ $0 }) != ["alive"] { return calls.add(false) } }
+                calls.add(true)
+            }
+        }
+        let desk = try Desk()
+        let center = desk.center()
+        let calls = Inbox<Bool>()
+        try await onOwnThread {
+            for round in 0..<300 {
+                let target = Mutex<Target?>(Target(calls))
+                center.addObserver(target.withLock { $0! }, method: Target.received, name: .init("a"))
+                for _ in 0..<3 { center.post("a", number: round) }
+                let isReleased = DispatchSemaphore(value: 0)
+                Thread {
+                    target.withLock { $0 = nil }
+                    isReleased.signal()
+                }.start()
+                isReleased.wait()
+            }
+            try center.settle()
+        }
+        #expect(!calls.all.isEmpty && calls.all.allSatisfy { $0 })
+        // The last of them may wait for another notification, or another observer.
+        center.post("a", number: -1)
+        try eventually("their registration is gone") { try observerCounts(on: desk.bus) == [] }
+    }
+
+    @Test("C4: blocks run on the queue that they asked for, in order, also when it runs several at once")
+    func queues() throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 8
+        let places = Inbox<Bool>()
+        ear.center.addObserver(forName: .init("a"), object: nil, queue: queue) { [weak queue] _ in
+            places.add(OperationQueue.current === queue)
+        }
+        try ear.listen("a", tag: "a", queue: queue)
+        for number in 0..<500 { poster.post("a", number: number) }
+        _ = try ear.everything(from: poster)
+        queue.waitUntilAllOperationsAreFinished()
+        try eventually("all of them") { ear.heard.all.filter { $0.hasPrefix("a ") }.count == 500 }
+        #expect(ear.heard.all.filter { $0.hasPrefix("a ") } == (0..<500).map { "a \($0)" })
+        #expect(try places.wait(for: 500).allSatisfy { $0 })
+    }
+
+    @Test("C4: a queue that stands still holds up nobody else, and loses nothing")
+    func standing() throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let standing = OperationQueue()
+        standing.isSuspended = true
+        try ear.listen("a", tag: "standing", queue: standing)
+        try ear.listen("a", tag: "own")
+        for number in 0..<3 { poster.post("a", number: number) }
+        #expect(try ear.everything(from: poster) == ["own 0", "own 1", "own 2"])
+        standing.isSuspended = false
+        try eventually("the others") { ear.heard.contains { $0 == "standing 2" } }
+        #expect(ear.heard.all.filter { $0.hasPrefix("standing") } == ["standing 0", "standing 1", "standing 2"])
+    }
+
+    @Test("C4: the center keeps the queue of an observer")
+    func kept() throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        try ear.listen("a", tag: "a", queue: OperationQueue())
+        poster.post("a", number: 0)
+        try eventually("the notification") { ear.heard.contains { $0 == "a 0" } }
+    }
+
+    @Test("T2: what waits too long on a queue is bounded; the oldest go, and the program is told how many")
+    func bounded() throws {
+        let desk = try Desk()
+        let (ear, poster) = (try Ear(desk), desk.center())
+        let lost = Mutex<UInt64>(0)
+        let observation = ear.center.observeEvents { event in
+            if case .mayHaveMissedNotifications(.overflow(let count)) = event { lost.withLock { $0 += count } }
+        }
+        let standing = OperationQueue()
+        standing.isSuspended = true
+        try ear.listen("a", tag: "a", queue: standing)
+        let payload = Data(count: 1_000_000)
+        let posts = 100
+        for number in 0..<posts {
+            poster.postNotificationName(.init("a"), object: nil, userInfo: ["number": number, "payload": payload])
+        }
+        _ = try ear.everything(from: poster)
+        standing.isSuspended = false
+        standing.waitUntilAllOperationsAreFinished()
+        try eventually("the newest") { ear.heard.contains { $0 == "a \(posts - 1)" } }
+        let overflowed = Int(ear.center.statistics.overflowed)
+        #expect((30..<40).contains(overflowed), "64 MiB fit")
+        #expect(ear.heard.all.filter { $0.hasPrefix("a ") } == (overflowed..<posts).map { "a \($0)" })
+        try eventually("the program is told of all") { lost.withLock { $0 } == UInt64(overflowed) }
+        withExtendedLifetime(observation) {}
+    }
+}
