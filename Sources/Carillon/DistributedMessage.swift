@@ -58,14 +58,17 @@ extension DistributedNotificationCenter {
     /// - Parameters:
     ///   - object: nil for any.
     ///   - suspensionBehavior: what happens to messages while the program is suspended.
+    ///   - runLoopMode: how urgent they are when the service is busy (M6).
     ///   - queue: where the handler runs; nil for the center's ``defaultDelivery``.
     /// - Returns: what ends the observation when it goes away.
     public func observe<Message: DistributedMessage>(
         _ type: Message.Type, object: String? = nil, suspensionBehavior: SuspensionBehavior = .coalesce,
-        queue: OperationQueue? = nil, using handler: @escaping @Sendable (Message) -> Void
+        runLoopMode: MainLoop.RunLoopMode = .default, queue: OperationQueue? = nil,
+        using handler: @escaping @Sendable (Message) -> Void
     ) -> Observation {
         observation(
-            name: type.name, object: object, suspensionBehavior: suspensionBehavior, on: target(for: queue)
+            name: type.name, object: object, suspensionBehavior: suspensionBehavior, runLoopMode: runLoopMode,
+            on: target(for: queue)
         ) { [weak self] received in
             if let message = self?.decode(type, from: received) { handler(message) }
         }

@@ -47,23 +47,27 @@ extension DistributedNotificationCenter {
     ///   - name: nil for any.
     ///   - object: nil for any.
     ///   - suspensionBehavior: what happens to notifications while the program is suspended.
+    ///   - runLoopMode: how urgent they are when the service is busy (M6): event tracking goes before modal panel, and
+    ///     that before default. Other modes are refused.
     ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
-        suspensionBehavior: SuspensionBehavior = .coalesce, queue: OperationQueue? = nil,
-        using block: @escaping @Sendable (Foundation.Notification) -> Void
+        suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
+        queue: OperationQueue? = nil, using block: @escaping @Sendable (Foundation.Notification) -> Void
     ) -> Observation {
         observation(
-            name: name, object: object, suspensionBehavior: suspensionBehavior, on: target(for: queue)
+            name: name, object: object, suspensionBehavior: suspensionBehavior, runLoopMode: runLoopMode,
+            on: target(for: queue)
         ) { block($0.notification) }
     }
 
     func observation(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
-        on target: any DeliveryTarget, using block: @escaping @Sendable (Received) -> Void
+        runLoopMode: MainLoop.RunLoopMode = .default, on target: any DeliveryTarget,
+        using block: @escaping @Sendable (Received) -> Void
     ) -> Observation {
         let token = ObserverToken()
-        add(token, name: name, object: object, suspensionBehavior, to: target, block)
+        add(token, name: name, object: object, suspensionBehavior, runLoopMode, to: target, block)
         return Observation { [weak self] in self?.removeObserver(token) }
     }
 
@@ -144,10 +148,11 @@ extension DistributedNotificationCenter {
 
     private func add(
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        to target: any DeliveryTarget, _ block: @escaping @Sendable (Received) -> Void
+        _ mode: MainLoop.RunLoopMode = .default, to target: any DeliveryTarget,
+        _ block: @escaping @Sendable (Received) -> Void
     ) {
         do throws(DistributedNotificationError) {
-            let key = try key(name: name, object: object, behavior)
+            let key = try key(name: name, object: object, behavior, mode)
             change { $0.add(owner: token, isToken: true, key: key, target: target, action: .block(block)) }
         } catch {
             noteRefusedObserver(name: name, object: object as? String, error)
@@ -168,13 +173,19 @@ extension DistributedNotificationCenter {
     }
 
     private func key(
-        name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior
+        name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
+        _ mode: MainLoop.RunLoopMode = .default
     ) throws(DistributedNotificationError) -> RegistrationKey {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
+        guard let mode = NotificationCore.RunLoopMode(rawValue: mode.rawValue) else {
+            throw .unsupportedOption(reason: "the service knows no run-loop mode '\(mode)'")
+        }
         return RegistrationKey(
             name: name.map { ExactText($0.rawValue) }, object: object.flatMap { $0.isEmpty ? nil : ExactText($0) },
-            options: ObserverOptions(suspensionBehavior: .init(behavior)))
+            options: ObserverOptions(
+                suspensionBehavior: .init(behavior), automaticSuspension: allowsAutomaticSuspension,
+                runLoopMode: mode))
     }
 
     /// Changes the observers, and tells the service what that means for it, in the same order for all threads.

@@ -51,6 +51,7 @@ public final class DistributedNotificationCenter: Sendable {
         var defaultDelivery = DefaultDelivery.mainThread
         var suspendedByProgram: Bool?
         var suspendedByService = false
+        var allowsAutomaticSuspension = true
         var isActive = true
         /// Counts changes of the activity (S5).
         var activityGeneration: UInt64 = 0
@@ -122,6 +123,14 @@ public final class DistributedNotificationCenter: Sendable {
                 submit(.suspend(newValue))
             }
         }
+    }
+
+    /// Whether the service may suspend this program while its application is not active (A2). Set it to false before the
+    /// first observer is added, in a program that shall hear everything at once: one observer that was added while it was
+    /// false keeps the whole program from being suspended, until it is removed.
+    public var allowsAutomaticSuspension: Bool {
+        get { state.withLock { $0.allowsAutomaticSuspension } }
+        set { state.withLock { $0.allowsAutomaticSuspension = newValue } }
     }
 
     /// Takes the word in ``suspended`` back: from now on the activity of the application decides, where the desktop

@@ -1,0 +1,78 @@
+import Carillon
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("What the service does for posters and observers of the Swift library", .timeLimit(.minutes(1)))
+struct ServiceOptionTests {
+    private func centers(_ bus: PrivateBus) -> (DistributedNotificationCenter, DistributedNotificationCenter) {
+        let centers = (
+            DistributedNotificationCenter(busAddress: bus.address),
+            DistributedNotificationCenter(busAddress: bus.address)
+        )
+        centers.0.defaultDelivery = .ownQueue
+        return centers
+    }
+
+    @Test("Q7: a thousand posts when idle, coalesced on the name, arrive as one, the last")
+    func coalesced() async throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (center, poster) = centers(bus)
+        let inbox = Inbox<Int>()
+        center.addObserver(forName: .init("progress"), object: nil, queue: nil) {
+            inbox.add($0.userInfo?["n"] as? Int ?? -1)
+        }
+        #expect(await center.flush())
+        func post(_ number: Int) throws {
+            try poster.post(
+                named: .init("progress"), userInfo: ["n": number], style: .whenIdle, coalescing: [.onName])
+        }
+        for number in 1...1000 { try post(number) }
+        let received = try await onOwnThread { try inbox.wait(for: 1) }
+        #expect(received == [1000])
+        // Behind what waits, and answered with 0, as nobody was matched yet.
+        #expect(try await poster.post(named: .init("progress"), userInfo: ["n": 0], style: .asap) == 0)
+        #expect(try await onOwnThread { try inbox.wait(for: 2) } == [1000, 0])
+        withExtendedLifetime(service) {}
+    }
+
+    @Test("M6, A2: run-loop mode and automatic suspension reach the service; a mode that it does not know is refused")
+    func options() async throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (center, _) = centers(bus)
+        let events = Inbox<String>()
+        let handle = center.observeEvents { event in
+            if case .observerRefused(_, _, let error) = event { events.add("\(error)") }
+        }
+        center.allowsAutomaticSuspension = false
+        #expect(!center.allowsAutomaticSuspension)
+        let urgent = center.observe(.init("x"), runLoopMode: .eventTracking) { _ in }
+        let ordinary = center.observe(.init("x")) { _ in }
+        let refused = center.observe(.init("x"), runLoopMode: "custom") { _ in }
+        #expect(await center.flush())
+        #expect(try observerCounts(on: bus) == [2])
+        let refusals = try await onOwnThread { try events.wait(for: 1) }
+        #expect(refusals.first?.contains("'custom'") == true)
+        #expect(center.statistics.refusedObservers == 1)
+        withExtendedLifetime((handle, urgent, ordinary, refused, service)) {}
+    }
+
+    @Test("D6: an observer can ask who posted; elsewhere there is no answer")
+    func origin() async throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (center, poster) = centers(bus)
+        let origins = Inbox<Origin?>()
+        center.addObserver(forName: .init("x"), object: nil, queue: nil) { _ in origins.add(Origin.current) }
+        #expect(await center.flush())
+        for _ in 0..<2 { try await poster.post(named: .init("x")) }
+        let received = try await onOwnThread { try origins.wait(for: 2) }
+        #expect(received.map { $0?.sequence } == [1, 2])
+        #expect(received[0]?.poster == received[1]?.poster && received[0]?.poster.hasPrefix(":") == true)
+        #expect(received[0].map { $0.serial + 1 } == received[1]?.serial)
+        #expect(Origin.current == nil)
+        withExtendedLifetime(service) {}
+    }
+}
