@@ -112,6 +112,7 @@ struct SequenceTests {
         for number in 0..<3 { poster.post("a", number: number) }
         try poster.settle()
         center.suspended = false
+        try center.settle()
         poster.post("a", number: 3)
         var numbers: [Int] = []
         for await note in held {
