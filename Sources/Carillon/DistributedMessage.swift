@@ -24,7 +24,7 @@ public protocol DistributedMessage: Codable, Sendable {
 extension DistributedNotificationCenter {
     /// Posts a message, or says at once why it can't leave the process.
     ///
-    /// - Throws: as ``post(named:object:userInfo:options:)-(_,_,_,_)``, and
+    /// - Throws: as a throwing post of a notification, and
     ///   ``DistributedNotificationError/encodingFailed(type:reason:)``.
     public func post<Message: DistributedMessage>(
         _ message: Message, object: String? = nil, options: Options = [],
