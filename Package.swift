@@ -82,7 +82,15 @@ let package = Package(
                 "carillond", "CarillonTool", "bus-load", "toolkit-window",
             ]
         ),
-        .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),
+        .testTarget(
+            name: "LocalNotificationsTests",
+            dependencies: ["LocalNotifications", "MainLoop", "TestSupport", "main-thread-probe"]
+        ),
+        // What needs the main thread of a process of its own.
+        .executableTarget(
+            name: "main-thread-probe", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"],
+            path: "Tests/MainThreadProbe"
+        ),
         .testTarget(
             name: "CarillonTests",
             dependencies: [
