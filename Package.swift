@@ -64,6 +64,9 @@ let package = Package(
         .executableTarget(
             name: "bench", dependencies: ["TestSupport", "bus-load", "carillond"], path: "Benchmarks/Bench"),
 
+        .executableTarget(
+            name: "local-bench", dependencies: ["LocalNotifications", "MainLoop"], path: "Benchmarks/LocalBench"),
+
         // Tests: one folder per target.
         .target(name: "TestSupport", path: "Tests/TestSupport"),
         .executableTarget(
