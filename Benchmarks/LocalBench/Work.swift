@@ -3,12 +3,12 @@ import LocalNotifications
 import MainLoop
 
 /// One row: the same work for both.
-struct Work {
+struct Work: Sendable {
     let name: String
     /// How many times it is done.
     let count: Int
-    let ours: () -> () -> Void
-    let theirs: () -> () -> Void
+    let ours: @Sendable () -> () -> Void
+    let theirs: @Sendable () -> () -> Void
 
     static let all = [oneObserver, amongOthers, amongSenders, addAndRemove, coalescing]
 }
@@ -65,10 +65,14 @@ extension Work {
     }
 
     // Fewer: a center that looks at all of them takes long.
-    private static let amongSenders = both("post to one observer among 10,000 of the name with other senders", 1_000) {
+    private static let amongSenders = both("post to one observer among 10,000 of the name with other senders", 5_000) {
         let senders = (0..<10_000).map { _ in Sender() }
-        return post($0, 1_000) { center in
+        let work = post($0, 5_000) { center in
             for sender in senders { _ = center.observe(posted, sender) {} }
+        }
+        return {
+            work()
+            withExtendedLifetime(senders) {}
         }
     }
 
@@ -82,7 +86,7 @@ extension Work {
     }
 
     private static func both(
-        _ name: String, _ count: Int, _ prepare: @escaping (any Center.Type) -> () -> Void
+        _ name: String, _ count: Int, _ prepare: @escaping @Sendable (any Center.Type) -> () -> Void
     ) -> Work {
         Work(name: name, count: count, ours: { prepare(Ours.self) }, theirs: { prepare(Theirs.self) })
     }
