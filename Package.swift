@@ -64,6 +64,9 @@ let package = Package(
         .executableTarget(
             name: "bench", dependencies: ["TestSupport", "bus-load", "carillond"], path: "Benchmarks/Bench"),
 
+        .executableTarget(
+            name: "local-bench", dependencies: ["LocalNotifications", "MainLoop"], path: "Benchmarks/LocalBench"),
+
         // Tests: one folder per target.
         .target(name: "TestSupport", path: "Tests/TestSupport"),
         .executableTarget(
@@ -82,7 +85,15 @@ let package = Package(
                 "carillond", "CarillonTool", "bus-load", "toolkit-window",
             ]
         ),
-        .testTarget(name: "LocalNotificationsTests", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"]),
+        .testTarget(
+            name: "LocalNotificationsTests",
+            dependencies: ["LocalNotifications", "MainLoop", "TestSupport", "main-thread-probe"]
+        ),
+        // What needs the main thread of a process of its own.
+        .executableTarget(
+            name: "main-thread-probe", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"],
+            path: "Tests/MainThreadProbe"
+        ),
         .testTarget(
             name: "CarillonTests",
             dependencies: [

@@ -123,10 +123,9 @@ public final class NotificationCenter: Sendable {
     ///   - name: those that were registered with this name; nil = all.
     ///   - object: those that were registered with this sender; nil = all.
     public func removeObserver(_ observer: Any, name: Notification.Name?, object: Any?) {
-        let sender = object.flatMap(SenderKey.init)
+        let (sender, senderObject) = object.map(SenderKey.andObject) ?? (nil, nil)
         // A value that equals nothing was no sender of any.
         if object != nil, sender == nil { return }
-        let senderObject = SenderKey.mortal(object)
         func matches(_ registration: Registration) -> Bool {
             (name == nil || registration.name == name?.rawValue)
                 && (sender == nil || (registration.sender == sender && !registration.isOfAnother(than: senderObject)))
@@ -178,8 +177,7 @@ public final class NotificationCenter: Sendable {
             }
             return
         }
-        let sender = SenderKey(object)
-        let senderObject = SenderKey.mortal(object)
+        let (sender, senderObject) = SenderKey.andObject(object)
         let dead = state.withLock { state in
             var dead: [Registration] = []
             state.index.forEachMatch(name: name, object: sender) { registration in

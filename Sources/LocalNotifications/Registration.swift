@@ -43,15 +43,17 @@ final class Registration: @unchecked Sendable {
     init(name: String?, object: Any?, target: AnyObject?, place: Place, handler: Handler) {
         self.name = name
         if let object {
-            guard let key = SenderKey(object) else {
+            let (key, mortal) = SenderKey.andObject(object)
+            guard let key else {
                 preconditionFailure("\(type(of: object)) is neither a class nor Hashable: no sender equals it")
             }
             sender = key
+            senderObject = mortal
+            hasMortalSender = mortal != nil
         } else {
             sender = nil
+            hasMortalSender = false
         }
-        senderObject = SenderKey.mortal(object)
-        hasMortalSender = senderObject != nil
         self.target = target
         targetID = target.map(ObjectIdentifier.init)
         self.place = place

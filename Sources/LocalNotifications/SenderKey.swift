@@ -9,22 +9,23 @@ enum SenderKey: Hashable {
 
     /// Nil for a value that is not `Hashable`: it equals nothing.
     init?(_ sender: Any) {
-        if let text = sender as? String, type(of: sender) == String.self {
-            self = .text(text)
-        } else if type(of: sender) is AnyClass {
-            self = .object(ObjectIdentifier(sender as AnyObject))
-        } else if let value = sender as? AnyHashable {
-            self = .value(value)
-        } else if let type = sender as? Any.Type {
-            self = .object(ObjectIdentifier(type))
-        } else {
-            return nil
-        }
+        if let key = SenderKey.andObject(sender).key { self = key } else { return nil }
     }
 
-    /// The object that an identity is one of, if it is one that can end.
-    static func mortal(_ sender: Any?) -> AnyObject? {
-        guard let sender, type(of: sender) is AnyClass else { return nil }
-        return sender as AnyObject
+    /// The key, and the object that it is of if that is one that can end.
+    static func andObject(_ sender: Any) -> (key: SenderKey?, object: AnyObject?) {
+        // By type first: casts of an `Any` cost more than all the rest of a post.
+        if type(of: sender) == String.self { return (.text(sender as! String), nil) }
+        if let object = _openExistential(sender, do: asObject) {
+            return (.object(ObjectIdentifier(object)), object)
+        }
+        if let value = sender as? AnyHashable { return (.value(value), nil) }
+        if let type = sender as? Any.Type { return (.object(ObjectIdentifier(type)), nil) }
+        return (nil, nil)
     }
+}
+
+/// The value itself when it is an object. `as AnyObject` would do, but asks first whether the type is bridged.
+private func asObject<Value>(_ value: Value) -> AnyObject? {
+    Value.self is AnyClass ? unsafeBitCast(value, to: AnyObject.self) : nil
 }

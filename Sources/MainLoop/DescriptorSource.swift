@@ -9,9 +9,9 @@ import Synchronization
 
 /// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3).
 ///
-/// While it may not run, the descriptor is not polled, so that one that stays readable costs nothing. After the action
-/// ran, everything else that is ready gets its turn before it runs again. The action is not run again by a nested loop
-/// inside itself.
+/// While it may not run, the descriptor is not polled, so that one that stays readable costs nothing. When the action
+/// leaves it readable, everything else that is ready gets its turn before it runs again. The action is not run again by
+/// a nested loop inside itself.
 ///
 /// Threads: make and release it on any thread.
 package final class DescriptorSource: @unchecked Sendable {
@@ -52,7 +52,7 @@ private final class DescriptorCore: @unchecked Sendable {
     private let action: @Sendable () -> Void
     /// The registration of the descriptor, while it is polled.
     private var tag: gpointer?
-    /// Whether the action ran in the iteration before.
+    /// Whether the action left the descriptor readable: for one iteration it is not looked at.
     private var isResting = false
     private var isInvalid = false
 
@@ -71,25 +71,20 @@ private final class DescriptorCore: @unchecked Sendable {
         !isInvalid && (modes.map(context.allows) ?? true) && (!onMainThreadOnly || MainContext.isMainThread)
     }
 
-    func prepare(_ source: UnsafeMutablePointer<GSource>) {
-        let shallPoll = mayRun
+    /// - Returns: whether the loop may wait for events.
+    func prepare(_ source: UnsafeMutablePointer<GSource>) -> Bool {
+        let mayWait = !isResting
+        let shallPoll = mayRun && mayWait
+        isResting = false
         if shallPoll, tag == nil {
             tag = g_source_add_unix_fd(source, descriptor, G_IO_IN)
         } else if !shallPoll, let tag {
-            // Taken out altogether: poll reports hang-ups and errors of what it watches for nothing, too.
+            // Taken out altogether: poll reports hang-ups and errors of what it watches for nothing, too, and GLib
+            // dispatches a source whose descriptor has anything to report.
             g_source_remove_unix_fd(source, tag)
             self.tag = nil
         }
-    }
-
-    func check(_ source: UnsafeMutablePointer<GSource>) -> Bool {
-        guard let tag else { return false }
-        let occurred = g_source_query_unix_fd(source, tag)
-        guard !isResting else {
-            isResting = false
-            return false
-        }
-        return occurred.rawValue != 0
+        return mayWait
     }
 
     /// - Returns: whether the source shall stay.
@@ -101,7 +96,8 @@ private final class DescriptorCore: @unchecked Sendable {
             return false
         }
         action()
-        isResting = true
+        var now = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        isResting = poll(&now, 1, 0) > 0
         return true
     }
 }
@@ -122,11 +118,10 @@ private struct SourceFunctions: @unchecked Sendable {
         pointer = .allocate(capacity: 1)
         pointer.initialize(to: GSourceFuncs())
         pointer.pointee.prepare = { source, timeout in
-            timeout?.pointee = -1
-            slot(of: source).takeUnretainedValue().prepare(source!)
+            timeout?.pointee = slot(of: source).takeUnretainedValue().prepare(source!) ? -1 : 0
             return 0
         }
-        pointer.pointee.check = { source in slot(of: source).takeUnretainedValue().check(source!) ? 1 : 0 }
+        // No check: GLib dispatches when the descriptor is ready.
         pointer.pointee.dispatch = { source, _, _ in
             slot(of: source).takeUnretainedValue().dispatch(source!) ? 1 : 0
         }

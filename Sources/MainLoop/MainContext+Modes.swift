@@ -70,3 +70,17 @@ extension MainContext {
         precondition(g_main_context_acquire(pointer) != 0, "another thread runs this context")
     }
 }
+
+/// The modes of a context, for those that may outlive it: this does not keep it alive.
+package struct ContextModes: Sendable {
+    private let state: ContextState
+
+    package init(of context: MainContext) {
+        state = context.state
+    }
+
+    /// Whether a source of these modes may be dispatched now.
+    package func allow(_ modes: Set<RunLoopMode>) -> Bool {
+        state.allows(modes)
+    }
+}

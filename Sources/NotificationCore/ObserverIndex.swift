@@ -6,46 +6,71 @@
 /// order, and up to four lists are merged.
 ///
 /// A value type; not thread-safe by itself.
+///
+/// It is inlinable, so that each module that uses it has it for its own types: in the process a post costs half a
+/// microsecond, most of which would go into calls through tables of a generic type's requirements.
 public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     /// Where an observer is stored; valid until it is removed.
     public struct Position: Hashable, Sendable {
-        fileprivate let slot: Int32
+        @usableFromInline let slot: Int32
+
+        @inlinable init(slot: Int32) {
+            self.slot = slot
+        }
     }
 
     /// Observers live in one array; the ones of a list are linked through it, so that removal moves nothing.
-    private struct Node {
-        var observer: Observer?
-        var order: UInt64
-        var name: Name?
-        var object: Object?
-        var previous: Int32
-        var next: Int32
+    @usableFromInline struct Node {
+        @usableFromInline var observer: Observer?
+        @usableFromInline var order: UInt64
+        @usableFromInline var name: Name?
+        @usableFromInline var object: Object?
+        @usableFromInline var previous: Int32
+        @usableFromInline var next: Int32
+
+        @inlinable init(observer: Observer?, order: UInt64, name: Name?, object: Object?) {
+            self.observer = observer
+            self.order = order
+            self.name = name
+            self.object = object
+            previous = none
+            next = none
+        }
     }
 
-    private struct List {
-        var first: Int32 = none
-        var last: Int32 = none
-        var isEmpty: Bool { first == none }
+    @usableFromInline struct List {
+        @usableFromInline var first: Int32 = none
+        @usableFromInline var last: Int32 = none
+
+        @inlinable init() {}
+
+        @inlinable var isEmpty: Bool { first == none }
     }
 
-    private struct NamedLists {
-        var anyObject = List()
-        var byObject: [Object: List] = [:]
-        var isEmpty: Bool { anyObject.isEmpty && byObject.isEmpty }
+    @usableFromInline struct NamedLists {
+        @usableFromInline var anyObject = List()
+        @usableFromInline var byObject: [Object: List] = [:]
+
+        @inlinable init() {}
+
+        @inlinable var isEmpty: Bool { anyObject.isEmpty && byObject.isEmpty }
     }
 
     /// The nodes of all lists, in one array with reusable slots.
-    private struct Nodes {
-        private var storage: [Node] = []
-        private var freeSlots: [Int32] = []
+    @usableFromInline struct Nodes {
+        @usableFromInline var storage: [Node] = []
+        @usableFromInline var freeSlots: [Int32] = []
 
-        var count: Int { storage.count - freeSlots.count }
+        @inlinable init() {}
 
-        subscript(slot: Int32) -> Node {
-            storage[Int(slot)]
+        @inlinable var count: Int { storage.count - freeSlots.count }
+
+        @inlinable subscript(slot: Int32) -> Node {
+            // A part of it is read in place.
+            _read { yield storage[Int(slot)] }
         }
 
-        mutating func allocate(_ node: Node) -> Int32 {
+        @inlinable mutating func allocate(_ node: Node) -> Int32 {
             if let slot = freeSlots.popLast() {
                 storage[Int(slot)] = node
                 return slot
@@ -54,35 +79,35 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             return Int32(storage.count - 1)
         }
 
-        mutating func free(_ slot: Int32) {
-            storage[Int(slot)] = Node(observer: nil, order: 0, name: nil, object: nil, previous: none, next: none)
+        @inlinable mutating func free(_ slot: Int32) {
+            storage[Int(slot)] = Node(observer: nil, order: 0, name: nil, object: nil)
             freeSlots.append(slot)
         }
 
-        mutating func link(_ slot: Int32, into list: inout List) {
+        @inlinable mutating func link(_ slot: Int32, into list: inout List) {
             storage[Int(slot)].previous = list.last
             if list.last == none { list.first = slot } else { storage[Int(list.last)].next = slot }
             list.last = slot
         }
 
-        mutating func unlink(_ slot: Int32, from list: inout List) {
+        @inlinable mutating func unlink(_ slot: Int32, from list: inout List) {
             let (previous, next) = (storage[Int(slot)].previous, storage[Int(slot)].next)
             if previous == none { list.first = next } else { storage[Int(previous)].next = next }
             if next == none { list.last = previous } else { storage[Int(next)].previous = previous }
         }
     }
 
-    private var nodes = Nodes()
-    private var named: [Name: NamedLists] = [:]
-    private var objectOnly: [Object: List] = [:]
-    private var wildcards = List()
-    private var nextOrder: UInt64 = 0
+    @usableFromInline var nodes = Nodes()
+    @usableFromInline var named: [Name: NamedLists] = [:]
+    @usableFromInline var objectOnly: [Object: List] = [:]
+    @usableFromInline var wildcards = List()
+    @usableFromInline var nextOrder: UInt64 = 0
 
-    public init() {}
+    @inlinable public init() {}
 
-    public var count: Int { nodes.count }
+    @inlinable public var count: Int { nodes.count }
 
-    public subscript(position: Position) -> Observer {
+    @inlinable public subscript(position: Position) -> Observer {
         guard let observer = nodes[position.slot].observer else {
             preconditionFailure("the observer at this position was removed")
         }
@@ -90,9 +115,8 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     }
 
     /// Adds `observer` behind all others. Nil for `name` or `object` means any.
-    public mutating func insert(_ observer: Observer, name: Name?, object: Object?) -> Position {
-        let node = Node(
-            observer: observer, order: nextOrder, name: name, object: object, previous: none, next: none)
+    @inlinable public mutating func insert(_ observer: Observer, name: Name?, object: Object?) -> Position {
+        let node = Node(observer: observer, order: nextOrder, name: name, object: object)
         nextOrder += 1
         let slot = nodes.allocate(node)
         switch (name, object) {
@@ -106,7 +130,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     }
 
     /// Removes the observer at `position`, which must not have been removed before.
-    @discardableResult
+    @inlinable @discardableResult
     public mutating func remove(at position: Position) -> Observer {
         let slot = position.slot
         let node = nodes[slot]
@@ -134,7 +158,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     /// Calls `body` with every observer of a post of `name` from `object`, in registration order (table C1).
     ///
     /// - Parameter object: nil for a post without an object, which only the observers of any object match.
-    public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
+    @inlinable public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
         let lists = named[name]
         var anyObject = lists?.anyObject.first ?? none
         var exact = none
@@ -158,20 +182,20 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             consider(byObject)
             consider(any)
             guard earliest != none else { return }
-            let node = nodes[earliest]
+            let next = nodes[earliest].next
             if earliest == exact {
-                exact = node.next
+                exact = next
             } else if earliest == anyObject {
-                anyObject = node.next
+                anyObject = next
             } else if earliest == byObject {
-                byObject = node.next
+                byObject = next
             } else {
-                any = node.next
+                any = next
             }
-            body(node.observer!)
+            body(nodes[earliest].observer!)
         }
     }
 }
 
 /// No slot: the end of a list.
-private let none: Int32 = -1
+@inlinable var none: Int32 { -1 }

@@ -1,0 +1,11 @@
+import Foundation
+
+/// What a ``NotificationQueue`` can post to: a center of this module, Foundation's, or one of the program's own.
+public protocol NotificationPosting: AnyObject, Sendable {
+    /// Delivers a notification, on the calling thread.
+    func post(_ notification: Notification)
+}
+
+extension NotificationCenter: NotificationPosting {}
+
+extension Foundation.NotificationCenter: NotificationPosting {}

@@ -1,0 +1,237 @@
+import Foundation
+import LocalNotifications
+import MainLoop
+import Synchronization
+import TestSupport
+import Testing
+
+/// A thread that runs a context of its own.
+final class LoopThread: Sendable {
+    let context = MainContext()
+    private let isOver = Atomic(false)
+    private let ended = Doorbell()
+
+    init() {
+        Thread { [self] in
+            context.asThreadDefault {
+                while !isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
+            }
+            ended.ring()
+        }.start()
+    }
+
+    /// Waits for the thread's end.
+    func stop() throws {
+        isOver.store(true, ordering: .releasing)
+        context.wakeUp()
+        try ended.wait("the end of the thread")
+    }
+}
+
+@Suite("T: delivery on particular threads", .timeLimit(.minutes(1)), .serialized)
+struct ContextDeliveryTests {
+    private let center = NotificationCenter()
+    private let calls = Recorder<String>()
+
+    private func settle(_ context: MainContext) {
+        for _ in 0..<2 { while context.iterate(mayBlock: false) {} }
+    }
+
+    @Test("T1: observers on a context run when its thread runs it; the post does not wait")
+    func asynchronous() {
+        let context = MainContext()
+        center.addObserver(forName: .a, object: nil, context: context) { [calls] _ in
+            calls.add(context.isOwner ? "A" : "wrong thread")
+        }
+        center.post(name: .a, object: nil)
+        #expect(calls.all == [])
+        settle(context)
+        #expect(calls.all == ["A"])
+    }
+
+    @Test("T1: any number of observers and methods on one context, in the order of posts and registrations")
+    func manyObservers() {
+        final class Target: Sendable {
+            let calls: Recorder<String>
+            init(_ calls: Recorder<String>) { self.calls = calls }
+            func one(_ notification: Notification) { calls.add("one \(notification.name.rawValue)") }
+            func two(_ notification: Notification) { calls.add("two \(notification.name.rawValue)") }
+        }
+        let context = MainContext()
+        let target = Target(calls)
+        center.addObserver(target, method: Target.one, name: .a, context: context)
+        center.addObserver(target, method: Target.two, name: nil, context: context)
+        center.addObserver(forName: .a, object: nil, context: context) { [calls] _ in calls.add("block") }
+        center.post(name: .a, object: nil)
+        center.post(name: .b, object: nil)
+        center.post(name: .a, object: nil)
+        settle(context)
+        let ofA = ["one A", "two A", "block"]
+        #expect(calls.all == ofA + ["two B"] + ofA)
+    }
+
+    @Test("T1: from many threads to many threads nothing is lost, and the order of each poster is kept")
+    func manyThreads() async throws {
+        let (posters, targets, count) = (4, 3, 2_000)
+        let threads = (0..<targets).map { _ in LoopThread() }
+        let received = (0..<targets).map { _ in (0..<posters).map { _ in Recorder<Int>() } }
+        for (thread, lists) in zip(threads, received) {
+            center.addObserver(forName: .a, object: nil, context: thread.context) { notification in
+                lists[notification.userInfo!["poster"] as! Int].add(notification.userInfo!["n"] as! Int)
+            }
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for poster in 0..<posters {
+                group.addTask { [center] in
+                    try await onOwnThread {
+                        for n in 0..<count {
+                            center.post(name: .a, object: nil, userInfo: ["poster": poster, "n": n])
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await onOwnThread {
+            let total = targets * posters * count
+            try eventually("all") { received.joined().map(\.count).reduce(0, +) == total }
+            for thread in threads { try thread.stop() }
+        }
+        for list in received.joined() { #expect(list.all == Array(0..<count)) }
+    }
+
+    @Test("T1: an observer that runs a nested loop gets the next in it")
+    func nested() {
+        let context = MainContext()
+        center.addObserver(forName: nil, object: nil, context: context) { [calls] notification in
+            calls.add(notification.name.rawValue)
+            guard notification.name == .a else { return }
+            context.run(mode: .modalPanel) { calls.count == 2 }
+            calls.add("end of A")
+        }
+        center.post(name: .a, object: nil)
+        center.post(name: .b, object: nil)
+        settle(context)
+        #expect(calls.all == ["A", "B", "end of A"])
+    }
+
+    @Test("M3, M4: common modes unless told otherwise; what is not for the mode waits")
+    func modes() {
+        let context = MainContext()
+        center.addObserver(forName: .a, object: nil, context: context) { [calls] _ in calls.add("common") }
+        center.addObserver(forName: .a, object: nil, context: context, modes: [.default]) { [calls] _ in
+            calls.add("default")
+        }
+        center.addObserver(forName: .a, object: nil, context: context, modes: ["own"]) { [calls] _ in calls.add("own") }
+        context.pushMode(.eventTracking)
+        center.post(name: .a, object: nil)
+        settle(context)
+        #expect(calls.all == ["common"])
+        context.pushMode("own")
+        settle(context)
+        #expect(calls.all == ["common", "own"])
+        context.popMode("own")
+        context.popMode(.eventTracking)
+        settle(context)
+        #expect(calls.all == ["common", "own", "default"])
+    }
+
+    @Test("M3: an observer that enters a mode holds up the rest of the batch, until it is left")
+    func modeEnteredInBatch() {
+        let context = MainContext()
+        center.addObserver(forName: nil, object: nil, context: context, modes: [.default]) { [calls] notification in
+            calls.add(notification.name.rawValue)
+            if notification.name == .a { context.pushMode(.modalPanel) }
+        }
+        center.post(name: .a, object: nil)
+        center.post(name: .b, object: nil)
+        settle(context)
+        #expect(calls.all == ["A"])
+        context.popMode(.modalPanel)
+        settle(context)
+        #expect(calls.all == ["A", "B"])
+    }
+
+    @Test("C8, C5: an observer that was removed, or whose target went, before its turn is not called")
+    func removedBefore() {
+        final class Target: Sendable {
+            let calls: Recorder<String>
+            init(_ calls: Recorder<String>) { self.calls = calls }
+            func handle(_: Notification) { calls.add("method") }
+        }
+        let context = MainContext()
+        var target: Target? = Target(calls)
+        weak let observed = target
+        let token = center.addObserver(forName: .a, object: nil, context: context) { [calls] _ in calls.add("block") }
+        center.addObserver(target!, method: Target.handle, name: .a, context: context)
+        center.post(name: .a, object: nil)
+        center.removeObserver(token)
+        target = nil
+        #expect(observed == nil)
+        settle(context)
+        #expect(calls.all == [])
+    }
+
+    // MARK: T2
+
+    @Test("T2: while the target never runs, memory is bounded; the oldest go and are counted")
+    func neverRuns() {
+        let context = MainContext()
+        let numbers = Recorder<Int>()
+        center.addObserver(forName: .a, object: nil, context: context) { notification in
+            numbers.add(notification.userInfo!["n"] as! Int)
+        }
+        let before = NotificationCenter.lostDeliveries
+        let limit = DeliveryQueue.Limits.standard.count
+        let total = limit + 100
+        for n in 1...total { center.post(name: .a, object: nil, userInfo: ["n": n]) }
+        let lost = Int(NotificationCenter.lostDeliveries - before)
+        #expect(lost >= 100)
+        // A thousand each time the loop comes to it.
+        while numbers.count < total - lost { context.iterate(mayBlock: false) }
+        #expect(numbers.all == Array(lost + 1...total))
+    }
+
+    @Test("T2: a context is not kept alive, and with it ends what waited, counted, and the registration")
+    func contextGone() {
+        let before = NotificationCenter.lostDeliveries
+        weak var waiting: Sender?
+        weak var context: MainContext?
+        do {
+            let made = MainContext()
+            context = made
+            center.addObserver(forName: .a, object: nil, context: made) { [calls] _ in calls.add("A") }
+            let sender = Sender()
+            waiting = sender
+            center.post(name: .a, object: sender)
+            center.post(name: .a, object: sender)
+        }
+        #expect(context == nil)
+        #expect(waiting == nil)
+        #expect(NotificationCenter.lostDeliveries == before + 2)
+        center.post(name: .a, object: nil)
+        #expect(center.observerCount == 0)
+        #expect(calls.all == [])
+    }
+
+    @Test("T2: contexts that end while many threads post to them")
+    func contextsEndUnderLoad() async throws {
+        let isOver = Atomic(false)
+        async let posting: Void = onOwnThread { [center] in
+            while !isOver.load(ordering: .relaxed) { center.post(name: .a, object: nil) }
+        }
+        try await onOwnThread { [center, calls] in
+            for _ in 0..<100 {
+                let thread = LoopThread()
+                let before = calls.count
+                center.addObserver(forName: .a, object: nil, context: thread.context) { _ in calls.add("A") }
+                try eventually("a delivery") { calls.count > before }
+                try thread.stop()
+            }
+            isOver.store(true, ordering: .relaxed)
+        }
+        try await posting
+        center.post(name: .a, object: nil)
+        #expect(center.observerCount == 0)
+    }
+}

@@ -1,0 +1,14 @@
+import Foundation
+import LocalNotifications
+
+// Where both modules are imported, a name of one's own says which is meant.
+typealias NotificationCenter = LocalNotifications.NotificationCenter
+typealias NotificationQueue = LocalNotifications.NotificationQueue
+
+extension Notification.Name {
+    static let a = Notification.Name("A")
+    static let b = Notification.Name("B")
+}
+
+/// A sender without equality.
+final class Sender: Sendable {}

@@ -1,0 +1,158 @@
+import Foundation
+import LocalNotifications
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("C4: delivery on operation queues", .timeLimit(.minutes(1)))
+struct OperationQueueTests {
+    private let center = NotificationCenter()
+    private let calls = Recorder<String>()
+
+    private func serialQueue() -> OperationQueue {
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 1
+        return queue
+    }
+
+    /// Names where it is called.
+    private func note(_ label: String, on queue: OperationQueue) {
+        calls.add(OperationQueue.current === queue ? label : "\(label) elsewhere")
+    }
+
+    @Test("C4: the post returns after the block ran on its queue, in the order of registration")
+    func waits() async throws {
+        let queue = serialQueue()
+        center.addObserver(forName: .a, object: nil, queue: nil) { [calls] _ in calls.add("first") }
+        center.addObserver(forName: .a, object: nil, queue: queue) { [self] _ in note("second", on: queue) }
+        center.addObserver(forName: .a, object: nil, queue: nil) { [calls] _ in calls.add("third") }
+        try await onOwnThread { [center] in center.post(name: .a, object: nil) }
+        #expect(calls.all == ["first", "second", "third"])
+    }
+
+    @Test("C4: it waits for its own operation, not for what else the queue has to do")
+    func ownOperation() async throws {
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = 2
+        let doorbell = Doorbell()
+        queue.addOperation { try? doorbell.wait("the end of the post") }
+        center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in calls.add("A") }
+        try await onOwnThread { [center] in center.post(name: .a, object: nil) }
+        #expect(calls.all == ["A"])
+        doorbell.ring()
+        try await onOwnThread { queue.waitUntilAllOperationsAreFinished() }
+    }
+
+    @Test("C4: a post from the queue itself runs the block at once")
+    func sameQueue() async throws {
+        let queue = serialQueue()
+        center.addObserver(forName: .a, object: nil, queue: queue) { [self] _ in note("A", on: queue) }
+        try await onOwnThread { [self] in
+            queue.addOperation { [self] in
+                center.post(name: .a, object: nil)
+                calls.add("returned")
+            }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        #expect(calls.all == ["A", "returned"])
+    }
+
+    @Test("Peers get this wrong: q→q2→q deadlocks (C4)")
+    func thereAndBack() async throws {
+        let (queue, other) = (serialQueue(), serialQueue())
+        center.addObserver(forName: .a, object: nil, queue: other) { [self] _ in
+            note("there", on: other)
+            center.post(name: .b, object: nil)
+        }
+        center.addObserver(forName: .b, object: nil, queue: queue) { [calls] _ in calls.add("back") }
+        try await onOwnThread { [self] in
+            queue.addOperation { [self] in
+                center.post(name: .a, object: nil)
+                calls.add("returned")
+            }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        #expect(calls.all == ["there", "back", "returned"])
+    }
+
+    @Test("C4: a longer chain, entered from a thread that is no queue's")
+    func longChain() async throws {
+        let queues = (0..<4).map { _ in serialQueue() }
+        for (number, queue) in queues.enumerated() {
+            center.addObserver(forName: Notification.Name("\(number)"), object: nil, queue: queue) { [self] _ in
+                calls.add("\(number)")
+                center.post(name: Notification.Name("\(number + 1)"), object: nil)
+            }
+        }
+        // Back to the first, from the last.
+        center.addObserver(forName: Notification.Name("4"), object: nil, queue: queues[0]) { [calls] _ in calls.add("4")
+        }
+        try await onOwnThread { [center] in center.post(name: Notification.Name("0"), object: nil) }
+        #expect(calls.all == ["0", "1", "2", "3", "4"])
+    }
+
+    @Test("C4: two serial queues that post to each other at the same moment do not block each other")
+    func crossing() async throws {
+        let (left, right) = (serialQueue(), serialQueue())
+        let toLeft = Notification.Name("to the left")
+        let toRight = Notification.Name("to the right")
+        let count = Atomic(0)
+        center.addObserver(forName: toLeft, object: nil, queue: left) { _ in count.add(1, ordering: .relaxed) }
+        center.addObserver(forName: toRight, object: nil, queue: right) { _ in count.add(1, ordering: .relaxed) }
+        let rounds = 300
+        try await onOwnThread { [center] in
+            for _ in 0..<rounds {
+                let (here, there) = (Doorbell(), Doorbell())
+                left.addOperation {
+                    there.ring()
+                    try? here.wait()
+                    center.post(name: toRight, object: nil)
+                }
+                right.addOperation {
+                    here.ring()
+                    try? there.wait()
+                    center.post(name: toLeft, object: nil)
+                }
+                left.waitUntilAllOperationsAreFinished()
+                right.waitUntilAllOperationsAreFinished()
+            }
+        }
+        #expect(count.load(ordering: .relaxed) == 2 * rounds)
+    }
+
+    @Test("Peers get this wrong: a queue that is held weakly loses the delivery (C4)")
+    func heldQueue() async throws {
+        weak var observed: OperationQueue?
+        do {
+            let queue = serialQueue()
+            observed = queue
+            center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in calls.add("A") }
+        }
+        #expect(observed != nil)
+        try await onOwnThread { [center] in center.post(name: .a, object: nil) }
+        #expect(calls.all == ["A"])
+    }
+
+    @Test(
+        "C4, C8: a block that was removed while its operation waited is not called; cancelled operations block nobody")
+    func removedWhileWaiting() async throws {
+        let queue = serialQueue()
+        queue.isSuspended = true
+        let token = center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in calls.add("A") }
+        async let posted: Void = onOwnThread { [center] in center.post(name: .a, object: nil) }
+        try await onOwnThread { try eventually("the operation") { queue.operationCount == 1 } }
+        center.removeObserver(token)
+        queue.isSuspended = false
+        try await posted
+        #expect(calls.all == [])
+
+        queue.isSuspended = true
+        center.addObserver(forName: .b, object: nil, queue: queue) { [calls] _ in calls.add("B") }
+        async let again: Void = onOwnThread { [center] in center.post(name: .b, object: nil) }
+        try await onOwnThread { try eventually("the operation") { queue.operationCount == 1 } }
+        queue.cancelAllOperations()
+        queue.isSuspended = false
+        try await again
+        #expect(calls.all == [])
+    }
+}

@@ -1,0 +1,185 @@
+import Foundation
+import LocalNotifications
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("C5, C7: targets, handles and sequences", .timeLimit(.minutes(1)))
+struct TargetTests {
+    final class Target: Sendable {
+        let calls: Recorder<String>
+        let onEnd: @Sendable () -> Void
+
+        init(_ calls: Recorder<String>, onEnd: @escaping @Sendable () -> Void = {}) {
+            self.calls = calls
+            self.onEnd = onEnd
+        }
+
+        deinit { onEnd() }
+
+        func handle(_ notification: Notification) { calls.add(notification.name.rawValue) }
+    }
+
+    private let center = NotificationCenter()
+    private let calls = Recorder<String>()
+
+    @Test("C5: a target is held weakly, and its registration goes with it")
+    func weakTarget() {
+        var target: Target? = Target(calls)
+        weak let observed = target
+        center.addObserver(target!, method: Target.handle, name: .a)
+        center.post(name: .a, object: nil)
+        target = nil
+        #expect(observed == nil)
+        center.post(name: .a, object: nil)
+        #expect(calls.all == ["A"])
+        #expect(center.observerCount == 0)
+    }
+
+    @Test("C5: registrations of dead targets go also where nobody posts")
+    func sweep() {
+        for number in 0..<20_000 {
+            center.addObserver(Target(calls), method: Target.handle, name: Notification.Name("\(number)"))
+        }
+        #expect(center.observerCount < 5_000)
+    }
+
+    @Test("Peers get this wrong: a target that is let go of while its method runs is used after its end (C5)")
+    func keptWhileCalled() {
+        final class Holder: Sendable {
+            let target = Mutex<Releasing?>(nil)
+        }
+        final class Releasing: Sendable {
+            let holder: Holder
+            let calls: Recorder<String>
+            init(_ holder: Holder, _ calls: Recorder<String>) { (self.holder, self.calls) = (holder, calls) }
+            deinit { calls.add("ended") }
+            func handle(_: Notification) {
+                let last = holder.target.withLock { $0.take() }
+                withExtendedLifetime(last) {}
+                calls.add("still there")
+            }
+        }
+        let holder = Holder()
+        holder.target.withLock { $0 = Releasing(holder, calls) }
+        center.addObserver(holder.target.withLock { $0! }, method: Releasing.handle, name: .a)
+        center.post(name: .a, object: nil)
+        #expect(calls.all == ["still there", "ended"])
+    }
+
+    @Test("C5: targets end on one thread while another posts to them")
+    func endsElsewhere() async throws {
+        let isOver = Atomic(false)
+        async let poster: Void = onOwnThread { [center] in
+            while !isOver.load(ordering: .relaxed) { center.post(name: .a, object: nil) }
+        }
+        try await onOwnThread { [center, calls] in
+            for _ in 0..<5_000 {
+                let target = Target(calls)
+                center.addObserver(target, method: Target.handle, name: .a)
+            }
+            isOver.store(true, ordering: .relaxed)
+        }
+        try await poster
+        center.post(name: .a, object: nil)
+        #expect(center.observerCount == 0)
+    }
+
+    @Test("C5, C9: the end of a target that its last holder lets go of may use the center")
+    func usesCenterAtEnd() {
+        var target: Target? = Target(calls) { [center, calls] in
+            center.post(name: .b, object: nil)
+            center.removeObserver(calls)
+        }
+        center.addObserver(forName: .b, object: nil, queue: nil) { [calls] _ in calls.add("B") }
+        center.addObserver(target!, method: Target.handle, name: .a)
+        target = nil
+        #expect(calls.all == ["B"])
+    }
+
+    @Test("C5: a block is held until its token is removed, whether the token is kept or not")
+    func block() {
+        let (kept, ended) = (Recorder<String>(), calls)
+        do {
+            let held = Target(kept) { ended.add("ended") }
+            center.addObserver(forName: .a, object: nil, queue: nil) { held.handle($0) }
+            let token = center.addObserver(forName: .b, object: nil, queue: nil) { held.handle($0) }
+            center.post(name: .b, object: nil)
+            center.removeObserver(token)
+            #expect(kept.all == ["B"])
+            // The token is still here, the block is not: the other one holds it.
+            withExtendedLifetime(token) {}
+        }
+        center.post(name: .a, object: nil)
+        #expect(kept.all == ["B", "A"])
+        #expect(ended.all == [])
+    }
+
+    @Test("C5: a removed block is let go of at once, though its token is kept")
+    func removedBlock() {
+        let token: NotificationCenter.Token
+        do {
+            let held = Target(calls) { [calls] in calls.add("ended") }
+            token = center.addObserver(forName: .a, object: nil, queue: nil) { held.handle($0) }
+        }
+        center.removeObserver(token)
+        #expect(calls.all == ["ended"])
+        withExtendedLifetime(token) {}
+    }
+
+    // MARK: C7
+
+    @Test("C7: an observation ends with its handle, or when it is cancelled")
+    func observation() {
+        var observation: NotificationCenter.Observation? = center.observe(.a) { [calls] _ in calls.add("A") }
+        center.post(name: .a, object: nil)
+        observation = nil
+        center.post(name: .a, object: nil)
+        #expect(calls.all == ["A"])
+        observation = center.observe(.a) { [calls] _ in calls.add("A") }
+        observation?.cancel()
+        observation?.cancel()
+        center.post(name: .a, object: nil)
+        #expect(calls.all == ["A"])
+        #expect(center.observerCount == 0)
+    }
+
+    @Test("C7: a sequence gives what was posted since its making, in order")
+    func sequence() async {
+        let notifications = center.notifications(named: .a, object: "sender")
+        for number in 1...3 { center.post(name: .a, object: "sender", userInfo: ["n": number]) }
+        center.post(name: .a, object: "other")
+        center.post(name: .b, object: "sender")
+        var numbers: [Int] = []
+        for await notification in notifications {
+            numbers.append(notification.userInfo?["n"] as? Int ?? 0)
+            if numbers.count == 3 { break }
+        }
+        #expect(numbers == [1, 2, 3])
+    }
+
+    @Test("C7: when the buffer is full the oldest goes, and is counted")
+    func overflow() async {
+        let notifications = center.notifications(named: .a, bufferLimit: 10)
+        for number in 1...25 { center.post(name: .a, object: nil, userInfo: ["n": number]) }
+        #expect(notifications.lost == 15)
+        var iterator = notifications.makeAsyncIterator()
+        #expect(await iterator.next()?.userInfo?["n"] as? Int == 16)
+    }
+
+    @Test("C7: a sequence that is gone or whose task is cancelled observes no more")
+    func sequenceEnds() async {
+        do {
+            let notifications = center.notifications(named: .a)
+            #expect(center.observerCount == 1)
+            withExtendedLifetime(notifications) {}
+        }
+        #expect(center.observerCount == 0)
+
+        let notifications = center.notifications(named: .a)
+        let task = Task { for await _ in notifications {} }
+        task.cancel()
+        await task.value
+        #expect(center.observerCount == 0)
+    }
+}

@@ -1,0 +1,232 @@
+import MainLoop
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("M1 to M3: run-loop modes", .timeLimit(.minutes(1)))
+struct ModeTests {
+    private let context = MainContext()
+
+    /// A source that counts how often it ran.
+    private final class Probe: Sendable {
+        let runs = Atomic(0)
+        var count: Int { runs.load(ordering: .relaxed) }
+    }
+
+    private func source(_ modes: Set<RunLoopMode>?, _ probe: Probe) -> SignalledSource {
+        SignalledSource(on: context, priority: .default, modes: modes) { probe.runs.add(1, ordering: .relaxed) }
+    }
+
+    @Test("M1: default, modal panel, event tracking are common, other modes are not until they are added")
+    func common() {
+        #expect(context.currentMode == .default)
+        #expect(context.commonModes == [.default, .modalPanel, .eventTracking])
+        let probe = Probe()
+        let source = source([.common], probe)
+        for mode in [RunLoopMode.default, .modalPanel, .eventTracking] {
+            source.signal()
+            context.pushMode(mode)
+            context.settle()
+            context.popMode(mode)
+        }
+        #expect(probe.count == 3)
+        context.pushMode("own")
+        source.signal()
+        context.settle()
+        #expect(probe.count == 3)
+        context.addCommonMode("own")
+        context.settle()
+        #expect(probe.count == 4)
+        #expect(MainContext().commonModes.count == 3)
+    }
+
+    @Test("M2: event tracking before modal panel before default; asap first, when idle last, in every mode")
+    func table() {
+        let modes: [RunLoopMode] = [.eventTracking, .modalPanel, .default]
+        for kind in DeliveryKind.allCases {
+            let numbers = modes.map { EventSource.Priority.of(kind, in: $0).rawValue }
+            #expect(numbers == numbers.sorted())
+        }
+        for mode in modes + ["own"] {
+            let order: [DeliveryKind] = [.asap, .control, .immediate, .ordinary, .whenIdle]
+            let numbers = order.map { EventSource.Priority.of($0, in: mode).rawValue }
+            #expect(numbers == numbers.sorted() && Set(numbers).count == numbers.count)
+        }
+        // What is distributed comes before GTK's resize and redraw, and immediate behind GLib's high.
+        #expect(EventSource.Priority.of(.ordinary, in: .default) == .default)
+        #expect(EventSource.Priority.of(.immediate, in: .default).rawValue > EventSource.Priority.high.rawValue)
+        #expect(
+            EventSource.Priority.of(.immediate, in: .default).rawValue
+                < EventSource.Priority.of(.ordinary, in: .eventTracking).rawValue)
+        // "Nothing else" is behind G_PRIORITY_LOW, in each mode.
+        #expect(EventSource.Priority.of(.whenIdle, in: .eventTracking).rawValue > 300)
+    }
+
+    @Test("M2: a source of a kind has the number of the current mode")
+    func followsMode() {
+        let order = Mutex<[String]>([])
+        let kind = SignalledSource(on: context, for: .ordinary) { order.withLock { $0.append("ordinary") } }
+        let between = SignalledSource(on: context, priority: EventSource.Priority(rawValue: -5)) {
+            order.withLock { $0.append("between") }
+        }
+        kind.signal()
+        between.signal()
+        context.settle()
+        #expect(order.withLock { $0 } == ["between", "ordinary"])
+        context.pushMode(.modalPanel)
+        kind.signal()
+        between.signal()
+        context.settle()
+        #expect(order.withLock { $0 } == ["between", "ordinary", "ordinary", "between"])
+    }
+
+    @Test("M3: modes form a stack; a stretch may end before one that began later")
+    func stack() {
+        context.pushMode(.modalPanel)
+        context.pushMode("own")
+        #expect(context.currentMode == "own")
+        #expect(context.popMode(.modalPanel))
+        #expect(context.currentMode == "own")
+        #expect(context.popMode("own"))
+        #expect(context.currentMode == .default)
+        #expect(!context.popMode("own"))
+        context.pushMode(.modalPanel)
+        context.pushMode(.modalPanel)
+        context.popMode(.modalPanel)
+        #expect(context.currentMode == .modalPanel)
+    }
+
+    @Test("M3: the mode belongs to the GMainContext, not to the object that stands for it")
+    func sharedState() {
+        context.asThreadDefault {
+            MainContext.current.pushMode("own")
+            #expect(MainContext.current == context)
+        }
+        #expect(context.currentMode == "own")
+    }
+
+    @Test("M3: what is not for the mode waits, without a turn of the loop, and runs once when its mode is entered")
+    func waits() throws {
+        let (own, others) = (Probe(), Probe())
+        let gated = source(["own"], own)
+        let other = source(nil, others)
+        gated.signal()
+        gated.signal()
+        for _ in 0..<10 { #expect(!context.iterate(mayBlock: false)) }
+        other.signal()
+        context.settle()
+        #expect((own.count, others.count) == (0, 1))
+        context.run(mode: "own") { own.count == 1 }
+        context.settle()
+        #expect(own.count == 1)
+        #expect(context.currentMode == .default)
+    }
+
+    @Test("M3: a loop with a source that is held back sleeps")
+    func sleeps() {
+        let probe = Probe()
+        let gated = source(["own"], probe)
+        gated.signal()
+        var turns = 0
+        var isOver = false
+        let timer = EventSource.timer(milliseconds: 50, on: context) {
+            isOver = true
+            return .remove
+        }
+        while !isOver {
+            context.iterate(mayBlock: true)
+            turns += 1
+        }
+        // The first may find the wake-up of the signal.
+        #expect(turns <= 3)
+        withExtendedLifetime(timer) {}
+    }
+
+    @Test("M3: a mode that another thread enters wakes the loop")
+    func fromAnotherThread() async throws {
+        let probe = Probe()
+        let gated = source(["own"], probe)
+        gated.signal()
+        async let entering: Void = onOwnThread { [context] in context.pushMode("own") }
+        try await onOwnThread { [context] in while probe.count == 0 { context.iterate(mayBlock: true) } }
+        try await entering
+    }
+
+    @Test("M3: a source of the same priority that enters a mode holds up the one that is due with it")
+    func enteredInIteration() {
+        let probe = Probe()
+        let first = SignalledSource(on: context, priority: .default) { [context] in context.pushMode("own") }
+        let second = source([.default], probe)
+        first.signal()
+        second.signal()
+        context.settle()
+        #expect(probe.count == 0)
+        context.popMode("own")
+        context.settle()
+        #expect(probe.count == 1)
+    }
+
+    @Test("M3: others' sources of any priority get their turn before one that signals itself again after others")
+    func afterOthers() {
+        let holder = Mutex<SignalledSource?>(nil)
+        let (busy, idle) = (Probe(), Probe())
+        let source = SignalledSource(on: context, priority: .high) {
+            busy.runs.add(1, ordering: .relaxed)
+            holder.withLock { $0 }?.signalAfterOthers()
+        }
+        holder.withLock { $0 = source }
+        let last = EventSource.idle(on: context, priority: EventSource.Priority(rawValue: 300)) {
+            idle.runs.add(1, ordering: .relaxed)
+            return .keep
+        }
+        source.signal()
+        for _ in 0..<100 { context.iterate(mayBlock: false) }
+        #expect(busy.count >= 49)
+        #expect(idle.count >= 49)
+        holder.withLock { $0 = nil }
+        withExtendedLifetime(last) {}
+    }
+
+    @Test("M3: run(mode:until:) for a time ends in time, and nested runs keep their modes")
+    func runs() {
+        let before = ContinuousClock.now
+        context.run(mode: "own", until: before + .milliseconds(20))
+        #expect(ContinuousClock.now >= before + .milliseconds(20))
+        let modes = Mutex<[RunLoopMode]>([])
+        let source = SignalledSource(on: context, priority: .default) { [context] in
+            context.run(mode: .eventTracking) {
+                modes.withLock { $0.append(context.currentMode) }
+                return true
+            }
+            modes.withLock { $0.append(context.currentMode) }
+        }
+        source.signal()
+        context.run(mode: .modalPanel) { modes.withLock { $0.count == 2 } }
+        #expect(modes.withLock { $0 } == [.eventTracking, .modalPanel])
+    }
+
+    @Test("A source outlives its context; signals are then nothing")
+    func contextEnds() {
+        let probe = Probe()
+        var context: MainContext? = MainContext()
+        let source = SignalledSource(on: context!, for: .ordinary) { probe.runs.add(1, ordering: .relaxed) }
+        source.signal()
+        context = nil
+        source.signal()
+        #expect(probe.count == 0)
+    }
+
+    @Test("The context of a thread: what it pushed, what is dispatching, or its own")
+    func current() async throws {
+        try await onOwnThread {
+            let own = MainContext.current
+            #expect(own == MainContext.current && own != .default)
+            let other = MainContext()
+            other.asThreadDefault { #expect(MainContext.current == other) }
+            #expect(MainContext.current == own)
+            let source = SignalledSource(on: other, priority: .default) { #expect(MainContext.current == other) }
+            source.signal()
+            #expect(other.iterate(mayBlock: false))
+        }
+    }
+}
