@@ -105,9 +105,14 @@ struct TargetTests {
         final class Target: Sendable {
             private let state = Mutex(["alive"])
             let calls: Inbox<Bool>
-            init(_ calls: Inbox<Bool>) { self.calls = calls }
+            let hasBegun: DispatchSemaphore
+            init(_ calls: Inbox<Bool>, _ hasBegun: DispatchSemaphore) {
+                self.calls = calls
+                self.hasBegun = hasBegun
+            }
             deinit { state.withLock { $0 = [] } }
             func received(_ note: Notification) {
+                hasBegun.signal()
                 for _ in 0..<50 { if state.withLock({ $0 }) != ["alive"] { return calls.add(false) } }
                 calls.add(true)
             }
@@ -117,11 +122,13 @@ struct TargetTests {
         let calls = Inbox<Bool>()
         try await onOwnThread {
             for round in 0..<300 {
-                let target = Mutex<Target?>(Target(calls))
+                let hasBegun = DispatchSemaphore(value: 0)
+                let target = Mutex<Target?>(Target(calls, hasBegun))
                 center.addObserver(target.withLock { $0! }, method: Target.received, name: .init("a"))
                 for _ in 0..<3 { center.post("a", number: round) }
                 let isReleased = DispatchSemaphore(value: 0)
                 Thread {
+                    hasBegun.wait()
                     target.withLock { $0 = nil }
                     isReleased.signal()
                 }.start()
