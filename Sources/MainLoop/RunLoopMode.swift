@@ -1,5 +1,5 @@
 /// What a program's loop is busy with (M1): a source says in which modes it may be dispatched, and a program enters a
-/// mode for a while (``MainContext/run(mode:until:)-4q2yz``, ``MainContext/pushMode(_:)``).
+/// mode for a while (`MainContext.run(mode:until:)`, ``MainContext/pushMode(_:)``).
 ///
 /// Modes are compared by their texts. Any text is a mode; the named ones have numbers of their own in the table of
 /// priorities (``EventSource/Priority/of(_:in:)``).

@@ -33,18 +33,18 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             self.order = order
             self.name = name
             self.object = object
-            previous = none
-            next = none
+            previous = noSlot
+            next = noSlot
         }
     }
 
     @usableFromInline struct List {
-        @usableFromInline var first: Int32 = none
-        @usableFromInline var last: Int32 = none
+        @usableFromInline var first: Int32 = noSlot
+        @usableFromInline var last: Int32 = noSlot
 
         @inlinable init() {}
 
-        @inlinable var isEmpty: Bool { first == none }
+        @inlinable var isEmpty: Bool { first == noSlot }
     }
 
     @usableFromInline struct NamedLists {
@@ -86,14 +86,14 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
 
         @inlinable mutating func link(_ slot: Int32, into list: inout List) {
             storage[Int(slot)].previous = list.last
-            if list.last == none { list.first = slot } else { storage[Int(list.last)].next = slot }
+            if list.last == noSlot { list.first = slot } else { storage[Int(list.last)].next = slot }
             list.last = slot
         }
 
         @inlinable mutating func unlink(_ slot: Int32, from list: inout List) {
             let (previous, next) = (storage[Int(slot)].previous, storage[Int(slot)].next)
-            if previous == none { list.first = next } else { storage[Int(previous)].next = next }
-            if next == none { list.last = previous } else { storage[Int(next)].previous = previous }
+            if previous == noSlot { list.first = next } else { storage[Int(previous)].next = next }
+            if next == noSlot { list.last = previous } else { storage[Int(next)].previous = previous }
         }
     }
 
@@ -160,20 +160,20 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     /// - Parameter object: nil for a post without an object, which only the observers of any object match.
     @inlinable public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
         let lists = named[name]
-        var anyObject = lists?.anyObject.first ?? none
-        var exact = none
-        var byObject = none
+        var anyObject = lists?.anyObject.first ?? noSlot
+        var exact = noSlot
+        var byObject = noSlot
         if let object {
-            exact = lists?.byObject[object]?.first ?? none
-            byObject = objectOnly[object]?.first ?? none
+            exact = lists?.byObject[object]?.first ?? noSlot
+            byObject = objectOnly[object]?.first ?? noSlot
         }
         var any = wildcards.first
         // A four-way merge by registration order; almost always three of the four are empty.
         while true {
-            var earliest = none
+            var earliest = noSlot
             var order = UInt64.max
             func consider(_ slot: Int32) {
-                guard slot != none, nodes[slot].order < order else { return }
+                guard slot != noSlot, nodes[slot].order < order else { return }
                 order = nodes[slot].order
                 earliest = slot
             }
@@ -181,7 +181,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             consider(anyObject)
             consider(byObject)
             consider(any)
-            guard earliest != none else { return }
+            guard earliest != noSlot else { return }
             let next = nodes[earliest].next
             if earliest == exact {
                 exact = next
@@ -198,4 +198,4 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
 }
 
 /// No slot: the end of a list.
-@inlinable var none: Int32 { -1 }
+@inlinable var noSlot: Int32 { -1 }
