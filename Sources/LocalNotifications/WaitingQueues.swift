@@ -83,7 +83,7 @@ enum WaitingQueues {
 
         let outcome = Outcome<Result>()
         let chainThere = Carried(queues + [queue])
-        let operation = BlockOperation {
+        let operation = WaitedOperation {
             let before = chain.value
             chain.value = Chain(chainThere.value)
             defer { chain.value = before }
@@ -91,11 +91,53 @@ enum WaitingQueues {
             outcome.result.withLock { $0 = result }
         }
         queue.addOperation(operation)
-        operation.waitUntilFinished()
+        operation.wait()
         return outcome.result.withLock { $0 }
     }
 
     private final class Outcome<Result: Sendable>: Sendable {
         let result = Mutex<Result?>(nil)
+    }
+}
+
+/// An operation that can be waited for also when it is cancelled. Foundation's own wait ends when the queue has finished
+/// it, which on Linux a queue that was suspended and is cancelled and resumed at once sometimes never does.
+private final class WaitedOperation: Operation, @unchecked Sendable {
+    // Sendable: what changes is locked.
+    private enum Stage {
+        case waiting
+        case running
+        case over
+    }
+
+    private let stage = Mutex(Stage.waiting)
+    private let end = DispatchSemaphore(value: 0)
+    private let body: @Sendable () -> Void
+
+    init(_ body: @escaping @Sendable () -> Void) {
+        self.body = body
+    }
+
+    override func main() {
+        guard leave(.waiting, for: .running) else { return }
+        body()
+        end.signal()
+    }
+
+    override func cancel() {
+        super.cancel()
+        if leave(.waiting, for: .over) { end.signal() }
+    }
+
+    func wait() {
+        end.wait()
+    }
+
+    private func leave(_ old: Stage, for new: Stage) -> Bool {
+        stage.withLock { stage in
+            guard stage == old else { return false }
+            stage = new
+            return true
+        }
     }
 }

@@ -79,11 +79,11 @@ final class PostingQueue {
     }
 
     private struct List {
-        var first: Int32 = noSlot
-        var last: Int32 = noSlot
+        var first: Int32 = none
+        var last: Int32 = none
         var count = 0
         var byteCount = 0
-        var isEmpty: Bool { first == noSlot }
+        var isEmpty: Bool { first == none }
     }
 
     private struct Nodes {
@@ -93,7 +93,7 @@ final class PostingQueue {
         subscript(slot: Int32) -> Node { storage[Int(slot)] }
 
         mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
-            let unlinked = SIMD4<Int32>(repeating: noSlot)
+            let unlinked = SIMD4<Int32>(repeating: none)
             let node = Node(
                 post: post, number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
             if let slot = freeSlots.popLast() {
@@ -111,7 +111,7 @@ final class PostingQueue {
 
         mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
             storage[Int(slot)].previous[kind.rawValue] = list.last
-            if list.last == noSlot { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
+            if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
             list.last = slot
             list.count += 1
             list.byteCount += storage[Int(slot)].byteCount
@@ -120,8 +120,8 @@ final class PostingQueue {
         mutating func unlink(_ slot: Int32, _ kind: Kind, from list: inout List) {
             let previous = storage[Int(slot)].previous[kind.rawValue]
             let next = storage[Int(slot)].next[kind.rawValue]
-            if previous == noSlot { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
-            if next == noSlot { list.last = previous } else { storage[Int(next)].previous[kind.rawValue] = previous }
+            if previous == none { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
+            if next == none { list.last = previous } else { storage[Int(next)].previous[kind.rawValue] = previous }
             list.count -= 1
             list.byteCount -= storage[Int(slot)].byteCount
         }
@@ -148,7 +148,7 @@ final class PostingQueue {
     func forEach(_ body: (PendingPost, _ number: UInt64) -> Void) {
         for style in styles {
             var slot = style.first
-            while slot != noSlot {
+            while slot != none {
                 body(nodes[slot].post!, nodes[slot].number)
                 slot = nodes[slot].next[Kind.style.rawValue]
             }
@@ -170,7 +170,7 @@ final class PostingQueue {
     /// Takes the first of a style.
     func popFirst(_ style: PostingStyle) -> PendingPost? {
         let slot = styles[style.order].first
-        return slot == noSlot ? nil : remove(slot)
+        return slot == none ? nil : remove(slot)
     }
 
     /// How many posts are equal to one of this name and object in all parts that `coalescing` lists, and their size. An
@@ -187,7 +187,7 @@ final class PostingQueue {
         guard let (kind, list) = list(of: name, object, coalescing) else { return [] }
         var removed: [PendingPost] = []
         var slot = list.first
-        while slot != noSlot {
+        while slot != none {
             let next = nodes[slot].next[kind.rawValue]
             removed.append(remove(slot))
             slot = next
@@ -225,4 +225,4 @@ final class PostingQueue {
 }
 
 /// No slot: the end of a list.
-private let noSlot: Int32 = -1
+private let none: Int32 = -1
