@@ -100,8 +100,8 @@ enum WaitingQueues {
     }
 }
 
-/// An operation that can be waited for also when it is cancelled. Foundation's own wait ends when the queue has finished
-/// it, which on Linux a queue that was suspended and is cancelled and resumed at once sometimes never does.
+/// An operation that nobody waits for any more once it is cancelled. Foundation's own wait ends when the queue comes to
+/// it, which a suspended queue does not.
 private final class WaitedOperation: Operation, @unchecked Sendable {
     // Sendable: what changes is locked.
     private enum Stage {

@@ -137,22 +137,43 @@ struct OperationQueueTests {
         "C4, C8: a block that was removed while its operation waited is not called; cancelled operations block nobody")
     func removedWhileWaiting() async throws {
         let queue = serialQueue()
-        queue.isSuspended = true
+        /// Keeps the queue busy until the semaphore is signalled.
+        @Sendable func occupy() -> DispatchSemaphore {
+            let end = DispatchSemaphore(value: 0)
+            queue.addOperation { end.wait() }
+            return end
+        }
         let token = center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in calls.add("A") }
-        async let posted: Void = onOwnThread { [center] in center.post(name: .a, object: nil) }
-        try await onOwnThread { try eventually("the operation") { queue.operationCount == 1 } }
-        center.removeObserver(token)
-        queue.isSuspended = false
-        try await posted
+        try await onOwnThread { [center] in
+            let blocker = occupy()
+            let hasReturned = DispatchSemaphore(value: 0)
+            Thread {
+                center.post(name: .a, object: nil)
+                hasReturned.signal()
+            }.start()
+            defer { blocker.signal() }
+            try eventually("the operation") { queue.operationCount == 2 }
+            center.removeObserver(token)
+            blocker.signal()
+            hasReturned.wait()
+        }
         #expect(calls.all == [])
 
-        queue.isSuspended = true
         center.addObserver(forName: .b, object: nil, queue: queue) { [calls] _ in calls.add("B") }
-        async let again: Void = onOwnThread { [center] in center.post(name: .b, object: nil) }
-        try await onOwnThread { try eventually("the operation") { queue.operationCount == 1 } }
-        queue.cancelAllOperations()
-        queue.isSuspended = false
-        try await again
+        try await onOwnThread { [center] in
+            queue.waitUntilAllOperationsAreFinished()
+            let blocker = occupy()
+            let hasReturned = DispatchSemaphore(value: 0)
+            Thread {
+                center.post(name: .b, object: nil)
+                hasReturned.signal()
+            }.start()
+            defer { blocker.signal() }
+            try eventually("the operation") { queue.operationCount == 2 }
+            queue.cancelAllOperations()
+            // Also while the queue is busy with something else.
+            hasReturned.wait()
+        }
         #expect(calls.all == [])
     }
 }
