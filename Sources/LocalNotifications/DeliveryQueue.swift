@@ -4,7 +4,7 @@ import Synchronization
 /// documentation of notification centers only gives a sketch.
 ///
 /// It keeps the order of each thread that appends, and of all that is ordered otherwise (a lock around the posts, say).
-/// It knows nothing of loops: ``wake`` makes the target call ``drain(while:)``, whatever the target is.
+/// It knows nothing of loops: `wake` makes the target call ``drain(while:)``, whatever the target is.
 ///
 /// It is bounded (T2): where there is no room the oldest goes, and is counted.
 ///

@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// It is used like Foundation's class of the same name, which needs a `RunLoop`, and never posts under GLib's.
 ///
-/// A notification is posted on the thread where it was enqueued, through that thread's ``MainContext/current``, which
+/// A notification is posted on the thread where it was enqueued, through that thread's `MainContext.current`, which
 /// has to be run there. When that context ends, what waits for it is dropped, and that is logged.
 ///
 /// Threads: all members from any thread. Coalescing goes over the whole queue: what was enqueued on another thread and
