@@ -21,18 +21,21 @@ let package = Package(
         // What libdispatch exports for run loops; it comes with the toolchain.
         .systemLibrary(name: "CMainQueue"),
 
+        // What the rules and the wire have in common: the names of connections.
+        .target(name: "BusNames"),
+
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
-        .target(name: "DBus", dependencies: ["CDBus", "MainLoop"]),
+        .target(name: "DBus", dependencies: ["CDBus", "BusNames", "MainLoop"]),
 
         // The rules, and their coding on the wire.
-        .target(name: "NotificationCore"),
-        .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus"]),
+        .target(name: "NotificationCore", dependencies: ["BusNames"]),
+        .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus", "BusNames"]),
 
         // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
-            dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]
+            dependencies: ["NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop", "CXCB"]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
@@ -40,10 +43,10 @@ let package = Package(
         .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
         .target(
             name: "Carillon",
-            dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
+            dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]),
         .executableTarget(
             name: "CarillonTool",
-            dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
+            dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]
         ),
 
         // The one of README.md, and one for each way of running.
@@ -72,7 +75,7 @@ let package = Package(
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
-        .testTarget(name: "DBusTests", dependencies: ["DBus", "MainLoop", "TestSupport"]),
+        .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),
         .testTarget(
             name: "NotificationWireTests",

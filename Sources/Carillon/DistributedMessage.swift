@@ -128,7 +128,7 @@ extension DistributedNotificationCenter {
             count { $0.undecodable += 1 }
             Log.warning(
                 "a notification is no \(type): \(error)",
-                ["CARILLON_NAME": received.signal.name, "CARILLON_CLIENT": received.signal.poster])
+                ["CARILLON_NAME": received.signal.name, "CARILLON_CLIENT": received.signal.poster.rawValue])
             return nil
         }
     }

@@ -1,3 +1,4 @@
+import BusNames
 import Carillon
 import DBus
 import MainLoop
@@ -69,7 +70,7 @@ private final class Observation {
     private let format: (NotificationSignal) -> String
     private var remaining: Int?
     /// The unique name of the service that has our registrations; nobody else's signals are believed.
-    private var service: BusName?
+    private var service: UniqueName?
     private var observers: Set<UInt64> = []
     private var hasStarted = false
     /// Whether a call is under way that ends with our observers registered.
@@ -96,7 +97,7 @@ private final class Observation {
 
     private func handle(_ message: Message) -> Bool {
         if let change = OwnerChange(message) {
-            if change.name == Wire.busName { ownerChanged(to: change.newOwner) }
+            if change.concerns(Wire.busName) { ownerChanged(to: change.newOwner) }
             return true
         }
         guard message.sender == service, let signal = try? NotificationSignal(message) else { return false }
@@ -109,7 +110,7 @@ private final class Observation {
         return true
     }
 
-    private func ownerChanged(to owner: BusName?) {
+    private func ownerChanged(to owner: UniqueName?) {
         guard hasStarted, owner != service else { return }
         service = owner
         if owner == nil { printError("carillon: the service went away; notifications may be missing") }
@@ -188,7 +189,7 @@ extension NotificationSignal {
         {"name": \(PropertyListJSON.quoted(signal.name)), "object": \(PropertyListJSON.quoted(signal.object)), \
         "userInfo": \(PropertyListJSON.text(.dictionary(signal.userInfo))), \
         "observers": [\(signal.observers.map(String.init).joined(separator: ", "))], \
-        "poster": \(PropertyListJSON.quoted(signal.poster)), "serial": \(signal.serial), \
+        "poster": \(PropertyListJSON.quoted(signal.poster.rawValue)), "serial": \(signal.serial), \
         "sequence": \(signal.sequence)}
         """
     }

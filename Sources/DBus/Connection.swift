@@ -1,3 +1,4 @@
+import BusNames
 import CDBus
 import MainLoop
 
@@ -8,7 +9,7 @@ import MainLoop
 public final class Connection: MessageBus {
     public let context: MainContext
     /// The name that the bus gave this connection; nil before ``hello(completion:)`` completed.
-    public private(set) var uniqueName: BusName?
+    public private(set) var uniqueName: UniqueName?
 
     /// Called with every method call and signal that arrives. Returns whether it took the message; a method call that
     /// nobody takes is answered with UnknownMethod by libdbus.
@@ -60,12 +61,12 @@ public final class Connection: MessageBus {
     /// Registers with the bus, which every connection does once, first.
     ///
     /// - Parameter completion: gets the connection's unique name, or why the bus refused.
-    public func hello(completion: @escaping (Result<BusName, BusError>) -> Void) {
+    public func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         call(.busCall("Hello")) { [weak self] result in
             completion(
                 result.flatMap { reply in
                     var reader = MessageReader(reply)
-                    return Result { () throws(BusError) in BusName(unchecked: try reader.readString()) }
+                    return Result { () throws(BusError) in try reader.readUniqueName() }
                 }.map { name in
                     if let self {
                         self.uniqueName = name

@@ -1,3 +1,4 @@
+import BusNames
 import CDBus
 
 /// Messages from bytes and back, for what is sent many times with little difference.
@@ -23,7 +24,7 @@ extension Message {
     ///
     /// - Returns: nil when `body` does not hold values of exactly the types in `signature`.
     public static func signal(
-        to destination: BusName, path: ObjectPath, interface: InterfaceName, member: MemberName, serial: UInt32,
+        to destination: UniqueName, path: ObjectPath, interface: InterfaceName, member: MemberName, serial: UInt32,
         signature: Signature, body: [UInt8]
     ) -> Message? {
         var header = MarshalledBytes(capacity: 256 + body.count)

@@ -1,3 +1,4 @@
+import BusNames
 import CDBus
 
 /// One D-Bus message. Owns libdbus's reference-counted `DBusMessage`.
@@ -30,7 +31,7 @@ public final class Message {
 
     /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
     public static func methodCall(
-        to destination: BusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
+        to destination: AnyBusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
         startsService: Bool = true
     ) -> Message {
         let message = Message(
@@ -41,9 +42,26 @@ public final class Message {
         return message
     }
 
-    /// A signal; a broadcast until ``destination`` is set.
-    public static func signal(path: ObjectPath, interface: InterfaceName, member: MemberName) -> Message {
-        Message(adopting: allocated(dbus_message_new_signal(path.rawValue, interface.rawValue, member.rawValue)))
+    /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
+    public static func methodCall(
+        to destination: some BusName, path: ObjectPath, interface: InterfaceName, member: MemberName,
+        startsService: Bool = true
+    ) -> Message {
+        methodCall(
+            to: AnyBusName(destination), path: path, interface: interface, member: member,
+            startsService: startsService)
+    }
+
+    /// A signal.
+    ///
+    /// - Parameter destination: the connection that it is addressed to; nil for a broadcast.
+    public static func signal(
+        to destination: UniqueName? = nil, path: ObjectPath, interface: InterfaceName, member: MemberName
+    ) -> Message {
+        let message = Message(
+            adopting: allocated(dbus_message_new_signal(path.rawValue, interface.rawValue, member.rawValue)))
+        if let destination { check(dbus_message_set_destination(message.pointer, destination.rawValue)) }
+        return message
     }
 
     /// The reply to this method call.
@@ -74,8 +92,11 @@ public final class Message {
         }
     }
 
-    /// The unique name that the bus put there; nil on a message that no bus carried.
-    public var sender: BusName? { text(dbus_message_get_sender).map { BusName(unchecked: $0) } }
+    /// The connection that sent it, as the bus verified it; nil on a message of the bus itself, or that no bus carried.
+    public var sender: UniqueName? { anySender?.unique }
+    /// Whether the bus itself sent it. No connection can pretend that (E6).
+    public var isFromBus: Bool { anySender == "org.freedesktop.DBus" }
+    private var anySender: AnyBusName? { text(dbus_message_get_sender).map { AnyBusName(unchecked: $0) } }
     public var path: ObjectPath? { text(dbus_message_get_path).map { ObjectPath(unchecked: $0) } }
     public var interface: InterfaceName? { text(dbus_message_get_interface).map { InterfaceName(unchecked: $0) } }
     public var member: MemberName? { text(dbus_message_get_member).map { MemberName(unchecked: $0) } }
@@ -83,8 +104,8 @@ public final class Message {
     public var signature: Signature { Signature(unchecked: text(dbus_message_get_signature) ?? "") }
     public var serial: UInt32 { dbus_message_get_serial(pointer) }
 
-    public var destination: BusName? {
-        get { text(dbus_message_get_destination).map { BusName(unchecked: $0) } }
+    public var destination: AnyBusName? {
+        get { text(dbus_message_get_destination).map { AnyBusName(unchecked: $0) } }
         set {
             if let newValue {
                 check(dbus_message_set_destination(pointer, newValue.rawValue))

@@ -1,3 +1,4 @@
+import BusNames
 import CDBus
 import MainLoop
 
@@ -27,7 +28,7 @@ extension MessageBus {
     }
 
     /// Asks for a well-known name, without queueing for it.
-    public func requestName(_ name: BusName, completion: @escaping (Result<NameRequest, BusError>) -> Void) {
+    public func requestName(_ name: WellKnownName, completion: @escaping (Result<NameRequest, BusError>) -> Void) {
         let message = Message.busCall("RequestName")
         var writer = MessageWriter(message)
         writer.append(name.rawValue)
@@ -84,7 +85,7 @@ extension MessageBus {
     /// Asks the bus for the connection that owns a name.
     ///
     /// - Parameter completion: gets its unique name, or NameHasNoOwner.
-    public func nameOwner(of name: BusName, completion: @escaping (Result<BusName, BusError>) -> Void) {
+    public func nameOwner(of name: WellKnownName, completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         let message = Message.busCall("GetNameOwner")
         var writer = MessageWriter(message)
         writer.append(name.rawValue)
@@ -92,7 +93,7 @@ extension MessageBus {
             completion(
                 result.flatMap { reply in
                     var reader = MessageReader(reply)
-                    return Result { () throws(BusError) in BusName(unchecked: try reader.readString()) }
+                    return Result { () throws(BusError) in try reader.readUniqueName() }
                 })
         }
     }
@@ -101,7 +102,7 @@ extension MessageBus {
     ///
     /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the
     ///   connection is gone.
-    public func processID(of name: BusName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
+    public func processID(of name: some BusName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
         let message = Message.busCall("GetConnectionCredentials")
         var writer = MessageWriter(message)
         writer.append(name.rawValue)
@@ -125,26 +126,33 @@ public enum NameRequest: Sendable {
 /// A change of a bus name's owner, as the bus announces it.
 public struct OwnerChange: Sendable {
     /// The match rule for those of one name.
-    public static func matchRule(for name: BusName) -> String {
+    public static func matchRule(for name: some BusName) -> String {
         "type='signal',sender='org.freedesktop.DBus',path='/org/freedesktop/DBus',"
             + "interface='org.freedesktop.DBus',member='NameOwnerChanged',arg0='\(name)'"
     }
 
-    public let name: BusName
+    public let name: AnyBusName
     /// Nil when nobody owns the name any more.
-    public let newOwner: BusName?
+    public let newOwner: UniqueName?
+
+    /// The connection that left the bus; nil when the change is another one.
+    public var departed: UniqueName? { newOwner == nil ? name.unique : nil }
+
+    public func concerns(_ name: some BusName) -> Bool {
+        self.name.rawValue == name.rawValue
+    }
 
     /// Nil when `message` is no such signal, or does not come from the bus.
     public init?(_ message: Message) {
         guard message.isSignal("org.freedesktop.DBus", "NameOwnerChanged"),
-            message.sender == "org.freedesktop.DBus"
+            message.isFromBus
         else { return nil }
         var reader = MessageReader(message)
         guard let name = try? reader.readString(), (try? reader.readString()) != nil,
             let owner = try? reader.readString()
         else { return nil }
-        self.name = BusName(unchecked: name)
-        newOwner = owner.isEmpty ? nil : BusName(unchecked: owner)
+        self.name = AnyBusName(unchecked: name)
+        newOwner = owner.isEmpty ? nil : UniqueName(unchecked: owner)
     }
 }
 

@@ -1,3 +1,4 @@
+import BusNames
 import CDBus
 
 /// Reads the values of a message, or of a container in one, in order.
@@ -56,6 +57,17 @@ public struct MessageReader {
 
     public mutating func readString() throws(BusError) -> String {
         try read(String.self)
+    }
+
+    /// The name of a connection, as the bus gives it.
+    ///
+    /// - Throws: InvalidArgs also for a string that is no such name.
+    public mutating func readUniqueName() throws(BusError) -> UniqueName {
+        let text = try readString()
+        guard let name = UniqueName(rawValue: text) else {
+            throw .invalidArgs("'\(text.prefix(64))' is no unique name of a connection")
+        }
+        return name
     }
 
     /// The UTF-8 bytes of the next value, a string, object path or signature, valid only inside `body`.

@@ -1,3 +1,5 @@
+import BusNames
+
 /// One object on the bus with one interface of its own and the standard ones.
 ///
 /// The interface is a table: every method has its declared signature, checked before its handler runs, and the
@@ -22,8 +24,7 @@ public final class ObjectExporter {
     ///
     /// `org.freedesktop.DBus.Peer` is left to libdbus, which answers it by itself.
     public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
-        guard message.kind == .methodCall, !message.hasInterface(Self.peer) else { return false }
-        let call = MethodCall(message, bus: bus)
+        guard !message.hasInterface(Self.peer), let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
             try dispatch(call)
         } catch {
@@ -161,18 +162,20 @@ public final class ObjectExporter {
 /// A method call that is being answered. It can be kept and answered later.
 public struct MethodCall {
     public let message: Message
+    /// The caller, as the bus verified it.
+    public let sender: UniqueName
     private let bus: any MessageBus
 
-    init(_ message: Message, bus: any MessageBus) {
+    /// Nil when `message` is no method call of another connection.
+    init?(_ message: Message, bus: any MessageBus) {
+        guard message.kind == .methodCall, let sender = message.sender else { return nil }
         self.message = message
+        self.sender = sender
         self.bus = bus
     }
 
     /// A reader over the arguments, at the first.
     public var arguments: MessageReader { MessageReader(message) }
-
-    /// The caller's unique name, as the bus verified it.
-    public var sender: BusName { message.sender ?? BusName(unchecked: "") }
 
     /// Sends the reply, with what `body` appends as its arguments. Sends nothing when the caller wanted no reply.
     public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {

@@ -1,3 +1,5 @@
+import BusNames
+
 /// A notification between processes (N1, N3): made once by the center, then only read.
 ///
 /// One instance is shared by every queue that holds it.
@@ -37,8 +39,8 @@ public protocol UserInfo: AnyObject {
     var byteCount: Int { get }
 }
 
-/// A client's unique connection name, such as `:1.42` (a client is one D-Bus connection).
-public typealias ClientName = String
+/// A client's name: a client is one D-Bus connection.
+public typealias ClientName = UniqueName
 
 /// A registration's number, unique in a center's life.
 public struct ObserverID: RawRepresentable, Hashable, Comparable, Sendable {

@@ -70,7 +70,7 @@ private struct CenterHandlers {
             let options = try ObserverOptions(from: &arguments)
             return try object.perform { effects throws(CenterError) in
                 try center.addObserver(
-                    of: call.sender.rawValue, name: name, object: about, options: options, effects: &effects)
+                    of: call.sender, name: name, object: about, options: options, effects: &effects)
             }
         }
         call.reply { $0.append(id.rawValue) }
@@ -81,7 +81,7 @@ private struct CenterHandlers {
         let id = ObserverID(rawValue: try arguments.read())
         try mappingCenterErrors { () throws(CenterError) in
             try object.perform { effects throws(CenterError) in
-                try center.removeObserver(id, of: call.sender.rawValue, effects: &effects)
+                try center.removeObserver(id, of: call.sender, effects: &effects)
             }
         }
         call.reply()
@@ -92,7 +92,7 @@ private struct CenterHandlers {
         let name = try arguments.readString()
         let about = try arguments.readString()
         let removed = object.perform { effects in
-            center.removeObservers(of: call.sender.rawValue, name: name, object: about, effects: &effects)
+            center.removeObservers(of: call.sender, name: name, object: about, effects: &effects)
         }
         call.reply { $0.append(UInt32(removed)) }
     }
@@ -109,7 +109,7 @@ private struct CenterHandlers {
             style = options.postingStyle
             return try object.perform { effects throws(CenterError) in
                 try center.post(
-                    name: name, object: about, userInfo: userInfo, options: options, from: call.sender.rawValue,
+                    name: name, object: about, userInfo: userInfo, options: options, from: call.sender,
                     effects: &effects)
             }
         }
@@ -122,7 +122,7 @@ private struct CenterHandlers {
         let isSuspended = try arguments.read(Bool.self)
         try mappingCenterErrors { () throws(CenterError) in
             try object.perform { effects throws(CenterError) in
-                try center.setSuspended(isSuspended, of: call.sender.rawValue, effects: &effects)
+                try center.setSuspended(isSuspended, of: call.sender, effects: &effects)
             }
         }
         call.reply()
@@ -131,7 +131,7 @@ private struct CenterHandlers {
     func followActivity(_ call: MethodCall) throws(BusError) {
         try mappingCenterErrors { () throws(CenterError) in
             try object.perform { effects throws(CenterError) in
-                try center.followActivity(of: call.sender.rawValue, effects: &effects)
+                try center.followActivity(of: call.sender, effects: &effects)
             }
         }
         call.reply()
@@ -159,7 +159,7 @@ private struct CenterHandlers {
     private func append(_ client: ClientStatus, to writer: inout MessageWriter) {
         let process = object.clients.process(of: client.name)
         writer.array(of: "{sv}") { writer in
-            writer.entry("name", client.name)
+            writer.entry("name", client.name.rawValue)
             writer.entry("pid", process?.id ?? 0)
             writer.entry("process", process?.name ?? "")
             writer.entry("suspended", client.isSuspended)
@@ -173,8 +173,9 @@ private struct CenterHandlers {
 
     func listObservers(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
-        let client = try arguments.readString()
-        let registrations = center.registrations(of: client) ?? []
+        // What is no name of a client has no observers.
+        let client = ClientName(rawValue: try arguments.readString())
+        let registrations = client.flatMap(center.registrations) ?? []
         call.reply { writer in
             writer.array(of: "(tsss)") { writer in
                 for registration in registrations {

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import MainLoop
 import NotificationCore
@@ -10,18 +11,18 @@ extension CenterObject {
     ///
     /// - Parameter uniqueName: that of ``bus``, for desktops that report to it.
     func followActivity(
-        of session: SessionEnvironment, uniqueName: BusName, processes: any ProcessTable = ProcFileSystem()
+        of session: SessionEnvironment, uniqueName: UniqueName, processes: any ProcessTable = ProcFileSystem()
     ) {
         let reports = ActivityReports(bus: bus)
         self.reports = reports
         let tracker = ActivityTracker(
             processes: processes,
             tell: { [unowned self] client, activity in
-                Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client])
+                Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client.rawValue])
                 perform { effects in center.setActivity(activity, of: client, effects: &effects) }
             },
             ownerOfName: { [unowned self] name, completion in
-                guard let name = BusName(rawValue: name), !name.isUnique else { return completion(nil) }
+                guard let name = WellKnownName(rawValue: name) else { return completion(nil) }
                 bus.processID(of: name) { result in
                     if case .success(let processID) = result, processID > 0 {
                         completion(processID)
@@ -44,7 +45,7 @@ extension CenterObject {
     }
 
     private func makeSource(
-        _ kind: ActivitySourceKind, _ session: SessionEnvironment, _ reports: ActivityReports, _ uniqueName: BusName
+        _ kind: ActivitySourceKind, _ session: SessionEnvironment, _ reports: ActivityReports, _ uniqueName: UniqueName
     ) -> any ActivitySource {
         let context = bus.context
         switch kind {

@@ -60,13 +60,13 @@ extension CenterObject {
         guard count & (count - 1) == 0 else { return }
         Log.warning(
             "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
-            ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+            ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
     }
 
     private func tell(_ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason) {
         Log.info(
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
-            ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
+            ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         let signal = Wire.signal("Dropped", to: client)
         var writer = MessageWriter(signal)
         writer.append(count)

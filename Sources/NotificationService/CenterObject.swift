@@ -98,20 +98,18 @@ package final class CenterObject {
         turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
             perform { effects in
-                center.clientShowedLife(sender.rawValue, effects: &effects)
+                center.clientShowedLife(sender, effects: &effects)
                 if center.isAnythingReady, isBarrier(message) { center.sendAllReady(effects: &effects) }
             }
         }
         if let change = OwnerChange(message) {
-            if change.newOwner == nil {
-                perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
+            if let client = change.departed {
+                perform { effects in center.clientDisappeared(client, effects: &effects) }
             }
             reports?.source?.ownerChanged(change)
             return true
         }
-        if let error = message.error, error.name == BusError.limitsExceededName,
-            message.sender == "org.freedesktop.DBus"
-        {
+        if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
             noteRejection(error)
             return true
         }
@@ -190,7 +188,7 @@ package final class CenterObject {
     /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.
     private func noteRefusal(of call: MethodCall, _ error: BusError) {
         refused += 1
-        let sender = call.sender.rawValue
+        let sender = call.sender
         guard call.message.expectsNoReply else {
             return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error))
         }

@@ -40,8 +40,8 @@ final class ClientProber {
         guard let name = control?.uniqueName else { return ping(client, over: bus) }
         lastBarrier += 1
         clientsOfBarriers[lastBarrier] = client
-        let barrier = Message.signal(path: Wire.path, interface: Self.barrierInterface, member: Self.barrierMember)
-        barrier.destination = name
+        let barrier = Message.signal(
+            to: name, path: Wire.path, interface: Self.barrierInterface, member: Self.barrierMember)
         var writer = MessageWriter(barrier)
         writer.append(lastBarrier)
         bus.send(barrier)
@@ -64,7 +64,7 @@ final class ClientProber {
 
     private func ping(_ client: ClientName, over bus: any MessageBus) {
         let ping = Message.methodCall(
-            to: BusName(unchecked: client), path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
+            to: client, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
             startsService: false)
         bus.call(ping, timeout: .never) { [weak self] result in
             guard let self else { return }

@@ -1,6 +1,6 @@
 import DBus
 import MainLoop
-import NotificationWire
+import NotificationCore
 
 #if canImport(Glibc)
     import Glibc
@@ -22,11 +22,11 @@ final class ClientRegistry {
 
     private let bus: any MessageBus
     /// Called when the process of a client is known.
-    var onIdentified: ((String, UInt32) -> Void)?
-    private var processes: [String: Process] = [:]
-    private var unidentified: Set<String> = []
+    var onIdentified: ((ClientName, UInt32) -> Void)?
+    private var processes: [ClientName: Process] = [:]
+    private var unidentified: Set<ClientName> = []
     private var waiting: [() -> Void] = []
-    private var refusals: [String: UInt64] = [:]
+    private var refusals: [ClientName: UInt64] = [:]
     private var refusalsOfOthers: UInt64 = 0
 
     init(bus: any MessageBus) {
@@ -36,22 +36,21 @@ final class ClientRegistry {
     /// Has the bus tell when `client` leaves, and asks for its process.
     ///
     /// - Parameter isGone: called when it turns out that it left before the bus began to watch.
-    func watch(_ client: String, isGone: @escaping () -> Void) {
-        let name = BusName(unchecked: client)
+    func watch(_ client: ClientName, isGone: @escaping () -> Void) {
         unidentified.insert(client)
-        bus.addMatch(OwnerChange.matchRule(for: name)) { result in
+        bus.addMatch(OwnerChange.matchRule(for: client)) { result in
             if case .failure(let error) = result {
-                Log.warning("the bus does not tell when \(client) leaves: \(error)", ["CARILLON_CLIENT": client])
+                Log.warning("the bus does not tell when \(client) leaves: \(error)", ["CARILLON_CLIENT": client.rawValue])
             }
         }
         // Asked behind the match rule: either this fails, or a later departure is announced.
-        bus.processID(of: name) { [weak self] result in
+        bus.processID(of: client) { [weak self] result in
             guard let self, unidentified.contains(client) else { return }
             switch result {
             case .success(let id):
                 let process = Process(id: id, name: processName(of: id))
                 processes[client] = process
-                Log.info("\(client) is \(process.name), process \(id)", ["CARILLON_CLIENT": client])
+                Log.info("\(client) is \(process.name), process \(id)", ["CARILLON_CLIENT": client.rawValue])
                 onIdentified?(client, id)
             case .failure(let error) where error.name == BusError.nameHasNoOwnerName: isGone()
             case .failure(let error):
@@ -61,15 +60,15 @@ final class ClientRegistry {
         }
     }
 
-    func forget(_ client: String) {
-        bus.removeMatch(OwnerChange.matchRule(for: BusName(unchecked: client)))
-        Log.info("\(client) left", ["CARILLON_CLIENT": client])
+    func forget(_ client: ClientName) {
+        bus.removeMatch(OwnerChange.matchRule(for: client))
+        Log.info("\(client) left", ["CARILLON_CLIENT": client.rawValue])
         processes[client] = nil
         refusals[client] = nil
         identified(client)
     }
 
-    func process(of client: String) -> Process? {
+    func process(of client: ClientName) -> Process? {
         processes[client]
     }
 
@@ -79,7 +78,7 @@ final class ClientRegistry {
     }
 
     /// Counts a refused call that wanted no answer. Strangers, who are not watched, share one count.
-    func countRefusal(of client: String) -> UInt64 {
+    func countRefusal(of client: ClientName) -> UInt64 {
         if processes[client] != nil {
             refusals[client, default: 0] += 1
             return refusals[client]!
@@ -88,7 +87,7 @@ final class ClientRegistry {
         return refusalsOfOthers
     }
 
-    private func identified(_ client: String) {
+    private func identified(_ client: ClientName) {
         unidentified.remove(client)
         guard unidentified.isEmpty else { return }
         let ready = waiting

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import NotificationCore
 
@@ -8,7 +9,7 @@ public struct NotificationSignal: Sendable {
     public let object: String
     public let userInfo: [String: PropertyList]
     public let observers: [UInt64]
-    public let poster: String
+    public let poster: UniqueName
     public let serial: UInt64
     public let sequence: UInt64
 
@@ -22,7 +23,7 @@ public struct NotificationSignal: Sendable {
         object = try reader.read()
         userInfo = try UserInfoCoding.read(from: &reader)
         observers = try reader.readFixedArray()
-        poster = try reader.read()
+        poster = try reader.readUniqueName()
         serial = try reader.read()
         sequence = try reader.read()
     }

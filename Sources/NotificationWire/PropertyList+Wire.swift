@@ -129,7 +129,7 @@ public enum UserInfoCoding {
         case .data: "ay"
         case .date: "(x)"
         case .dictionary: "a{sv}"
-        case .array(let elements): Signature(unchecked: "a" + (elementSignature(of: elements)?.rawValue ?? "v"))
+        case .array(let elements): .array(of: elementSignature(of: elements) ?? "v")
         }
     }
 

@@ -48,7 +48,7 @@ struct PropertyListChecker {
         case let type where type.fixedSize > 0 && type != .unixFD:
             try count(alignedTo: type.fixedSize, type.fixedSize)
         case let type:
-            throw Fault(.notPropertyList(Signature(unchecked: String(type.letter))))
+            throw Fault(.notPropertyList(Signature(type)))
         }
     }
 

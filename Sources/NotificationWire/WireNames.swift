@@ -1,8 +1,9 @@
+import BusNames
 import DBus
 
 /// The names of the wire contract, version 1.
 public enum Wire {
-    public static let busName: BusName = "org.carillon.NotificationCenter1"
+    public static let busName: WellKnownName = "org.carillon.NotificationCenter1"
     public static let path: ObjectPath = "/org/carillon/NotificationCenter1"
     public static let interface: InterfaceName = "org.carillon.NotificationCenter1"
     /// The version of this software; that of the interface is the digit at the end of its name.
@@ -12,9 +13,7 @@ public enum Wire {
         .methodCall(to: busName, path: path, interface: interface, member: member)
     }
 
-    public static func signal(_ member: MemberName, to client: String) -> Message {
-        let message = Message.signal(path: path, interface: interface, member: member)
-        message.destination = BusName(unchecked: client)
-        return message
+    public static func signal(_ member: MemberName, to client: UniqueName) -> Message {
+        .signal(to: client, path: path, interface: interface, member: member)
     }
 }

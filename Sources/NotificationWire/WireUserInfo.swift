@@ -31,7 +31,7 @@ public final class WireUserInfo: UserInfo {
         fromCommonBody body: [UInt8]
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
         let message = Message.signal(
-            to: Wire.busName, path: Wire.path, interface: Wire.interface, member: "Notification", serial: 1,
+            to: ":1.0", path: Wire.path, interface: Wire.interface, member: "Notification", serial: 1,
             signature: "ssa{sv}", body: body)
         guard let message else { return nil }
         var limits = Limits()
@@ -52,11 +52,11 @@ public final class WireUserInfo: UserInfo {
         let observers = delivery.observers.ids
         var body = MarshalledBytes(continuing: commonBody, reserving: 64 + 8 * observers.count)
         body.append(observers.map(\.rawValue))
-        body.append(delivery.notification.poster)
+        body.append(delivery.notification.poster.rawValue)
         body.append(delivery.notification.serial)
         body.append(delivery.sequence)
         let signal = Message.signal(
-            to: BusName(unchecked: delivery.client), path: Wire.path, interface: Wire.interface, member: "Notification",
+            to: delivery.client, path: Wire.path, interface: Wire.interface, member: "Notification",
             serial: serial, signature: "ssa{sv}atstt", body: body.bytes)
         guard let signal else { preconditionFailure("libdbus accepted these bytes when they came") }
         return signal

@@ -9,21 +9,24 @@ private enum ImportRules {
         "CGLib": [],
         "CMainQueue": [],
         "CXCB": [],
+        "BusNames": [],
         "MainLoop": system.union(["CGLib"]),
-        "DBus": system.union(["CDBus", "MainLoop"]),
+        "DBus": system.union(["CDBus", "BusNames", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
-        "NotificationCore": [],
-        "NotificationWire": system.union(["NotificationCore", "DBus"]),
-        "NotificationService": system.union(["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]),
+        "NotificationCore": ["BusNames"],
+        "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames"]),
+        "NotificationService": system.union([
+            "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop", "CXCB",
+        ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
         // The core's observer index: one type serves in the process, in the client library and in the service.
         "LocalNotifications": system.union(foundation).union(["NotificationCore", "MainLoop", "CMainQueue"]),
         "Carillon": system.union(foundation).union([
-            "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+            "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
         ]),
         "CarillonTool": system.union([
-            "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+            "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
         ]),
     ]
 

@@ -53,6 +53,12 @@ struct SafetyRulesTests {
         #expect(publicSignatures(in: text).contains { $0.contains("OpaquePointer") } == isFound)
     }
 
+    @Test("A name that was not checked is made in DBus and BusNames only", arguments: SourceFile.all)
+    func uncheckedNames(file: SourceFile) {
+        guard !["DBus", "BusNames"].contains(file.folder) else { return }
+        #expect(!file.code.contains("unchecked:"), "\(file)")
+    }
+
     // MARK: Reading
 
     /// The numbers, from 0, of the lines that switch a check of the compiler off without a `//` comment near. A `///`

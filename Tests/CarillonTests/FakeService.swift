@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import Foundation
 import MainLoop
@@ -96,7 +97,7 @@ final class FakeService: @unchecked Sendable {
     ) {
         let destination = client ?? observer
         run { connection in
-            let signal = Wire.signal(member, to: destination)
+            let signal = Wire.signal(member, to: UniqueName(rawValue: destination)!)
             var writer = MessageWriter(signal)
             body(&writer)
             connection.send(signal)

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import TestSupport
 
@@ -9,7 +10,7 @@ final class Bell {
     /// What onRefusal was told.
     private(set) var refusals: [BusError] = []
     /// The caller of the last Add.
-    private(set) var sender: BusName?
+    private(set) var sender: UniqueName?
     /// Calls of Later, to be answered by the test.
     var deferred: [MethodCall] = []
     private let callee: Connection
@@ -25,7 +26,7 @@ final class Bell {
     }
 
     /// The unique name of the object's connection.
-    var name: BusName { callee.uniqueName! }
+    var name: UniqueName { callee.uniqueName! }
 
     /// Calls a method of the bell.
     @discardableResult

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import Foundation
 import MainLoop
@@ -14,7 +15,7 @@ struct ConnectionTests {
         #expect(connection.uniqueName == nil)
         #expect(connection.isConnected)
         let name = try loop.wait { connection.hello(completion: $0) }.get()
-        #expect(name.isUnique)
+        #expect(name.rawValue.hasPrefix(":"))
         #expect(connection.uniqueName == name)
         let other = try loop.connect(to: bus)
         #expect(other.uniqueName != name)
@@ -43,7 +44,7 @@ struct ConnectionTests {
         let bus = try PrivateBus(kind)
         let loop = Loop()
         let connection = try loop.connect(to: bus)
-        let result = try loop.wait { connection.requestName(BusName(unchecked: ":1.42"), completion: $0) }
+        let result = try loop.wait { connection.requestName(WellKnownName(unchecked: ":1.42"), completion: $0) }
         #expect(throws: BusError.self) { try result.get() }
     }
 
@@ -175,7 +176,7 @@ struct ConnectionTests {
         let connection = try loop.connect(to: bus)
         let name = try #require(connection.uniqueName)
         #expect(try loop.wait { connection.processID(of: name, completion: $0) }.get() == UInt32(getpid()))
-        let nobody = try loop.wait { connection.processID(of: ":1.9999", completion: $0) }
+        let nobody = try loop.wait { connection.processID(of: UniqueName(":1.9999"), completion: $0) }
         #expect(throws: BusError.self) { try nobody.get() }
         if case .failure(let error) = nobody { #expect(error.name == BusError.nameHasNoOwnerName) }
     }
@@ -189,13 +190,13 @@ struct ConnectionTests {
         watcher.onMessage = { message in
             OwnerChange(message).map { changes.append($0) } != nil
         }
-        let rule = OwnerChange.matchRule(for: "org.example.Bell")
+        let rule = OwnerChange.matchRule(for: WellKnownName("org.example.Bell"))
         _ = try loop.wait { watcher.addMatch(rule, completion: $0) }.get()
         func change(_ body: (Connection) throws -> Void) throws {
             let connection = try loop.connect(to: bus)
             try body(connection)
         }
-        var owner: BusName?
+        var owner: UniqueName?
         try change { connection in
             owner = connection.uniqueName
             _ = try loop.wait { connection.requestName("org.example.Other", completion: $0) }.get()
@@ -226,8 +227,8 @@ struct ConnectionTests {
             return true
         }
         let forged = Message.signal(
-            path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
-        forged.destination = victim.uniqueName
+            to: victim.uniqueName, path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
+            member: "NameOwnerChanged")
         var writer = MessageWriter(forged)
         for text in ["org.example.Bell", ":1.1", ""] { writer.append(text) }
         forger.send(forged)

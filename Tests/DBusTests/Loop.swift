@@ -1,7 +1,9 @@
+import BusNames
 import CDBus
 import MainLoop
 import TestSupport
 
+import BusNames
 @testable import DBus
 
 /// The loop of one test: connections on a context that runs on the test's thread while the test waits.
@@ -61,17 +63,16 @@ enum Sample {
     static let interface: InterfaceName = "org.example.Bell"
 
     static func signal(
-        _ member: MemberName = "Rang", to destination: BusName? = nil, _ body: (inout MessageWriter) -> Void = { _ in }
+        _ member: MemberName = "Rang", to destination: UniqueName? = nil, _ body: (inout MessageWriter) -> Void = { _ in }
     ) -> Message {
-        let message = Message.signal(path: path, interface: interface, member: member)
-        message.destination = destination
+        let message = Message.signal(to: destination, path: path, interface: interface, member: member)
         var writer = MessageWriter(message)
         body(&writer)
         return message
     }
 
     static func call(
-        _ member: MemberName, to destination: BusName, _ body: (inout MessageWriter) -> Void = { _ in }
+        _ member: MemberName, to destination: UniqueName, _ body: (inout MessageWriter) -> Void = { _ in }
     ) -> Message {
         let message = Message.methodCall(to: destination, path: path, interface: interface, member: member)
         var writer = MessageWriter(message)
@@ -80,7 +81,7 @@ enum Sample {
     }
 
     /// A call whose header has no interface, which the specification allows.
-    static func callWithoutInterface(_ member: String, to destination: BusName) -> Message {
+    static func callWithoutInterface(_ member: String, to destination: UniqueName) -> Message {
         Message(adopting: dbus_message_new_method_call(destination.rawValue, path.rawValue, nil, member)!)
     }
 }

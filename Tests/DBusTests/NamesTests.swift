@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import Testing
 
@@ -7,7 +8,7 @@ struct NamesTests {
     @Test("Bus names")
     func busNames() {
         check(
-            BusName.self,
+            AnyBusName.self,
             good: [
                 ":1.42", "org.example.App", "org.example._App-1", "a.b", ":a.1",
                 "a." + String(repeating: "b", count: 253),
@@ -17,8 +18,10 @@ struct NamesTests {
                 "org.exämple",
                 "a." + String(repeating: "b", count: 254), "org.example\0", "org.example/x", "org.example\n",
             ])
-        #expect(BusName(":1.42").isUnique)
-        #expect(!BusName("org.example.App").isUnique)
+        check(UniqueName.self, good: [":1.42", ":a.1"], bad: ["org.example.App", ":", ":.", ":1.", ":1..2", ":1 .2"])
+        check(WellKnownName.self, good: ["org.example.App"], bad: [":1.42", "org"])
+        #expect(AnyBusName(":1.42").unique == ":1.42")
+        #expect(AnyBusName("org.example.App").unique == nil)
     }
 
     @Test("Object paths")

@@ -255,7 +255,7 @@ struct OverflowTests {
     @Test("E1: of equally large queues always the same one pays", arguments: 0..<8)
     func ties(_ run: Int) throws {
         let center = Scenario([.queuedBytes: 10_000])
-        let clients = (1...6).map { ":1.\(run).\($0)" }
+        let clients = (1...6).map { client(10 * run + $0) }
         for client in clients {
             try center.observe(client, "A", "", .hold)
             center.stop(client)

@@ -91,11 +91,11 @@ struct PostingTests {
     @Test("D4: all clients see the posts in one order")
     func order() throws {
         let tower = Tower()
-        for client in 1...5 { try tower.add(":1.\(client)") }
-        for number in 0..<50 { try tower.post("n\(number)", from: ":1.\(number % 7)") }
+        for number in 1...5 { try tower.add(client(number)) }
+        for number in 0..<50 { try tower.post("n\(number)", from: client(number % 7)) }
         let deliveries = tower.takeDeliveries()
-        for client in 1...5 {
-            let names = deliveries.filter { $0.client == ":1.\(client)" }.map(\.notification.name)
+        for number in 1...5 {
+            let names = deliveries.filter { $0.client == client(number) }.map(\.notification.name)
             #expect(names == (0..<50).map { "n\($0)" })
         }
     }

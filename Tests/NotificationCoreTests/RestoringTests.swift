@@ -31,7 +31,7 @@ struct RestoringTests {
     func order() throws {
         let old = DistributedCenter()
         var effects: [Effect] = []
-        let clients = (1...20).map { ":1.\($0)" }
+        let clients = (1...20).map { client($0) }
         for client in clients + clients.reversed() {
             _ = try old.addObserver(of: client, name: "A", object: "", options: ObserverOptions(), effects: &effects)
         }

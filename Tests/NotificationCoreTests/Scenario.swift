@@ -293,6 +293,11 @@ final class Scenario {
 }
 
 /// Clients of the tests; the poster is another one, ":1.0".
-let one = ":1.1"
-let two = ":1.2"
-let three = ":1.3"
+let one: ClientName = ":1.1"
+let two: ClientName = ":1.2"
+let three: ClientName = ":1.3"
+
+/// The client with a number of the tests' own.
+func client(_ number: Int) -> ClientName {
+    ClientName(rawValue: ":1.\(number)")!
+}

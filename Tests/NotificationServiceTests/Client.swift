@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import MainLoop
 import NotificationWire
@@ -86,7 +87,7 @@ final class Client {
     }
 
     /// Asks for the service's process id of the bus, and so waits until the bus handled all that was sent before.
-    func processID(of name: BusName) throws -> UInt32 {
+    func processID(of name: AnyBusName) throws -> UInt32 {
         try wait("processID") { connection.processID(of: name, completion: $0) }
     }
 

@@ -93,7 +93,7 @@ struct RecoveryTests {
         var seen: Set<Int64> = []
         let once = observer.numbers.filter { seen.insert($0).inserted && $0 != 201 }
         #expect(once == Array(1...200))
-        #expect(observer.signals.allSatisfy { $0.poster == poster.name })
+        #expect(observer.signals.allSatisfy { $0.poster.rawValue == poster.name })
         #expect(second.isRunning)
     }
 

@@ -5,7 +5,7 @@ import NotificationWire
 extension ServiceSession {
     func handle(_ message: Message) -> Bool {
         if let change = OwnerChange(message) {
-            if change.name == Wire.busName { ownerChanged(to: change.newOwner) }
+            if change.concerns(Wire.busName) { ownerChanged(to: change.newOwner) }
             return true
         }
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import MainLoop
 import NotificationCore
@@ -45,7 +46,7 @@ final class ServiceSession {
     private(set) var connection: Connection?
     private(set) var state = State.offline(.disconnected("not connected yet"))
     /// Who has the service's name, as far as the bus told. Nobody else's signals are believed.
-    var owner: BusName?
+    var owner: UniqueName?
     var registrations = Registrations()
     /// The program's word; nil when it gave none.
     var suspension: Bool?
@@ -206,7 +207,7 @@ final class ServiceSession {
         }
     }
 
-    func ownerChanged(to newOwner: BusName?) {
+    func ownerChanged(to newOwner: UniqueName?) {
         guard newOwner != owner else { return }
         owner = newOwner
         switch state {

@@ -54,7 +54,7 @@ final class Observer: Sendable {
     func call(with received: Received) -> Bool {
         guard isActive.load(ordering: .acquiring) else { return true }
         let origin = Origin(
-            poster: received.signal.poster, serial: received.signal.serial, sequence: received.signal.sequence)
+            poster: received.signal.poster.rawValue, serial: received.signal.serial, sequence: received.signal.sequence)
         return Origin.$current.withValue(origin) {
             switch action {
             case .block(let block):

@@ -102,7 +102,7 @@ final class ActivityFollower {
         guard state == .off || state == .lost, choice != .none else { return }
         if let theirs = processes.environment(of: processID), theirs.hasDesktop, theirs != session {
             session = theirs
-            Log.info("activity: the session is that of \(client)", ["CARILLON_CLIENT": client])
+            Log.info("activity: the session is that of \(client)", ["CARILLON_CLIENT": client.rawValue])
             restart()
         } else if source == nil, retryTimer == nil, !wanted.isEmpty {
             failures = 0

@@ -13,9 +13,8 @@ final class GNOMEShellSource: ReportedSource {
     /// the configuration, is asked by a signal.
     override func desktopFound() {
         guard let owner else { return }
-        let signal = Message.signal(
-            path: ActivityReports.path, interface: ActivityReports.interface, member: "ReportRequested")
-        signal.destination = owner
-        bus.send(signal)
+        bus.send(
+            Message.signal(
+                to: owner, path: ActivityReports.path, interface: ActivityReports.interface, member: "ReportRequested"))
     }
 }

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import MainLoop
 
@@ -13,16 +14,16 @@ import MainLoop
 /// connection by its unique name, so that it never starts a service that has ended.
 final class KWinSource: ReportedSource {
     private let directory: String
-    private let uniqueName: BusName
+    private let uniqueName: UniqueName
     private var isLoaded = false
 
-    private static let kwin: BusName = "org.kde.KWin"
+    private static let kwin: WellKnownName = "org.kde.KWin"
     private static let scriptName = "carillon-activity"
 
     /// - Parameters:
     ///   - directory: private to the user, and there.
     ///   - uniqueName: of `bus`.
-    init(bus: any MessageBus, reports: ActivityReports, directory: String, uniqueName: BusName) {
+    init(bus: any MessageBus, reports: ActivityReports, directory: String, uniqueName: UniqueName) {
         self.directory = directory
         self.uniqueName = uniqueName
         super.init(peer: Self.kwin, bus: bus, reports: reports)
@@ -83,7 +84,7 @@ final class KWinSource: ReportedSource {
     }
 
     /// For KWin 5 and 6, whose names differ.
-    private static func script(reportingTo name: BusName) -> String {
+    private static func script(reportingTo name: UniqueName) -> String {
         """
         // Reports to carillond which window has the focus.
         function call(member) {

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 
 /// A desktop that reports over the bus: what ``KWinSource`` and ``GNOMEShellSource`` have in common.
@@ -8,12 +9,12 @@ class ReportedSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
 
     let bus: any MessageBus
-    private let peer: BusName
+    private let peer: WellKnownName
     /// The desktop's unique name, once it is known.
-    private(set) var owner: BusName?
+    private(set) var owner: UniqueName?
     private let matchRule: String
 
-    init(peer: BusName, bus: any MessageBus, reports: ActivityReports) {
+    init(peer: WellKnownName, bus: any MessageBus, reports: ActivityReports) {
         self.peer = peer
         self.bus = bus
         matchRule = OwnerChange.matchRule(for: peer)
@@ -40,11 +41,11 @@ class ReportedSource: ActivitySource {
     /// The desktop is there, and may report from now on.
     func desktopFound() {}
 
-    func accepts(from sender: BusName) -> Bool { sender == owner }
+    func accepts(from sender: UniqueName) -> Bool { sender == owner }
 
     /// A name changed its owner.
     func ownerChanged(_ change: OwnerChange) {
-        guard change.name == peer, let owner, change.newOwner != owner else { return }
+        guard change.concerns(peer), let owner, change.newOwner != owner else { return }
         end("\(peer) left the bus")
     }
 

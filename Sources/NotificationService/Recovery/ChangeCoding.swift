@@ -36,7 +36,7 @@ struct ChangeEncoder {
         var record = RecordWriter()
         func begin(_ kind: RecordKind, _ client: ClientName) {
             record.append(kind.rawValue)
-            record.append(client)
+            record.append(client.rawValue)
         }
         switch change {
         case .client(let name, _):
@@ -109,7 +109,7 @@ struct ChangeEncoder {
         var record = RecordWriter()
         record.append(RecordKind.notification.rawValue)
         record.append(notification.serial)
-        record.append(notification.poster)
+        record.append(notification.poster.rawValue)
         record.append(commonBody(of: notification.userInfo))
         body(record.bytes)
     }
@@ -142,7 +142,7 @@ struct ChangeDecoder {
         guard let kind = RecordKind(rawValue: try reader.readUInt8()) else { throw RecordReader.Malformed() }
         guard kind != .notification else {
             let serial = try reader.readUInt64()
-            let poster = try reader.readText()
+            let poster = try client(&reader)
             guard
                 let (name, object, userInfo) = WireUserInfo.restored(
                     fromCommonBody: Array(try reader.readBytes()))
@@ -151,7 +151,7 @@ struct ChangeDecoder {
                 name: name, object: object, userInfo: userInfo, poster: poster, serial: serial)
             return nil
         }
-        let client = try reader.readText()
+        let client = try client(&reader)
         switch kind {
         case .notification: return nil
         case .client:
@@ -189,6 +189,11 @@ struct ChangeDecoder {
                 coalescing: try coalescing(&reader))
         case .postTaken: return .postTaken(client, try queuedStyle(&reader))
         }
+    }
+
+    private func client(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        guard let name = ClientName(rawValue: try reader.readText()) else { throw RecordReader.Malformed() }
+        return name
     }
 
     private func post(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> PendingPost {

@@ -35,12 +35,12 @@ enum Step {
 
     /// The first is "any", or "no object". Two are the same to Swift, and not byte for byte; one is long.
     static let texts = ["", "A", "B", "\u{E9}", "e\u{301}", "long"]
-    static let clients = [":1.1", ":1.2", ":1.3", ":1.4", ":1.5"]
+    static let clients: [ClientName] = [":1.1", ":1.2", ":1.3", ":1.4", ":1.5"]
 }
 
 extension Step: CustomStringConvertible {
     var description: String {
-        func client(_ number: Int) -> String { Self.clients[number] }
+        func client(_ number: Int) -> ClientName { Self.clients[number] }
         func text(_ number: Int) -> String { number == 3 ? "'\\u{E9}'" : "'\(Self.texts[number])'" }
         switch self {
         case .observe(let number, let name, let object, let behavior, let mode):

@@ -19,7 +19,7 @@ struct ActivityFollowerTests {
 
         init(_ session: SessionEnvironment, _ choice: ActivityFollower.Choice = .automatic) {
             let tracker = ActivityTracker(processes: processes) { [unowned self] client, activity in
-                told.append("\(client) \(activity.rawValue)")
+                told.append("\(client.rawValue.dropFirst()) \(activity.rawValue)")
             }
             follower = ActivityFollower(
                 choice: choice, session: session, context: context, processes: processes, tracker: tracker
@@ -34,7 +34,8 @@ struct ActivityFollowerTests {
             }
         }
 
-        func client(_ name: ClientName, _ processID: UInt32, environment: SessionEnvironment? = nil) {
+        func client(_ label: String, _ processID: UInt32, environment: SessionEnvironment? = nil) {
+            let name = ClientName.labelled(label)
             processes.start(processID)
             processes.environments[processID] = environment
             follower.clientAppeared(name)

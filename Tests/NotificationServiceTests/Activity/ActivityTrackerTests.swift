@@ -164,7 +164,7 @@ struct ActivityTrackerTests {
     func forgotten() {
         desktop.client("a", 10)
         desktop.focus("w1", process: 10)
-        desktop.tracker.forget("a")
+        desktop.tracker.forget(":a")
         desktop.focus("w2", process: 20)
         #expect(desktop.history == ["a active"])
     }
@@ -302,7 +302,7 @@ struct ActivityTrackerTests {
         desktop.focus("w2", application: "other")
         #expect(desktop.activity("a") == .unknown)
         #expect(desktop.activity("b") == .unknown)
-        desktop.tracker.forget("b")
+        desktop.tracker.forget(":b")
         desktop.focus(nil)
         #expect(desktop.activity("a") == .inactive)
     }

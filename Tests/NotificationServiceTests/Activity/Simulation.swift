@@ -68,15 +68,15 @@ final class TrackedDesktop {
             processes: processes,
             tell: { [unowned self] client, activity in
                 told[client] = activity
-                history.append("\(client) \(activity.rawValue)")
+                history.append("\(client.rawValue.dropFirst()) \(activity.rawValue)")
             },
             ownerOfName: { [unowned self] name, completion in completion(owners[name]) })
     }
 
     /// A client of a process, which is started if there is none.
-    func client(_ name: ClientName, _ processID: UInt32, seen: UInt64? = nil) {
+    func client(_ label: String, _ processID: UInt32, seen: UInt64? = nil) {
         if processes.processes[processID] == nil { processes.start(processID) }
-        tracker.clientIdentified(name, processID: processID, seen: seen ?? processes.now)
+        tracker.clientIdentified(.labelled(label), processID: processID, seen: seen ?? processes.now)
     }
 
     func focus(_ window: WindowID?, process: UInt32? = nil, application: String? = nil) {
@@ -84,5 +84,10 @@ final class TrackedDesktop {
             .focused(window.map { ActivityWindow(id: $0, processID: process, application: application) }))
     }
 
-    func activity(_ client: ClientName) -> Activity { told[client] ?? .unknown }
+    func activity(_ label: String) -> Activity { told[.labelled(label)] ?? .unknown }
+}
+
+extension ClientName {
+    /// A client that a test calls by a label of its own.
+    static func labelled(_ label: String) -> ClientName { ClientName(rawValue: ":\(label)")! }
 }

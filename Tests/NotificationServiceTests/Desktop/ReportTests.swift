@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import Foundation
 import MainLoop
@@ -13,7 +14,7 @@ struct ReportTests {
         let client: Client
         private(set) var asked: [String] = []
 
-        init(_ name: BusName, on bus: PrivateBus) throws {
+        init(_ name: WellKnownName, on bus: PrivateBus) throws {
             client = try Client(on: bus)
             client.connection.onMessage = { [unowned self] message in
                 if message.isSignal("org.carillon.Activity1", "ReportRequested") { asked.append("ReportRequested") }
@@ -70,7 +71,7 @@ struct ReportTests {
         ])
     func reports(name: String, kind: String, desktop: String, asked: String) throws {
         let bus = try PrivateBus()
-        let shell = try Shell(BusName(unchecked: name), on: bus)
+        let shell = try Shell(try #require(WellKnownName(rawValue: name)), on: bus)
         // A process that has a window: this one can't be it, as it is the desktop.
         let program = try RunningCommand("sleep", ["1000"], environment: bus.environment)
         let service = try ServiceProcess(

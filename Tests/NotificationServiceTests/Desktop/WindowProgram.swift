@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import NotificationWire
 import TestSupport
@@ -32,9 +33,8 @@ final class WindowProgram {
     }
 
     func send(_ member: MemberName) {
-        let signal = Message.signal(path: "/", interface: "org.example.Window", member: member)
-        signal.destination = BusName(unchecked: name)
-        control.connection.send(signal)
+        control.connection.send(
+            Message.signal(to: UniqueName(rawValue: name), path: "/", interface: "org.example.Window", member: member))
     }
 
     /// All that it printed since the last line that was waited for. What the service, and this process, sent to it
