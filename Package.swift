@@ -23,6 +23,7 @@ let package = Package(
 
         // What the rules and the wire have in common: the names of connections.
         .target(name: "BusNames"),
+        .target(name: "JSON"),
 
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
@@ -30,7 +31,7 @@ let package = Package(
 
         // The rules, and their coding on the wire.
         .target(name: "NotificationCore", dependencies: ["BusNames"]),
-        .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus", "BusNames"]),
+        .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus", "BusNames", "JSON"]),
 
         // The service. Nothing that it imports imports Foundation.
         .target(
@@ -46,7 +47,7 @@ let package = Package(
             dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]),
         .executableTarget(
             name: "CarillonTool",
-            dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]
+            dependencies: ["NotificationCore", "NotificationWire", "DBus", "BusNames", "JSON", "MainLoop"]
         ),
 
         // The one of README.md, and one for each way of running.
@@ -76,6 +77,7 @@ let package = Package(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport"]),
+        .testTarget(name: "JSONTests", dependencies: ["JSON"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),
         .testTarget(
             name: "NotificationWireTests",

@@ -31,16 +31,13 @@ struct CenterChannel: LoadChannel {
     func register(
         _ name: String, _ options: LoadOptions, on connection: Connection, completion: @escaping (BusError?) -> Void
     ) {
-        let call = Wire.methodCall("AddObserver")
-        var writer = MessageWriter(call)
-        writer.append(name)
-        writer.append("")
-        writer.array(of: "{sv}") { $0.entry("suspension-behavior", options.behavior) }
-        connection.call(call) { completion($0.fault) }
+        let call = AddObserver(name: name, object: "", options: .init(suspensionBehavior: options.behavior))
+        connection.call(call.message()) { completion($0.fault) }
     }
 
     func post(_ name: String) -> Message {
-        let message = Wire.methodCall("Post")
+        // By hand, as what a poster in C would do: the load is to be cheap.
+        let message = Wire.methodCall(PostCall.member)
         var writer = MessageWriter(message)
         writer.append(name)
         writer.append("")
@@ -62,11 +59,8 @@ struct CenterChannel: LoadChannel {
     }
 
     func arrival(_ message: Message) -> Arrival? {
-        if message.isSignal(Wire.interface, "Dropped") {
-            var reader = MessageReader(message)
-            return (try? reader.read(UInt64.self)).map(Arrival.dropped)
-        }
-        guard message.isSignal(Wire.interface, "Notification") else { return nil }
+        if let signal = try? DroppedSignal(message) { return .dropped(signal.count) }
+        guard message.isSignal(Wire.interface, NotificationSignal.member) else { return nil }
         var reader = MessageReader(message)
         guard let name = try? reader.readString() else { return nil }
         reader.skip()

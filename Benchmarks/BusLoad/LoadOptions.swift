@@ -1,4 +1,5 @@
 import MainLoop
+import NotificationCore
 
 /// The command line of `bus-load`.
 struct LoadOptions {
@@ -15,7 +16,7 @@ struct LoadOptions {
     var name = ""
     /// Raw D-Bus signals and match rules instead of the notification center: the peer of the benchmarks.
     var isBroadcast = false
-    var behavior = "coalesce"
+    var behavior = SuspensionBehavior.coalesce
     /// Stop this process (SIGSTOP) when the registration is on its way, before anything that comes back is read.
     var stopsAtOnce = false
     /// Registrations for other names, before the one that counts.
@@ -67,7 +68,12 @@ struct LoadOptions {
         isBroadcast = parser.value(broadcast)
         isUnpaced = parser.value(unpaced)
         stopsAtOnce = parser.value(stop)
-        self.behavior = parser.value(behavior) ?? self.behavior
+        if let text = parser.value(behavior) {
+            guard let behavior = SuspensionBehavior(rawValue: text) else {
+                throw CommandLineParser.UsageError("--behavior: '\(text)' is none")
+            }
+            self.behavior = behavior
+        }
         self.others = try number(others, or: self.others)
         self.count = try number(count, or: self.count)
         self.size = try number(size, or: self.size)

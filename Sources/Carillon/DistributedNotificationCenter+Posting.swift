@@ -121,18 +121,14 @@ extension DistributedNotificationCenter {
         try check(name: name)
         let object = try text(ofObject: object)
         let userInfo = try UserInfoEncoder.encode(userInfo ?? [:])
-        let message = Wire.methodCall("Post")
-        message.expectsNoReply = true
-        var writer = MessageWriter(message)
-        writer.append(name.rawValue)
-        writer.append(object ?? "")
+        let post: PostCall
         do throws(CenterError) {
-            try UserInfoCoding.append(userInfo, to: &writer)
+            post = try PostCall(name: name.rawValue, object: object ?? "", userInfo: userInfo, options: options)
         } catch {
             throw DistributedNotificationError(BusError(error))
         }
-        options.append(to: &writer)
-        return OutgoingPost(message: message, byteCount: 256 + approximateByteCount(of: userInfo), completion: nil)
+        return OutgoingPost(
+            message: post.message(wantsAnswer: false), byteCount: 256 + approximateByteCount(of: userInfo), completion: nil)
     }
 
     func wireOptions(

@@ -1,4 +1,3 @@
-import Carillon
 import DBus
 import MainLoop
 import NotificationCore
@@ -15,13 +14,8 @@ enum ListCommand {
         guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
         return BusSession.run { session in
-            session.askClients { clients in
-                let rows = clients.map { client -> Row in
-                    clientColumns.compactMap { key in client[key].map { (key, $0) } }
-                        + client.filter { !clientColumns.contains($0.key) }.sorted { $0.key < $1.key }
-                        .map { ($0.key, $0.value) }
-                }
-                show(rows, columns: clientColumns, isJSON: isJSON)
+            session.ask(ListClients()) { clients in
+                show(clients.map(\.entries), columns: clientColumns, isJSON: isJSON)
                 session.finish(.done)
             }
         }
@@ -35,9 +29,8 @@ enum ListCommand {
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
         return BusSession.run { session in
             if let client = rest.first { return collect(of: [client], on: session, isJSON: isJSON) }
-            session.askClients { clients in
-                let names = clients.compactMap { $0["name"]?.readable }
-                collect(of: names, on: session, isJSON: isJSON)
+            session.ask(ListClients()) { clients in
+                collect(of: clients.map(\.name.rawValue), on: session, isJSON: isJSON)
             }
         }
     }
@@ -66,18 +59,15 @@ enum ListCommand {
             show(rows, columns: observerColumns, isJSON: isJSON)
             return session.finish(.done)
         }
-        session.ask("ListObservers", { $0.append(client) }) { reader throws(BusError) in
-            var rows = rows
-            var entries = try reader.readContainer(.array)
-            while !entries.isAtEnd {
-                var entry = try entries.readContainer(.structure)
-                rows.append([
-                    ("client", .string(client)), ("id", .uint64(try entry.read())),
-                    ("name", .string(try entry.read())), ("object", .string(try entry.read())),
-                    ("suspension-behavior", .string(try entry.read())),
-                ])
+        session.ask(ListObservers(of: client)) { observers in
+            let more = observers.map { observer -> Row in
+                [
+                    ("client", .string(client)), ("id", .uint64(observer.id.rawValue)),
+                    ("name", .string(observer.name)), ("object", .string(observer.object)),
+                    ("suspension-behavior", .string(observer.suspensionBehavior)),
+                ]
             }
-            collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows)
+            collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows + more)
         }
     }
 

@@ -1,5 +1,4 @@
 import BusNames
-import Carillon
 import DBus
 import MainLoop
 import NotificationCore
@@ -71,7 +70,7 @@ private final class Observation {
     private var remaining: Int?
     /// The unique name of the service that has our registrations; nobody else's signals are believed.
     private var service: UniqueName?
-    private var observers: Set<UInt64> = []
+    private var observers: Set<ObserverID> = []
     private var hasStarted = false
     /// Whether a call is under way that ends with our observers registered.
     private var isRegistering = false
@@ -121,45 +120,29 @@ private final class Observation {
         isRegistering = true
         // The next service may have taken up our registrations. This call starts it where the bus can; where it
         // can't, its coming is announced.
-        let message = Wire.methodCall("ListObservers")
-        var writer = MessageWriter(message)
-        writer.append(session.connection.uniqueName!.rawValue)
-        session.connection.call(message) { [self] result in
+        let question = ListObservers(of: session.connection.uniqueName!.rawValue)
+        session.connection.call(question.message()) { [self] result in
             switch result {
             case .success(let reply):
                 service = reply.sender
                 isRegistering = false
-                if !observers.isSubset(of: Self.observers(in: reply)) { register() }
+                let listed = (try? ListObservers.reply(in: reply)) ?? []
+                if !observers.isSubset(of: listed.map(\.id)) { register() }
             case .failure(let error): registrationFailed(error)
             }
         }
-    }
-
-    private static func observers(in reply: Message) -> Set<UInt64> {
-        var observers: Set<UInt64> = []
-        var reader = MessageReader(reply)
-        guard var entries = try? reader.readContainer(.array) else { return [] }
-        while var entry = try? entries.readContainer(.structure), let id = try? entry.read(UInt64.self) {
-            observers.insert(id)
-        }
-        return observers
     }
 
     private func register() {
         observers = []
         isRegistering = true
         for name in names {
-            let message = Wire.methodCall("AddObserver")
-            var writer = MessageWriter(message)
-            writer.append(name)
-            writer.append(object)
-            options.append(to: &writer)
-            session.connection.call(message) { [self] result in
+            let call = AddObserver(name: name, object: object, options: options)
+            session.connection.call(call.message()) { [self] result in
                 switch result {
                 case .success(let reply):
                     service = reply.sender
-                    var reader = MessageReader(reply)
-                    if let id = try? reader.read(UInt64.self) { observers.insert(id) }
+                    if let id = try? AddObserver.reply(in: reply) { observers.insert(id) }
                     if observers.count == names.count { registered() }
                 case .failure(let error): registrationFailed(error)
                 }
@@ -188,7 +171,7 @@ extension NotificationSignal {
         """
         {"name": \(PropertyListJSON.quoted(signal.name)), "object": \(PropertyListJSON.quoted(signal.object)), \
         "userInfo": \(PropertyListJSON.text(.dictionary(signal.userInfo))), \
-        "observers": [\(signal.observers.map(String.init).joined(separator: ", "))], \
+        "observers": [\(signal.observers.map { String($0.rawValue) }.joined(separator: ", "))], \
         "poster": \(PropertyListJSON.quoted(signal.poster.rawValue)), "serial": \(signal.serial), \
         "sequence": \(signal.sequence)}
         """

@@ -1,4 +1,3 @@
-import Carillon
 import DBus
 import MainLoop
 import NotificationCore
@@ -79,25 +78,19 @@ struct PostArguments {
     ///
     /// - Parameter more: entries beside those of the command line, which they replace.
     func message(adding more: [String: PropertyList] = [:]) throws(UsageError) -> Message {
-        let message = Wire.methodCall("Post")
-        var writer = MessageWriter(message)
-        writer.append(name)
-        writer.append(object)
         do throws(CenterError) {
-            try UserInfoCoding.append(userInfo.merging(more) { $1 }, to: &writer)
+            let userInfo = userInfo.merging(more) { $1 }
+            return try PostCall(name: name, object: object, userInfo: userInfo, options: options).message()
         } catch {
             throw UsageError(error.description)
         }
-        options.append(to: &writer)
-        return message
     }
 
     func report(_ reply: Message) {
         guard isVerbose else { return }
-        var reader = MessageReader(reply)
         if options.postingStyle != .now {
             printLine("queued")
-        } else if let receivers = try? reader.read(UInt32.self) {
+        } else if let receivers = try? PostCall.reply(in: reply) {
             printLine("\(receivers) \(receivers == 1 ? "client" : "clients")")
         }
     }

@@ -1,4 +1,3 @@
-import Carillon
 import DBus
 import MainLoop
 import NotificationCore
@@ -18,28 +17,23 @@ enum StatusCommand {
         let isJSON = parser.value(json)
         return BusSession.run { session in
             session.askProperties { properties in
-                printLine(isJSON ? PropertyListJSON.text(.dictionary(properties)) : text(of: properties))
+                printLine(isJSON ? PropertyListJSON.text(.dictionary(properties.entries)) : text(of: properties))
                 session.finish(.done)
             }
         }
     }
 
-    private static func text(of properties: [String: PropertyList]) -> String {
+    private static func text(of properties: CenterProperties) -> String {
         var lines: [String] = []
         func line(_ label: String, _ value: String) {
             lines.append(label + String(repeating: " ", count: max(1, 16 - label.count)) + value)
         }
-        func value(_ key: String) -> String? { properties[key]?.readable }
-        if let version = value("Version") { line("version", version) }
-        if let source = value("ActivitySource") {
-            line("activity", value("ActivityState").map { "\(source), \($0)" } ?? source)
-        }
-        if case .dictionary(let statistics) = properties["Statistics"] {
-            let main = ["clients", "observers", "posted", "delivered", "queued", "dropped"]
-            for key in main + statistics.keys.filter({ !main.contains($0) }).sorted() {
-                if let count = statistics[key] { line(key, count.readable) }
-            }
-        }
+        line("version", properties.version)
+        line("activity", "\(properties.activitySource), \(properties.activityState)")
+        let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
+        let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
+        for key in main { if let count = properties.statistics[key] { line(key.rawValue, "\(count)") } }
+        for (key, count) in others.sorted(by: { $0.key < $1.key }) { line(key, "\(count)") }
         return lines.joined(separator: "\n")
     }
 }

@@ -1,5 +1,5 @@
-import Carillon
-import NotificationCore
+import JSON
+import NotificationWire
 
 /// userInfo from a command line.
 enum UserInfoArguments {
@@ -41,6 +41,8 @@ enum UserInfoArguments {
         return try userInfo(pairs: isJSON ? [] : pairs, strings: [], json: isJSON ? line : nil)
     }
 
+    private static let blanks: [UInt8] = Array(" \t\r\n".utf8)
+
     /// What JSON reads as a number is one, `true` and `false` are booleans, all else is a string.
     static func infer(_ text: String) throws(UsageError) -> PropertyList {
         switch text {
@@ -48,17 +50,14 @@ enum UserInfoArguments {
         case "false": return .boolean(false)
         default: break
         }
-        if text.wholeMatch(of: /-?(0|[1-9][0-9]*)/) != nil {
-            if let integer = Int64(text) { return .int64(integer) }
-            if let integer = UInt64(text) { return .uint64(integer) }
-            throw UsageError("\(text) is out of the range of 64-bit integers; --string makes it a string")
+        // Blanks around a number would be fine for JSON, but belong to the text.
+        guard let first = text.utf8.first, let last = text.utf8.last, !Self.blanks.contains(first),
+            !Self.blanks.contains(last), case .number(let digits)? = try? JSON(text)
+        else { return .string(text) }
+        do throws(PropertyListJSON.Failure) {
+            return try PropertyListJSON.number(digits)
+        } catch {
+            throw UsageError("\(error); --string makes it a string")
         }
-        if text.wholeMatch(of: /-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/) != nil {
-            guard let double = Double(text), double.isFinite else {
-                throw UsageError("\(text) is out of the range of floating-point numbers; --string makes it a string")
-            }
-            return .double(double)
-        }
-        return .string(text)
     }
 }

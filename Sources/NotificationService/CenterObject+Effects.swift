@@ -16,11 +16,7 @@ extension CenterObject {
             store?.countLoss(of: client, sequence: sequence, count: count)
             tell(client, count: count, lost: observers, because: reason)
         case .suspensionChanged(let client, let isSuspended, let cause):
-            let signal = Wire.signal("SuspensionChanged", to: client)
-            var writer = MessageWriter(signal)
-            writer.append(isSuspended)
-            writer.append(cause.rawValue)
-            bus.send(signal)
+            bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
         case .probe(let client): prober.probe(client)
         case .startProbeTimer(let client, let seconds):
             startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
@@ -50,7 +46,7 @@ extension CenterObject {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
-        bus.send(userInfo.signal(for: delivery, serial: lastSignal))
+        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
     }
 
     /// A client that is too slow for long loses again and again: the 1st, 2nd, 4th, 8th … time is logged.
@@ -67,12 +63,7 @@ extension CenterObject {
         Log.info(
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
-        let signal = Wire.signal("Dropped", to: client)
-        var writer = MessageWriter(signal)
-        writer.append(count)
-        writer.append(fixedArray: observers.map(\.rawValue))
-        writer.append(reason.rawValue)
-        bus.send(signal)
+        bus.send(DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client))
     }
 
     private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {

@@ -123,14 +123,14 @@ package final class CenterObject {
         !Self.withoutBarrier.contains(where: message.hasMember)
     }
 
-    private static let withoutBarrier: [MemberName] = ["Post", "SetSuspended", "FollowActivity"]
+    private static let withoutBarrier = [PostCall.member, SetSuspended.member, FollowActivity.member]
 
     /// Answers a post that was accepted, behind its deliveries.
     func answer(_ post: MethodCall, with receipt: Receipt) {
         guard let mark = receipt.mark, !post.message.expectsNoReply, !center.hasPassed(mark) else {
-            return post.reply { $0.append(UInt32(receipt.receivers)) }
+            return post.reply(to: PostCall.self, receipt.receivers)
         }
-        waitingPosters.append(post, receivers: UInt32(receipt.receivers), behind: mark)
+        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
     }
 
     /// Reads the configuration, applies it and announces what changed. With a fault in it, everything stays as it was.

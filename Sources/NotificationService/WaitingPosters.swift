@@ -1,5 +1,6 @@
 import DBus
 import NotificationCore
+import NotificationWire
 
 /// Posts that were accepted and whose answers wait for the turn of their deliveries.
 ///
@@ -8,7 +9,7 @@ import NotificationCore
 struct WaitingPosters {
     private struct Waiting {
         let call: MethodCall
-        let receivers: UInt32
+        let receivers: Int
         let mark: SendingMark
     }
 
@@ -16,7 +17,7 @@ struct WaitingPosters {
     private var lines: [[Waiting]] = DeliveryLane.allCases.map { _ in [] }
     private var count = 0
 
-    mutating func append(_ call: MethodCall, receivers: UInt32, behind mark: SendingMark) {
+    mutating func append(_ call: MethodCall, receivers: Int, behind mark: SendingMark) {
         lines[mark.lane.rawValue].append(Waiting(call: call, receivers: receivers, mark: mark))
         count += 1
     }
@@ -26,7 +27,7 @@ struct WaitingPosters {
         guard count > 0 else { return }
         for line in lines.indices where !lines[line].isEmpty {
             let passed = lines[line].prefix { hasPassed($0.mark) }
-            for waiting in passed { waiting.call.reply { $0.append(waiting.receivers) } }
+            for waiting in passed { waiting.call.reply(to: PostCall.self, waiting.receivers) }
             count -= passed.count
             lines[line].removeFirst(passed.count)
         }

@@ -10,11 +10,12 @@ private enum ImportRules {
         "CMainQueue": [],
         "CXCB": [],
         "BusNames": [],
+        "JSON": [],
         "MainLoop": system.union(["CGLib"]),
         "DBus": system.union(["CDBus", "BusNames", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
         "NotificationCore": ["BusNames"],
-        "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames"]),
+        "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames", "JSON"]),
         "NotificationService": system.union([
             "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop", "CXCB",
         ]),
@@ -26,7 +27,8 @@ private enum ImportRules {
             "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
         ]),
         "CarillonTool": system.union([
-            "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+            "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "JSON",
+            "MainLoop",
         ]),
     ]
 

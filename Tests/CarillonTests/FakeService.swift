@@ -2,6 +2,7 @@ import BusNames
 import DBus
 import Foundation
 import MainLoop
+import NotificationCore
 import NotificationWire
 import Synchronization
 import TestSupport
@@ -12,7 +13,7 @@ final class FakeService: @unchecked Sendable {
     // Sendable: the connection is used on its own thread only, to which all work is handed; the rest is locked.
     private let context = MainContext()
     private let connection: Connection
-    private let client = Mutex<String?>(nil)
+    private let client = Mutex<UniqueName?>(nil)
     private let isStopped = Atomic(false)
 
     init(on bus: PrivateBus, ownsName: Bool = true) throws {
@@ -41,7 +42,7 @@ final class FakeService: @unchecked Sendable {
     }
 
     /// The client that registered.
-    var observer: String { client.withLock { $0 ?? "" } }
+    var observer: UniqueName { client.withLock { $0 ?? ":0.0" } }
 
     func waitForObserver() throws {
         try eventually("an observer") { client.withLock { $0 } != nil }
@@ -53,11 +54,11 @@ final class FakeService: @unchecked Sendable {
         }
         let reply = message.methodReturn()
         var writer = MessageWriter(reply)
-        switch member.rawValue {
-        case "ListObservers": writer.array(of: "(tsss)") { _ in }
-        case "AddObserver":
-            writer.append(UInt64(1))
-            client.withLock { $0 = message.sender?.rawValue }
+        switch member {
+        case ListObservers.member: ListObservers.append([], to: &writer)
+        case AddObserver.member:
+            AddObserver.append(ObserverID(rawValue: 1), to: &writer)
+            client.withLock { $0 = message.sender }
         default: break
         }
         if !message.expectsNoReply { connection.send(reply) }
@@ -65,24 +66,15 @@ final class FakeService: @unchecked Sendable {
     }
 
     /// Sends `Notification` with {"n": number}.
-    func notify(_ number: Int, sequence: UInt64, to client: String? = nil) {
-        send("Notification", to: client) { writer in
-            writer.append("x")
-            writer.append("")
-            writer.array(of: "{sv}") { $0.entry("n", Int64(number)) }
-            writer.append(fixedArray: [UInt64(1)])
-            writer.append(":1.0")
-            writer.append(UInt64(number))
-            writer.append(sequence)
-        }
+    func notify(_ number: Int, sequence: UInt64, to client: UniqueName? = nil) {
+        send(
+            NotificationSignal(
+                name: "x", object: "", userInfo: ["n": .int64(Int64(number))], observers: [ObserverID(rawValue: 1)],
+                poster: ":1.0", serial: UInt64(number), sequence: sequence), to: client)
     }
 
     func drop(_ count: UInt64) {
-        send("Dropped", to: nil) { writer in
-            writer.append(count)
-            writer.append(fixedArray: [UInt64(1)])
-            writer.append("queue-full")
-        }
+        send(DroppedSignal(count: count, observers: [ObserverID(rawValue: 1)], reason: "queue-full"), to: nil)
     }
 
     /// Waits until the bus has taken what was sent.
@@ -92,16 +84,9 @@ final class FakeService: @unchecked Sendable {
         guard done.wait(timeout: .now() + 20) == .success else { throw NotInTime("the bus") }
     }
 
-    private func send(
-        _ member: MemberName, to client: String?, _ body: @escaping @Sendable (inout MessageWriter) -> Void
-    ) {
+    private func send(_ signal: some CenterSignal, to client: UniqueName?) {
         let destination = client ?? observer
-        run { connection in
-            let signal = Wire.signal(member, to: UniqueName(rawValue: destination)!)
-            var writer = MessageWriter(signal)
-            body(&writer)
-            connection.send(signal)
-        }
+        run { connection in connection.send(signal.message(to: destination)) }
     }
 
     private func run(_ body: @escaping @Sendable (Connection) -> Void) {

@@ -1,4 +1,5 @@
 import NotificationCore
+import NotificationWire
 import Testing
 
 @testable import Carillon
@@ -16,8 +17,8 @@ struct RegistrationsTests {
 
     private func listed(
         _ id: UInt64, _ name: String, _ object: String = "", _ behavior: String = "coalesce"
-    ) -> Registrations.Listed {
-        Registrations.Listed(id: id, name: name, object: object, behavior: behavior)
+    ) -> ListedObserver {
+        ListedObserver(id: ObserverID(rawValue: id), name: name, object: object, suspensionBehavior: behavior)
     }
 
     /// Registered under 1, 2, 3 …
@@ -26,7 +27,7 @@ struct RegistrationsTests {
         for (index, key) in keys.enumerated() {
             registrations.want(key)
             registrations.asked(key)
-            let isWanted = registrations.added(key, id: UInt64(index + 1))
+            let isWanted = registrations.added(key, id: ObserverID(rawValue: UInt64(index + 1)))
             #expect(isWanted)
         }
         return registrations
@@ -47,7 +48,7 @@ struct RegistrationsTests {
         for (index, key) in keys.enumerated() {
             registrations.want(key)
             registrations.asked(key)
-            let isWanted = registrations.added(key, id: UInt64(index))
+            let isWanted = registrations.added(key, id: ObserverID(rawValue: UInt64(index)))
             #expect(isWanted)
         }
         let repair = registrations.compare(with: [])
@@ -126,5 +127,11 @@ struct RegistrationsTests {
         #expect(check.check(sequence: 1, serial: 1) == .next)
         check.reset()
         #expect(check.check(sequence: 1, serial: 1) == .next)
+    }
+}
+
+extension ObserverID: ExpressibleByIntegerLiteral {
+    public init(integerLiteral value: UInt64) {
+        self.init(rawValue: value)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import NotificationCore
+import NotificationWire
 import Testing
 
 @testable import Carillon

@@ -36,7 +36,7 @@ struct DisconnectTests {
 
         // From now on everything is harmless, and nothing is told twice.
         connection.send(Sample.signal())
-        connection.call(Sample.call("Ring", to: "org.example.Bell")) { result in
+        connection.call(Sample.call("Ring", to: ":1.4711")) { result in
             if case .failure(let error) = result { events.append(error.name.rawValue) }
         }
         connection.addMatch("type='signal'")

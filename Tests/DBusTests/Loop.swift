@@ -72,7 +72,13 @@ enum Sample {
     }
 
     static func call(
-        _ member: MemberName, to destination: UniqueName, _ body: (inout MessageWriter) -> Void = { _ in }
+        _ member: MemberName, to destination: some BusName, _ body: (inout MessageWriter) -> Void = { _ in }
+    ) -> Message {
+        call(member, to: AnyBusName(destination), body)
+    }
+
+    static func call(
+        _ member: MemberName, to destination: AnyBusName, _ body: (inout MessageWriter) -> Void = { _ in }
     ) -> Message {
         let message = Message.methodCall(to: destination, path: path, interface: interface, member: member)
         var writer = MessageWriter(message)

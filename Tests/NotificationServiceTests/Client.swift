@@ -1,6 +1,7 @@
 import BusNames
 import DBus
 import MainLoop
+import NotificationCore
 import NotificationWire
 import TestSupport
 
@@ -23,67 +24,37 @@ final class Client {
     /// The unique name.
     var name: String { connection.uniqueName?.rawValue ?? "" }
 
-    /// Calls a method of the service and returns its reply.
+    /// Calls a method of the service and returns its answer.
     ///
     /// - Throws: the error reply as ``BusError``, or ``NotInTime``.
     @discardableResult
-    func call(_ member: MemberName, _ body: (inout MessageWriter) -> Void = { _ in }) throws -> Message {
-        let message = Wire.methodCall(member)
-        var writer = MessageWriter(message)
-        body(&writer)
-        return try send(message)
+    func call<Method: CenterMethod>(_ method: Method) throws -> Method.Reply {
+        try Method.reply(in: try send(method.message()))
     }
 
     /// Sends a method call and returns its reply.
     ///
-    /// - Throws: as ``call(_:_:)``.
+    /// - Throws: as ``call(_:)``.
     func send(_ message: Message) throws -> Message {
         try wait("\(message.member?.rawValue ?? "")") { connection.call(message, completion: $0) }
     }
 
     @discardableResult
-    func addObserver(_ name: String, _ object: String = "") throws -> UInt64 {
-        let reply = try call("AddObserver") { writer in
-            writer.append(name)
-            writer.append(object)
-            writer.array(of: "{sv}") { _ in }
-        }
-        var reader = MessageReader(reply)
-        return try reader.read()
+    func addObserver(
+        _ name: String, _ object: String = "", behavior: SuspensionBehavior = .coalesce
+    ) throws -> ObserverID {
+        try call(AddObserver(name: name, object: object, options: .init(suspensionBehavior: behavior)))
     }
 
     /// Returns how many clients matched.
     @discardableResult
-    func post(_ name: String, _ object: String = "") throws -> UInt32 {
-        let reply = try call("Post") { writer in
-            writer.append(name)
-            writer.append(object)
-            writer.array(of: "{sv}") { _ in }
-            writer.array(of: "{sv}") { _ in }
-        }
-        var reader = MessageReader(reply)
-        return try reader.read()
+    func post(_ name: String, _ object: String = "") throws -> Int {
+        try call(try PostCall(name: name, object: object))
     }
 
     /// The names and process ids of the service's clients.
     func listClients() throws -> [String: UInt32] {
-        var clients: [String: UInt32] = [:]
-        var reader = MessageReader(try call("ListClients"))
-        var entries = try reader.readContainer(.array)
-        while !entries.isAtEnd {
-            var name = ""
-            var pid: UInt32 = 0
-            var fields = try entries.readContainer(.array)
-            while !fields.isAtEnd {
-                var field = try fields.readContainer(.dictEntry)
-                let key = try field.readString()
-                var value = try field.readContainer(.variant)
-                if key == "name" { name = try value.readString() }
-                if key == "pid" { pid = try value.read() }
-            }
-            clients[name] = pid
-        }
-        return clients
+        Dictionary(uniqueKeysWithValues: try call(ListClients()).map { ($0.name.rawValue, $0.processID) })
     }
 
     /// Asks for the service's process id of the bus, and so waits until the bus handled all that was sent before.

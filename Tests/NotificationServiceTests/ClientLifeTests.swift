@@ -1,5 +1,6 @@
 import DBus
 import Foundation
+import NotificationWire
 import TestSupport
 import Testing
 
@@ -83,20 +84,13 @@ struct ClientLifeTests {
             client.connection.send(observerCall("Dong \(index)"))
         }
         // Numbers of observers are given out one by one, so this tells when all have been registered.
-        try eventually("all calls have arrived") { try stays.addObserver("") > 200 }
+        try eventually("all calls have arrived") { try stays.addObserver("").rawValue > 200 }
         try eventually("all are forgotten") { try Array(stays.listClients().keys) == [stays.name] }
         #expect(try stays.post("Ding 0") == 1)
         #expect(service.isRunning, "\(service.transcript)")
     }
 
     private func observerCall(_ name: String) -> Message {
-        let message = Message.methodCall(
-            to: "org.carillon.NotificationCenter1", path: "/org/carillon/NotificationCenter1",
-            interface: "org.carillon.NotificationCenter1", member: "AddObserver")
-        var writer = MessageWriter(message)
-        writer.append(name)
-        writer.append("")
-        writer.array(of: "{sv}") { _ in }
-        return message
+        AddObserver(name: name, object: "").message()
     }
 }

@@ -12,15 +12,15 @@ struct RecoveryTests {
         // Activation by the bus, as in real life.
         let bus = try PrivateBus(.dbusDaemon, activations: [try .service()])
         let observer = try Client(on: bus)
-        let id = try observer.addObserver("Ding", behavior: "hold")
-        for index in 0..<100 { try observer.addObserver("Other \(index)", behavior: "drop") }
+        let id = try observer.addObserver("Ding", behavior: .hold)
+        for index in 0..<100 { try observer.addObserver("Other \(index)", behavior: .drop) }
         try observer.setSuspended(true)
 
         let poster = try Client(on: bus)
         var accepted: [Int64] = []
         var number: Int64 = 0
         for round in 1...10 {
-            try poster.call("ListClients")  // starts the next one
+            try poster.call(ListClients())  // starts the next one
             let victim = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
             let killAt = number + Int64(20 * round)
             while true {
@@ -44,11 +44,7 @@ struct RecoveryTests {
         #expect(Set(accepted).subtracting(observer.numbers).isEmpty, "all that was accepted arrived")
         #expect(observer.signals.allSatisfy { $0.observers == [id] })
         #expect(observer.signals.map(\.sequence) == (1...UInt64(observer.signals.count)).map { $0 })
-        #expect(
-            try observer.call("RemoveObservers") { writer in
-                writer.append("")
-                writer.append("")
-            }.error == nil)
+        #expect(try observer.call(RemoveObservers(name: "", object: "")) == 101)
     }
 
     @Test("E3, D6: sequence and serial go on after a crash, and no observer's number is given twice")
@@ -60,7 +56,7 @@ struct RecoveryTests {
         for number in 1...150 { _ = try client.post("Ding", number: Int64(number)) }
         try client.run("what was posted") { client.signals.count == 150 }
         let removed = try client.addObserver("Dong")
-        try client.call("RemoveObserver") { $0.append(removed) }
+        try client.call(RemoveObserver(removed))
         try first.kill()
 
         let second = try ServiceProcess(on: bus)
@@ -79,12 +75,12 @@ struct RecoveryTests {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
         let observer = try Client(on: bus)
-        try observer.addObserver("Ding", behavior: "hold")
+        try observer.addObserver("Ding", behavior: .hold)
         let poster = try Client(on: bus)
         // All of it lies before the service at once, so that it dies before it is idle.
-        for number in 1...200 { try poster.postQueued("Ding", number: Int64(number), style: "when-idle") }
-        try poster.postQueued("Ding", number: 201, style: "asap")
-        try poster.call("ListClients")
+        for number in 1...200 { try poster.postQueued("Ding", number: Int64(number), style: .whenIdle) }
+        try poster.postQueued("Ding", number: 201, style: .asap)
+        try poster.call(ListClients())
         try first.kill()
 
         let second = try ServiceProcess(on: bus)
@@ -102,7 +98,7 @@ struct RecoveryTests {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
         let client = try Client(on: bus)
-        try client.addObserver("Ding", behavior: "coalesce")
+        try client.addObserver("Ding", behavior: .coalesce)
         try client.setSuspended(true)
         for number in 1...5 { _ = try client.post("Ding", number: Int64(number)) }
         #expect(try first.terminate() == .exited(0))

@@ -16,6 +16,7 @@ struct ErrorTests {
         ]
         for (error, name) in errors {
             let busError = BusError(error)
+            #expect(busError.centerError?.rawValue == name.rawValue && busError.isRefusal)
             #expect(busError.name == name)
             #expect(busError.message == error.description)
             #expect(!busError.message.isEmpty)
@@ -83,7 +84,7 @@ struct SignalTests {
             if case .deliver(let delivery) = effect { delivery } else { nil }
         }
         let delivery = try #require(deliveries.first)
-        let message = wire.signal(for: delivery, serial: 42)
+        let message = NotificationSignal.message(for: delivery, userInfo: wire, messageSerial: 42)
         #expect(message.destination == ":1.7")
         #expect(message.serial == 42)
         #expect(message.signature == "ssa{sv}atstt")
@@ -91,7 +92,7 @@ struct SignalTests {
         #expect(signal.name == "Ding")
         #expect(signal.object == "Glocke")
         #expect(signal.userInfo == userInfo)
-        #expect(signal.observers == [first.rawValue, second.rawValue])
+        #expect(signal.observers == [first, second])
         #expect(signal.poster == ":1.8")
         #expect(signal.serial == 1)
         #expect(signal.sequence == 1)

@@ -1,30 +1,23 @@
 import NotificationCore
+import NotificationWire
 
 /// Which registrations the program wants at the service, and which it is known to have there (E3).
 ///
 /// Decides and does no input or output. Threads: used on the bus thread only.
 struct Registrations {
-    /// A registration as the service lists it.
-    struct Listed: Equatable {
-        let id: UInt64
-        let name: String
-        let object: String
-        let behavior: String
-    }
-
     /// What has to be asked of a service so that it has what the program wants.
     struct Repair: Equatable {
         /// Not there: to be added.
         var missing: [RegistrationKey] = []
         /// There, and wanted no more, or twice.
-        var surplus: [UInt64] = []
+        var surplus: [ObserverID] = []
     }
 
     private enum State {
         case wanted
         /// The service has been asked and did not answer yet.
         case asked
-        case known(UInt64)
+        case known(ObserverID)
     }
 
     private struct Entry {
@@ -34,7 +27,7 @@ struct Registrations {
     }
 
     private var entries: [RegistrationKey: Entry] = [:]
-    private var keys: [UInt64: RegistrationKey] = [:]
+    private var keys: [ObserverID: RegistrationKey] = [:]
     private var lastOrder: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
@@ -42,7 +35,7 @@ struct Registrations {
     /// Whether the service is known to have any.
     var areAnyKnown: Bool { !keys.isEmpty }
 
-    func key(of id: UInt64) -> RegistrationKey? { keys[id] }
+    func key(of id: ObserverID) -> RegistrationKey? { keys[id] }
 
     mutating func want(_ key: RegistrationKey) {
         guard entries[key] == nil else { return }
@@ -51,7 +44,7 @@ struct Registrations {
     }
 
     /// - Returns: the number of the registration to remove at the service, where it is known.
-    mutating func forget(_ key: RegistrationKey) -> UInt64? {
+    mutating func forget(_ key: RegistrationKey) -> ObserverID? {
         guard case .known(let id) = entries.removeValue(forKey: key)?.state else { return nil }
         keys[id] = nil
         return id
@@ -64,7 +57,7 @@ struct Registrations {
     /// The service registered `key`.
     ///
     /// - Returns: whether that is still wanted; otherwise the caller removes it there.
-    mutating func added(_ key: RegistrationKey, id: UInt64) -> Bool {
+    mutating func added(_ key: RegistrationKey, id: ObserverID) -> Bool {
         switch entries[key]?.state {
         case nil, .known: return false
         case .wanted, .asked:
@@ -87,7 +80,7 @@ struct Registrations {
 
     /// Compares with what a service, perhaps a new one, has of ours. What it has under a number that we did not learn,
     /// as its predecessor ended between adding and answering, is taken over.
-    mutating func compare(with listed: [Listed]) -> Repair {
+    mutating func compare(with listed: [ListedObserver]) -> Repair {
         let before = keys
         reset()
         // Known numbers first: of two registrations for one key it is the one we know that stays.
@@ -111,9 +104,9 @@ struct Registrations {
     }
 }
 
-extension Registrations.Listed {
+extension ListedObserver {
     func fits(_ key: RegistrationKey) -> Bool {
         ExactText(name) == key.name ?? ExactText("") && ExactText(object) == key.object ?? ExactText("")
-            && behavior == key.options.suspensionBehavior.rawValue
+            && suspensionBehavior == key.options.suspensionBehavior.rawValue
     }
 }

@@ -12,10 +12,10 @@ extension ServiceSession {
             case .register(let key):
                 registrations.want(key)
                 sendRegistration(of: key, confirms: confirms)
-            case .unregister(let key): if let id = registrations.forget(key) { sendRemoval(of: id) }
+            case .unregister(let key): if let id = registrations.forget(key) { connection?.send(RemoveObserver(id)) }
             case .suspend(let word):
                 suspension = word
-                if let word { sendSuspension(word) } else { send(Wire.methodCall("FollowActivity")) }
+                if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
             case .barrier(let completion): sendBarrier(completion)
             }
         }
@@ -47,16 +47,8 @@ extension ServiceSession {
         let receiver = receiver
         connection.call(post.message) { [weak self] result in
             self?.outbox.confirmed(confirms)
-            let outcome = result.mapError(DistributedNotificationError.init).flatMap { reply in
-                var reader = MessageReader(reply)
-                return Result { () throws(DistributedNotificationError) in
-                    do throws(BusError) {
-                        return Int(try reader.read(UInt32.self))
-                    } catch {
-                        throw DistributedNotificationError(error)
-                    }
-                }
-            }
+            let outcome = result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }
+                .mapError(DistributedNotificationError.init)
             if let completion = post.completion {
                 completion(outcome)
             } else if case .failure(let error) = outcome {
@@ -69,13 +61,9 @@ extension ServiceSession {
     /// - Parameter confirms: what the answer confirms to the outbox, for a request that came out of it.
     func sendRegistration(of key: RegistrationKey, confirms: Int? = nil) {
         registrations.asked(key)
-        let message = Wire.methodCall("AddObserver")
-        var writer = MessageWriter(message)
-        writer.append(key.name?.text ?? "")
-        writer.append(key.object?.text ?? "")
-        key.options.append(to: &writer)
+        let call = AddObserver(name: key.name?.text ?? "", object: key.object?.text ?? "", options: key.options)
         let asked = owner
-        connection?.call(message) { [weak self] result in
+        connection?.call(call) { [weak self] result in
             guard let self else { return }
             defer {
                 if let confirms {
@@ -84,10 +72,7 @@ extension ServiceSession {
                 }
             }
             switch result {
-            case .success(let reply):
-                var reader = MessageReader(reply)
-                guard let id = try? reader.read(UInt64.self) else { return }
-                if !registrations.added(key, id: id) { sendRemoval(of: id) }
+            case .success(let id): if !registrations.added(key, id: id) { connection?.send(RemoveObserver(id)) }
             case .failure(let error):
                 // After a change of the owner the comparison takes care of it.
                 guard asked == owner else { return }
@@ -99,25 +84,6 @@ extension ServiceSession {
                 }
             }
         }
-    }
-
-    func sendRemoval(of id: UInt64) {
-        let message = Wire.methodCall("RemoveObserver")
-        var writer = MessageWriter(message)
-        writer.append(id)
-        send(message)
-    }
-
-    func sendSuspension(_ isSuspended: Bool) {
-        let message = Wire.methodCall("SetSuspended")
-        var writer = MessageWriter(message)
-        writer.append(isSuspended)
-        send(message)
-    }
-
-    private func send(_ message: Message) {
-        message.expectsNoReply = true
-        connection?.send(message)
     }
 
     /// The service answers in order: when this is answered, it has taken everything before.
@@ -134,38 +100,18 @@ extension ServiceSession {
             }
         }
     }
-
-    func listedRegistrations(in reply: Message) -> [Registrations.Listed] {
-        var listed: [Registrations.Listed] = []
-        var reader = MessageReader(reply)
-        guard var entries = try? reader.readContainer(.array) else { return [] }
-        while var entry = try? entries.readContainer(.structure), let id = try? entry.read(UInt64.self),
-            let name = try? entry.readString(), let object = try? entry.readString(),
-            let behavior = try? entry.readString()
-        {
-            listed.append(.init(id: id, name: name, object: object, behavior: behavior))
-        }
-        return listed
-    }
 }
 
 extension DistributedNotificationError {
     init(_ error: BusError) {
-        switch error.name {
-        case "org.carillon.Error.LimitExceeded": self = .limitExceeded(error.message)
-        case "org.carillon.Error.InvalidUserInfo": self = .invalidUserInfo(keyPath: "userInfo", reason: error.message)
-        case "org.carillon.Error.InvalidOption": self = .unsupportedOption(reason: error.message)
-        case BusError.disconnectedName, BusError.noReplyName: self = .disconnected(error.message)
-        default:
-            self =
-                error.meansNoService
-                ? .serviceUnavailable(error.message)
-                : .refused(name: error.name.rawValue, message: error.message)
+        switch error.centerError {
+        case .limitExceeded: self = .limitExceeded(error.message)
+        case .invalidUserInfo: self = .invalidUserInfo(keyPath: "userInfo", reason: error.message)
+        case .invalidOption: self = .unsupportedOption(reason: error.message)
+        case nil where error.name == BusError.disconnectedName || error.name == BusError.noReplyName:
+            self = .disconnected(error.message)
+        case nil where error.meansNoService: self = .serviceUnavailable(error.message)
+        default: self = .refused(name: error.name.rawValue, message: error.message)
         }
     }
-}
-
-extension BusError {
-    /// Whether the service understood and said no, so that asking again would change nothing.
-    fileprivate var isRefusal: Bool { name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName }
 }

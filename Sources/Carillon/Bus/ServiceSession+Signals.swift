@@ -13,10 +13,11 @@ extension ServiceSession {
         do throws(BusError) {
             if let signal = try NotificationSignal(message) {
                 received(signal)
-            } else if message.isSignal(Wire.interface, "Dropped") {
-                try dropped(message)
-            } else if message.isSignal(Wire.interface, "SuspensionChanged") {
-                try suspensionChanged(message)
+            } else if let signal = try DroppedSignal(message) {
+                sequence.dropped(signal.count)
+                receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
+            } else if let signal = try SuspensionChangedSignal(message) {
+                receiver.suspensionChanged(signal.isSuspended, cause: signal.cause)
             }
         } catch {
             // Not one of version 1 of the interface: what it said is lost.
@@ -32,21 +33,6 @@ extension ServiceSession {
         case .repeated: return
         }
         receiver.received(signal, for: signal.observers.compactMap { registrations.key(of: $0) })
-    }
-
-    private func dropped(_ message: Message) throws(BusError) {
-        var reader = MessageReader(message)
-        let count: UInt64 = try reader.read()
-        _ = try reader.readFixedArray(of: UInt64.self)
-        let reason = try reader.readString()
-        sequence.dropped(count)
-        receiver.mayHaveMissed(.dropped(count: count, reason: reason))
-    }
-
-    private func suspensionChanged(_ message: Message) throws(BusError) {
-        var reader = MessageReader(message)
-        let isSuspended: Bool = try reader.read()
-        receiver.suspensionChanged(isSuspended, cause: try reader.readString())
     }
 }
 

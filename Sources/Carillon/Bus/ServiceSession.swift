@@ -164,10 +164,7 @@ final class ServiceSession {
         guard let connection, let name = connection.uniqueName else { return }
         retry = nil
         state = .asking
-        let message = Wire.methodCall("ListObservers")
-        var writer = MessageWriter(message)
-        writer.append(name.rawValue)
-        connection.call(message) { [weak self, weak connection] result in
+        connection.call(ListObservers(of: name.rawValue).message()) { [weak self, weak connection] result in
             guard let self, connection === self.connection, case .asking = state else { return }
             switch result {
             case .success(let reply): answered(reply)
@@ -178,12 +175,12 @@ final class ServiceSession {
 
     private func answered(_ reply: Message) {
         owner = reply.sender
-        let repair = registrations.compare(with: listedRegistrations(in: reply))
+        let repair = registrations.compare(with: (try? ListObservers.reply(in: reply)) ?? [])
         // A service that knows none of ours counts our notifications from one.
         if !registrations.areAnyKnown { sequence.reset() }
         outbox.reset()
-        if let suspension { sendSuspension(suspension) }
-        for id in repair.surplus { sendRemoval(of: id) }
+        if let suspension { connection?.send(SetSuspended(suspension)) }
+        for id in repair.surplus { connection?.send(RemoveObserver(id)) }
         for key in repair.missing { sendRegistration(of: key) }
         state = .ready
         backOff = BackOff()

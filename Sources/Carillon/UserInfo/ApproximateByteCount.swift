@@ -1,4 +1,5 @@
 import NotificationCore
+import NotificationWire
 
 /// About how much memory a userInfo keeps, in bytes: for bounds on what waits, which need no exact figure.
 func approximateByteCount(of userInfo: [String: PropertyList]) -> Int {

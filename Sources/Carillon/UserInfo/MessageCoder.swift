@@ -1,5 +1,6 @@
 import Foundation
 import NotificationCore
+import NotificationWire
 
 /// Codable types as userInfo and back, through Foundation's property lists.
 enum MessageCoder {

@@ -1,5 +1,6 @@
 import Foundation
 import NotificationCore
+import NotificationWire
 
 /// Turns property-list values into what a Swift program expects in a userInfo.
 enum UserInfoDecoder {

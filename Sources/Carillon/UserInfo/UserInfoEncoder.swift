@@ -1,5 +1,6 @@
 import Foundation
 import NotificationCore
+import NotificationWire
 
 /// Turns a userInfo in Swift or Foundation dress into property-list values, or refuses it (N3).
 ///

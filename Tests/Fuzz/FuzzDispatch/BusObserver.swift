@@ -123,15 +123,13 @@ final class BusObserver {
                 state.unconfirmed += 1
                 Fuzzer.expect(
                     state.unconfirmed <= Self.mostUnconfirmed, "\(client) was sent more than it may leave unconfirmed")
-            } else if message.isSignal(Wire.interface, "Dropped") {
-                var reader = MessageReader(message)
-                let count = try reader.read(UInt64.self)
-                Fuzzer.expect(count > 0, "\(client): announced no loss")
-                announcedLosses += count
-                state.sequence += count
+            } else if let signal = try DroppedSignal(message) {
+                Fuzzer.expect(signal.count > 0, "\(client): announced no loss")
+                announcedLosses += signal.count
+                state.sequence += signal.count
             } else {
                 Fuzzer.expect(
-                    message.isSignal(Wire.interface, "SuspensionChanged"),
+                    try SuspensionChangedSignal(message) != nil,
                     "sent \(message.member?.rawValue ?? "") to \(client)")
             }
         } catch {

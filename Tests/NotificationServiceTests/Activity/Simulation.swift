@@ -89,5 +89,7 @@ final class TrackedDesktop {
 
 extension ClientName {
     /// A client that a test calls by a label of its own.
-    static func labelled(_ label: String) -> ClientName { ClientName(rawValue: ":\(label)")! }
+    static func labelled(_ label: String) -> ClientName {
+        ClientName(rawValue: ":" + String(label.map { $0.isLetter || $0.isNumber ? $0 : "_" }))!
+    }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import NotificationWire
 import TestSupport
 import Testing
 
@@ -54,8 +55,8 @@ struct DesktopTests {
         arguments: Kind.allCases, BusKind.available)
     func behaviors(kind: Kind, busKind: BusKind) throws {
         let scene = try Scene(kind.makeDesktop, busKind: busKind)
-        #expect(try scene.client.property("ActivitySource") == kind.rawValue)
-        #expect(try scene.client.property("ActivityState") == "following")
+        #expect(try scene.client.property(.activitySource) == kind.rawValue)
+        #expect(try scene.client.property(.activityState) == "following")
         #expect(try scene.client.suspension(of: scene.a.name) == "suspended activity")
         #expect(try scene.client.suspension(of: scene.b.name) == "resumed activity")
         for name in ["drop", "coalesce", "hold"] {
@@ -144,11 +145,11 @@ struct DesktopTests {
         #expect(try scene.client.suspension(of: always.name) == "resumed none")
 
         let daemon = try Client(on: scene.bus)
-        try daemon.addObserver("hold", behavior: "hold")
+        try daemon.addObserver("hold", behavior: .hold)
         #expect(try scene.client.suspension(of: daemon.name) == "resumed none")
         try daemon.setSuspended(true)
         #expect(try scene.client.suspension(of: daemon.name) == "suspended explicit")
-        try daemon.call("FollowActivity")
+        try daemon.call(FollowActivity())
         #expect(try scene.client.suspension(of: daemon.name) == "resumed none")
     }
 
@@ -177,12 +178,12 @@ struct DesktopTests {
         try scene.post("hold", 1)
         for off in ["automatic-suspension=false", "source=none"] {
             try scene.bus.directory.write("[Activity]\n\(off)\n", to: "config/carillon/carillon.conf")
-            try scene.client.call("ReloadConfiguration")
+            try scene.client.call(ReloadConfiguration())
             try scene.a.expectLine("resumed none")
-            #expect(try scene.client.property("ActivitySource") == "none")
-            #expect(try scene.client.property("ActivityState") == "off")
+            #expect(try scene.client.property(.activitySource) == "none")
+            #expect(try scene.client.property(.activityState) == "off")
             try scene.bus.directory.write("[Activity]\n", to: "config/carillon/carillon.conf")
-            try scene.client.call("ReloadConfiguration")
+            try scene.client.call(ReloadConfiguration())
             try scene.client.waitForActivity()
             // The new source has to see it active first.
             try scene.desktop.activate("A")
@@ -204,7 +205,7 @@ struct X11DesktopTests {
         try desktop.killManager()
         try scene.a.expectLine("resumed none")
         #expect(try scene.a.lines() == ["got hold 1"])
-        #expect(try scene.client.property("ActivityState") == "waiting")
+        #expect(try scene.client.property(.activityState) == "waiting")
         _ = try scene.service.nextLogLine { $0.contains("the window manager ended") }
 
         try desktop.startManager()
@@ -245,11 +246,11 @@ struct X11DesktopTests {
         try client.addObserver("Ding")
         #expect(try client.post("Ding") == 1)
         try client.run("the post") { client.signals.count == 1 }
-        #expect(try client.property("ActivityState") == "waiting")
+        #expect(try client.property(.activityState) == "waiting")
         // However often it is tried again, one thread waits.
         for source in ["none", "x11", "none", "auto"] {
             try bus.directory.write("[Activity]\nsource=\(source)\n", to: "config/carillon/carillon.conf")
-            try client.call("ReloadConfiguration")
+            try client.call(ReloadConfiguration())
         }
         try client.waitForActivity("lost")
         #expect(service.log.contains("an earlier attempt still waits"))
@@ -282,7 +283,7 @@ struct X11DesktopTests {
         #expect(try client.post("Ding") == 1)
         try client.run("the post") { client.signals.count == 1 }
         try client.waitForActivity(state)
-        #expect(try client.property("ActivitySource") == source)
+        #expect(try client.property(.activitySource) == source)
         #expect(try service.terminate() == .exited(0))
     }
 
@@ -294,10 +295,10 @@ struct X11DesktopTests {
         let desktop = try X11Desktop(on: bus, cookie: true)
         let client = try Client(on: bus)
         try client.addObserver("Ding")
-        #expect(try client.property("ActivitySource") == "none")
+        #expect(try client.property(.activitySource) == "none")
         let a = try WindowProgram("A", on: desktop, control: client)
         try a.expectLine("resumed activity")
-        #expect(try client.property("ActivitySource") == "x11")
+        #expect(try client.property(.activitySource) == "x11")
         let b = try WindowProgram("B", on: desktop, control: client)
         try b.expectLine("resumed activity")
         try a.expectLine("suspended activity")
@@ -380,7 +381,7 @@ struct SwayDesktopTests {
             on: bus, arguments: ["--verbose"], environment: desktop.environment.merging(["SWAYSOCK": ""]) { $1 })
         let client = try Client(on: bus)
         try client.waitForActivity()
-        #expect(try client.property("ActivitySource") == "wlr-foreign-toplevel")
+        #expect(try client.property(.activitySource) == "wlr-foreign-toplevel")
         let a = try WindowProgram("org.example.A", on: desktop, control: client, arguments: ["--own-name"])
         try a.expectLine("resumed activity")
         let b = try WindowProgram("org.example.B", on: desktop, control: client, arguments: ["--own-name"])

@@ -1,4 +1,5 @@
 import Foundation
+import NotificationWire
 import TestSupport
 import Testing
 
@@ -61,7 +62,7 @@ struct ExampleTests {
         try run(command, "explicit", desktop, client)
 
         try bus.directory.write("", to: "config/carillon/carillon.conf")
-        try client.call("ReloadConfiguration")
+        try client.call(ReloadConfiguration())
         try client.waitForActivity()
         try run(command + ["--automatic"], "activity", desktop, client)
         #expect(service.isRunning)

@@ -78,12 +78,12 @@ struct ReportTests {
             on: bus, environment: ["XDG_SESSION_TYPE": "wayland", "XDG_CURRENT_DESKTOP": desktop])
         try shell.run(until: asked)
         let client = try Client(on: bus)
-        try client.addObserver("Ding", behavior: "hold")
-        #expect(try client.property("ActivitySource") == kind)
-        #expect(try client.property("ActivityState") == "waiting")
+        try client.addObserver("Ding", behavior: .hold)
+        #expect(try client.property(.activitySource) == kind)
+        #expect(try client.property(.activityState) == "waiting")
 
         try shell.focus("1", pid: program.pid)
-        #expect(try client.property("ActivityState") == "following")
+        #expect(try client.property(.activityState) == "following")
         // The desktop's own process is never suspended, and all clients here are in it.
         try shell.focus("2", pid: getpid())
         try shell.focus("1", pid: program.pid)
@@ -120,7 +120,7 @@ struct ReportTests {
         #expect(script.contains("\"\(name)\""))
         #expect(shell.asked.first == "unloadScript", "that of an earlier process")
         try bus.directory.write("[Activity]\nsource=none\n", to: "config/carillon/carillon.conf")
-        try shell.client.call("ReloadConfiguration")
+        try shell.client.call(ReloadConfiguration())
         try shell.client.run("the script is unloaded") { shell.asked.filter { $0 == "unloadScript" }.count == 2 }
     }
 

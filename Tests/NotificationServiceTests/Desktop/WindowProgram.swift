@@ -41,7 +41,7 @@ final class WindowProgram {
     /// before this call is among it.
     func lines() throws -> [String] {
         // The service has sent all of what it began to send when it answers.
-        _ = try control.property("Version")
+        _ = try control.property(.version)
         send("Mark")
         var lines: [String] = []
         while true {
@@ -65,38 +65,20 @@ final class WindowProgram {
 extension Client {
     /// What ListClients says of a client: "suspended activity", "resumed none" and so on; nil when it is not there.
     func suspension(of name: String) throws -> String? {
-        var reader = MessageReader(try call("ListClients"))
-        var entries = try reader.readContainer(.array)
-        while !entries.isAtEnd {
-            var (found, isSuspended, cause) = (false, false, "")
-            var fields = try entries.readContainer(.array)
-            while !fields.isAtEnd {
-                var field = try fields.readContainer(.dictEntry)
-                let key = try field.readString()
-                var value = try field.readContainer(.variant)
-                if key == "name" { found = try value.readString() == name }
-                if key == "suspended" { isSuspended = try value.read() }
-                if key == "cause" { cause = try value.readString() }
-            }
-            if found { return "\(isSuspended ? "suspended" : "resumed") \(cause)" }
+        try call(ListClients()).first { $0.name.rawValue == name }.map { client in
+            "\(client.isSuspended ? "suspended" : "resumed") \(client.cause)"
         }
-        return nil
     }
 
     /// A property of the service that is a string.
-    func property(_ name: String) throws -> String {
-        let message = Message.methodCall(
-            to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Properties", member: "Get")
-        var writer = MessageWriter(message)
-        writer.append(Wire.interface.rawValue)
-        writer.append(name)
-        var reader = MessageReader(try send(message))
-        var value = try reader.readContainer(.variant)
-        return try value.readString()
+    func property(_ name: CenterProperties.Name) throws -> String {
+        guard case .string(let text) = try CenterProperties(in: try send(CenterProperties.getAll())).entries[name.rawValue]
+        else { throw NotInTime("a property \(name.rawValue) that is a string") }
+        return text
     }
 
     /// Waits until the service follows a source.
     func waitForActivity(_ state: String = "following", within timeout: Duration = .seconds(20)) throws {
-        try eventually("activity is \(state)", within: timeout) { try property("ActivityState") == state }
+        try eventually("activity is \(state)", within: timeout) { try property(.activityState) == state }
     }
 }

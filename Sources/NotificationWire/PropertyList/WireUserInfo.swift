@@ -31,8 +31,8 @@ public final class WireUserInfo: UserInfo {
         fromCommonBody body: [UInt8]
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
         let message = Message.signal(
-            to: ":1.0", path: Wire.path, interface: Wire.interface, member: "Notification", serial: 1,
-            signature: "ssa{sv}", body: body)
+            to: ":1.0", path: Wire.path, interface: Wire.interface, member: NotificationSignal.member,
+            serial: 1, signature: "ssa{sv}", body: body)
         guard let message else { return nil }
         var limits = Limits()
         limits[.userInfoBytes] = .max
@@ -43,23 +43,6 @@ public final class WireUserInfo: UserInfo {
             let byteCount = try? checker.check(userInfo: &reader)
         else { return nil }
         return (name, object, WireUserInfo(commonBody: body, byteCount: byteCount))
-    }
-
-    /// The signal `Notification` for one client.
-    ///
-    /// - Parameter serial: of the message, unique among those of the connection.
-    public func signal(for delivery: Delivery, serial: UInt32) -> Message {
-        let observers = delivery.observers.ids
-        var body = MarshalledBytes(continuing: commonBody, reserving: 64 + 8 * observers.count)
-        body.append(observers.map(\.rawValue))
-        body.append(delivery.notification.poster.rawValue)
-        body.append(delivery.notification.serial)
-        body.append(delivery.sequence)
-        let signal = Message.signal(
-            to: delivery.client, path: Wire.path, interface: Wire.interface, member: "Notification",
-            serial: serial, signature: "ssa{sv}atstt", body: body.bytes)
-        guard let signal else { preconditionFailure("libdbus accepted these bytes when they came") }
-        return signal
     }
 
     /// The bytes up to the end of the third argument.

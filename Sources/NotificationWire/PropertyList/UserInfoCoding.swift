@@ -13,17 +13,33 @@ public enum UserInfoCoding {
         try readDictionary(&reader)
     }
 
-    /// Appends `userInfo` as an `a{sv}`.
+    /// Checks what is to be appended.
     ///
     /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a string with a NUL character, which D-Bus can't
     ///   carry; ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
+    public static func check(_ userInfo: [String: PropertyList]) throws(CenterError) {
+        var checker = EncodingChecker()
+        try checker.check(.dictionary(userInfo), path: "userInfo", depth: 0)
+    }
+
+    /// Checks `userInfo` and appends it as an `a{sv}`.
+    ///
+    /// - Throws: what ``check(_:)`` throws; nothing has been written then.
     public static func append(
         _ userInfo: [String: PropertyList], to writer: inout MessageWriter
     ) throws(CenterError) {
-        // All is checked before anything is written.
-        var checker = EncodingChecker()
-        try checker.check(.dictionary(userInfo), path: "userInfo", depth: 0)
+        try check(userInfo)
         append(entries: userInfo, to: &writer)
+    }
+
+    /// Appends what ``check(_:)`` has passed as an `a{sv}`.
+    static func append(checked userInfo: [String: PropertyList], to writer: inout MessageWriter) {
+        append(entries: userInfo, to: &writer)
+    }
+
+    /// Appends entries in this order as an `a{sv}`.
+    static func append(_ entries: [(key: String, value: PropertyList)], to writer: inout MessageWriter) {
+        append(entries: entries, to: &writer)
     }
 
     // MARK: Reading
@@ -74,7 +90,9 @@ public enum UserInfoCoding {
 
     // MARK: Writing
 
-    private static func append(entries: [String: PropertyList], to writer: inout MessageWriter) {
+    private static func append(
+        entries: some Sequence<(key: String, value: PropertyList)>, to writer: inout MessageWriter
+    ) {
         writer.array(of: "{sv}") { writer in
             for (key, value) in entries {
                 writer.dictEntry { writer in

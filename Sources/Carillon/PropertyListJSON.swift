@@ -1,0 +1,4 @@
+import NotificationWire
+
+/// Property lists as JSON, as the `carillon` command reads and prints them.
+public typealias PropertyListJSON = NotificationWire.PropertyListJSON

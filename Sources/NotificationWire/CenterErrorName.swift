@@ -1,0 +1,66 @@
+import DBus
+import NotificationCore
+
+/// The errors that only this service has, by their names on the bus: the one table.
+public enum CenterErrorName: String, CaseIterable, Sendable {
+    case invalidName = "org.carillon.Error.InvalidName"
+    case invalidUserInfo = "org.carillon.Error.InvalidUserInfo"
+    case invalidOption = "org.carillon.Error.InvalidOption"
+    case unknownObserver = "org.carillon.Error.UnknownObserver"
+    case limitExceeded = "org.carillon.Error.LimitExceeded"
+    case invalidConfiguration = "org.carillon.Error.InvalidConfiguration"
+}
+
+extension CenterErrorName {
+    init(_ error: CenterError) {
+        switch error {
+        case .invalidName: self = .invalidName
+        case .invalidUserInfo: self = .invalidUserInfo
+        case .invalidOption: self = .invalidOption
+        case .unknownObserver: self = .unknownObserver
+        case .limitExceeded: self = .limitExceeded
+        }
+    }
+}
+
+extension BusError {
+    public init(_ error: CenterError) {
+        self.init(CenterErrorName(error), message: error.description)
+    }
+
+    public init(_ name: CenterErrorName, message: String) {
+        self.init(name: InterfaceName(name), message: message)
+    }
+
+    /// Which of the service's own errors it is; nil for others, and for those of a later service.
+    public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
+
+    /// Whether the service understood and said no, so that asking again would change nothing.
+    public var isRefusal: Bool {
+        name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
+    }
+
+    /// Whether it says that nobody provides the service, and the bus could not start it.
+    public var meansNoService: Bool {
+        [BusError.serviceUnknownName, BusError.nameHasNoOwnerName, BusError.disconnectedName].contains(name)
+            || name.rawValue.hasPrefix("org.freedesktop.DBus.Error.Spawn")
+    }
+}
+
+extension InterfaceName {
+    fileprivate init(_ name: CenterErrorName) {
+        guard let name = InterfaceName(rawValue: name.rawValue) else { preconditionFailure("see the table above") }
+        self = name
+    }
+}
+
+/// Runs a rule of the core inside a D-Bus handler.
+public func mappingCenterErrors<Result>(
+    _ body: () throws(CenterError) -> Result
+) throws(BusError) -> Result {
+    do throws(CenterError) {
+        return try body()
+    } catch {
+        throw BusError(error)
+    }
+}

@@ -1,0 +1,155 @@
+import DBus
+import NotificationCore
+
+/// The properties of the service.
+public struct CenterProperties: Sendable {
+    /// Of the service's software.
+    public var version: String
+    /// Where the activity of applications comes from; `none` when it comes from nowhere.
+    public var activitySource: String
+    /// How far that is.
+    public var activityState: String
+    public var limits: NamedNumbers<Limits.Key>
+    public var statistics: NamedNumbers<StatisticsKey>
+    /// Those of a later service, by their names.
+    public var others: [String: PropertyList] = [:]
+
+    public init(
+        version: String, activitySource: String, activityState: String, limits: NamedNumbers<Limits.Key>,
+        statistics: NamedNumbers<StatisticsKey>
+    ) {
+        self.version = version
+        self.activitySource = activitySource
+        self.activityState = activityState
+        self.limits = limits
+        self.statistics = statistics
+    }
+
+    /// The names on the bus.
+    public enum Name: String, CaseIterable, Sendable {
+        case version = "Version"
+        case activitySource = "ActivitySource"
+        case activityState = "ActivityState"
+        case limits = "Limits"
+        case statistics = "Statistics"
+    }
+
+    // MARK: Clients
+
+    /// The call that asks for all of them.
+    ///
+    /// - Parameter startsService: let the bus start a service when there is none.
+    public static func getAll(startsService: Bool = true) -> Message {
+        let message = Message.methodCall(
+            to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Properties", member: "GetAll",
+            startsService: startsService)
+        var writer = MessageWriter(message)
+        writer.append(Wire.interface.rawValue)
+        return message
+    }
+
+    /// Decodes the answer to ``getAll(startsService:)``.
+    ///
+    /// - Throws: InvalidArgs when a property of the contract is missing, or of another type.
+    public init(in reply: Message) throws(BusError) {
+        var reader = MessageReader(reply)
+        var rest = WireDictionary(try UserInfoCoding.read(from: &reader))
+        version = try rest.take(Name.version.rawValue, \.string)
+        activitySource = try rest.take(Name.activitySource.rawValue, \.string)
+        activityState = try rest.take(Name.activityState.rawValue, \.string)
+        limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
+        statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
+        others = rest.entries
+    }
+
+    /// All of them, by their names.
+    public var entries: [String: PropertyList] {
+        var entries = others
+        entries[Name.version.rawValue] = .string(version)
+        entries[Name.activitySource.rawValue] = .string(activitySource)
+        entries[Name.activityState.rawValue] = .string(activityState)
+        entries[Name.limits.rawValue] = limits.propertyList
+        entries[Name.statistics.rawValue] = statistics.propertyList
+        return entries
+    }
+
+    // MARK: The service
+
+    /// The rows of the service's table.
+    ///
+    /// - Parameter current: the values, asked whenever a property is read.
+    public static func table(_ current: @escaping () -> CenterProperties) -> [Interface.Property] {
+        [
+            Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current().version) },
+            Interface.Property(Name.activitySource.rawValue, "s", change: .announced) {
+                $0.append(current().activitySource)
+            },
+            Interface.Property(Name.activityState.rawValue, "s", change: .announced) {
+                $0.append(current().activityState)
+            },
+            Interface.Property(Name.limits.rawValue, "a{sv}", change: .announced) { writer in
+                UserInfoCoding.append(current().limits.entries.map { ($0.key, .uint64($0.value)) }, to: &writer)
+            },
+            Interface.Property(Name.statistics.rawValue, "a{st}", change: .notAnnounced) { writer in
+                writer.array(of: "{st}") { writer in
+                    for (key, value) in current().statistics.entries {
+                        writer.dictEntry { writer in
+                            writer.append(key)
+                            writer.append(value)
+                        }
+                    }
+                }
+            },
+        ]
+    }
+}
+
+/// The numbers in the property `Statistics`, by their names on the bus.
+public enum StatisticsKey: String, CaseIterable, Sendable {
+    case posted = "posted"
+    case delivered = "delivered"
+    case queued = "queued"
+    case dropped = "dropped"
+    case clients = "clients"
+    case observers = "observers"
+    case unmatched = "unmatched"
+    case coalesced = "coalesced"
+    case queuedBytes = "queued-bytes"
+    case queuedPosts = "queued-posts"
+    case queuedPostBytes = "queued-post-bytes"
+    /// Calls that the service refused.
+    case refused = "refused"
+    /// Signals that the bus did not carry.
+    case rejected = "rejected"
+}
+
+/// Numbers with names that the contract fixes, and those that a later service adds.
+public struct NamedNumbers<Key: RawRepresentable<String> & CaseIterable & Sendable>: Sendable {
+    private var values: [String: UInt64]
+
+    /// - Parameter value: of each key.
+    public init(_ value: (Key) -> UInt64) {
+        values = Dictionary(uniqueKeysWithValues: Key.allCases.map { ($0.rawValue, value($0)) })
+    }
+
+    init(_ entries: [String: PropertyList]) throws(BusError) {
+        values = [:]
+        for (key, entry) in entries {
+            guard let value = entry.uint64 else { throw .invalidArgs("'\(key)' is no number") }
+            values[key] = value
+        }
+    }
+
+    /// Nil when the service does not tell it.
+    public subscript(key: Key) -> UInt64? { values[key.rawValue] }
+
+    /// All of them: those that are known in the order of the contract, then the others by their names.
+    public var entries: [(key: String, value: UInt64)] {
+        let known = Key.allCases.map(\.rawValue)
+        return (known + values.keys.filter { !known.contains($0) }.sorted()).compactMap { key in
+            values[key].map { (key, $0) }
+        }
+    }
+
+    var propertyList: PropertyList { .dictionary(values.mapValues(PropertyList.uint64)) }
+}

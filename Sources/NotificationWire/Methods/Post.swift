@@ -1,0 +1,88 @@
+import DBus
+import NotificationCore
+
+/// Posts a notification (D2, D3); answered with how many clients matched.
+///
+/// Clients give userInfo as a dictionary. The service takes the bytes that it came in, checked: ``WireUserInfo``.
+public struct Post<UserInfo> {
+    public let name: String
+    /// Empty for none.
+    public let object: String
+    public let userInfo: UserInfo
+    public var options: PostOptions
+
+    public static var member: MemberName { "Post" }
+    public static var inputs: [Interface.Argument] {
+        [.init("name", "s"), .init("object", "s"), .init("user_info", "a{sv}"), .init("options", "a{sv}")]
+    }
+    public static var outputs: [Interface.Argument] { [.init("receivers", "u")] }
+}
+
+extension Post: Sendable where UserInfo: Sendable {}
+
+extension Post: CenterMethod where UserInfo == [String: PropertyList] {
+    /// A post as a client makes it.
+    ///
+    /// - Throws: ``CenterError/invalidName`` for an empty name; ``CenterError/invalidUserInfo(path:reason:)`` for a text
+    ///   with a NUL character, which D-Bus can't carry; ``CenterError/limitExceeded(_:value:)`` for what no service
+    ///   accepts, whatever its configuration.
+    public init(
+        name: String, object: String = "", userInfo: [String: PropertyList] = [:],
+        options: PostOptions = PostOptions()
+    ) throws(CenterError) {
+        guard !name.isEmpty else { throw .invalidName }
+        try UserInfoCoding.check(userInfo)
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.options = options
+    }
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        name = try arguments.read()
+        object = try arguments.read()
+        userInfo = try UserInfoCoding.read(from: &arguments)
+        options = try mappingCenterErrors { () throws(CenterError) in try PostOptions(from: &arguments) }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(name)
+        writer.append(object)
+        UserInfoCoding.append(checked: userInfo, to: &writer)
+        options.append(to: &writer)
+    }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> Int {
+        Int(try reader.read(UInt32.self))
+    }
+
+    public static func append(_ reply: Int, to writer: inout MessageWriter) {
+        writer.append(UInt32(reply))
+    }
+}
+
+extension Post where UserInfo == WireUserInfo {
+    /// A post as the service takes it.
+    ///
+    /// - Parameters:
+    ///   - call: its types are ``inputs``.
+    ///   - check: of name and object, before userInfo is looked at.
+    /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)``,
+    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)`` (N3, E1).
+    public init(
+        _ call: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
+    ) throws(CenterError) {
+        var arguments = MessageReader(call)
+        guard let name = try? arguments.readString(), let object = try? arguments.readString() else {
+            preconditionFailure("checked by the signature")
+        }
+        try check(name, object)
+        self.name = name
+        self.object = object
+        userInfo = try WireUserInfo(of: call, at: &arguments, limits: limits)
+        options = try PostOptions(from: &arguments)
+    }
+}
+
+/// A post as clients make it.
+public typealias PostCall = Post<[String: PropertyList]>

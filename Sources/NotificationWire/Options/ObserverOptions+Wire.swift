@@ -1,0 +1,29 @@
+import DBus
+import NotificationCore
+
+/// The options of `AddObserver` on the wire.
+extension ObserverOptions {
+    /// Reads the `a{sv}` that comes next.
+    ///
+    /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
+    public init(from reader: inout MessageReader) throws(CenterError) {
+        self.init()
+        try readOptions(&reader) { option throws(CenterError) in
+            switch option.key {
+            case "suspension-behavior": suspensionBehavior = try option.choice()
+            case "automatic-suspension": automaticSuspension = try option.boolean()
+            case "run-loop-mode": runLoopMode = try option.choice()
+            default: throw option.unknown
+            }
+        }
+    }
+
+    /// Appends the `a{sv}`; what is as by default is left out.
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "{sv}") { writer in
+            if suspensionBehavior != .coalesce { writer.entry("suspension-behavior", suspensionBehavior.rawValue) }
+            if !automaticSuspension { writer.entry("automatic-suspension", false) }
+            if runLoopMode != .default { writer.entry("run-loop-mode", runLoopMode.rawValue) }
+        }
+    }
+}

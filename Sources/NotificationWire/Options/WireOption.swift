@@ -1,0 +1,61 @@
+import DBus
+import NotificationCore
+
+/// One option: its key, and its value inside the variant.
+struct WireOption {
+    let key: String
+    var value: MessageReader
+
+    var unknown: CenterError { .invalidOption(key, reason: "there is no such option") }
+
+    func boolean() throws(CenterError) -> Bool {
+        var value = value
+        guard let boolean = try? value.read(Bool.self) else { throw wrongType("a boolean (b)") }
+        return boolean
+    }
+
+    func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> Choice {
+        var value = value
+        guard let text = try? value.readString() else { throw wrongType("a string (s)") }
+        return try choice(named: text)
+    }
+
+    func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> [Choice] {
+        var value = value
+        guard value.nextSignature == "as", var elements = try? value.readContainer(.array) else {
+            throw wrongType("an array of strings (as)")
+        }
+        var choices: [Choice] = []
+        while let text = try? elements.readString() { choices.append(try choice(named: text)) }
+        return choices
+    }
+
+    private func choice<Choice: RawRepresentable<String> & CaseIterable>(
+        named text: String
+    ) throws(CenterError) -> Choice {
+        guard let choice = Choice(rawValue: text) else {
+            let known = Choice.allCases.map(\.rawValue).joined(separator: ", ")
+            throw .invalidOption(key, reason: "'\(text.prefix(64))' is none of: \(known)")
+        }
+        return choice
+    }
+
+    private func wrongType(_ expected: String) -> CenterError {
+        var value = value
+        return .invalidOption(key, reason: "expected \(expected), got type '\(value.nextSignature)'")
+    }
+}
+
+/// Calls `body` with every entry of the `a{sv}` that comes next, whose type was checked with the method's signature.
+func readOptions(
+    _ reader: inout MessageReader, _ body: (WireOption) throws(CenterError) -> Void
+) throws(CenterError) {
+    var entries = reader.nextContents()
+    reader.skip()
+    while !entries.isAtEnd {
+        var entry = entries.nextContents()
+        entries.skip()
+        guard let key = try? entry.readString() else { preconditionFailure("checked by the signature") }
+        try body(WireOption(key: key, value: entry.nextContents()))
+    }
+}

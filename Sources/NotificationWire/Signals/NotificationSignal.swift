@@ -1,0 +1,78 @@
+import BusNames
+import DBus
+import NotificationCore
+
+/// `Notification`: a notification that reached the client, with its observers that it matched (D6).
+public struct NotificationSignal: CenterSignal, Equatable {
+    public var name: String
+    /// Empty when the notification has none.
+    public var object: String
+    /// Its texts hold no NUL character.
+    public var userInfo: [String: PropertyList]
+    public var observers: [ObserverID]
+    /// The poster, as the bus verified it.
+    public var poster: UniqueName
+    /// The place among all notifications that the service accepted (D4).
+    public var serial: UInt64
+    /// The place among those of the client: 1, 2, 3 … without holes, unless ``DroppedSignal`` said so.
+    public var sequence: UInt64
+
+    public init(
+        name: String, object: String, userInfo: [String: PropertyList], observers: [ObserverID], poster: UniqueName,
+        serial: UInt64, sequence: UInt64
+    ) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.observers = observers
+        self.poster = poster
+        self.serial = serial
+        self.sequence = sequence
+    }
+
+    public static let member: MemberName = "Notification"
+    public static let arguments: [Interface.Argument] = [
+        .init("name", "s"), .init("object", "s"), .init("user_info", "a{sv}"), .init("observers", "at"),
+        .init("poster", "s"), .init("serial", "t"), .init("sequence", "t"),
+    ]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        name = try reader.read()
+        object = try reader.read()
+        userInfo = try UserInfoCoding.read(from: &reader)
+        observers = try reader.readFixedArray().map(ObserverID.init)
+        poster = try reader.readUniqueName()
+        serial = try reader.read()
+        sequence = try reader.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(name)
+        writer.append(object)
+        UserInfoCoding.append(checked: userInfo, to: &writer)
+        writer.append(fixedArray: observers.map(\.rawValue))
+        writer.append(poster.rawValue)
+        writer.append(serial)
+        writer.append(sequence)
+    }
+
+    /// The same message out of the bytes that the post came in, as the service sends it: most of it is not looked at
+    /// again.
+    ///
+    /// - Parameter messageSerial: of the message, unique among those of the connection.
+    public static func message(
+        for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
+    ) -> Message {
+        let observers = delivery.observers.ids
+        var body = MarshalledBytes(continuing: userInfo.commonBody, reserving: 64 + 8 * observers.count)
+        body.append(observers.map(\.rawValue))
+        body.append(delivery.notification.poster.rawValue)
+        body.append(delivery.notification.serial)
+        body.append(delivery.sequence)
+        let signal = Message.signal(
+            to: delivery.client, path: Wire.path, interface: Wire.interface, member: member, serial: messageSerial,
+            signature: "ssa{sv}atstt", body: body.bytes)
+        guard let signal else { preconditionFailure("libdbus accepted these bytes when they came") }
+        return signal
+    }
+}

@@ -1,0 +1,22 @@
+import BusNames
+import DBus
+
+/// The names of the wire contract, version 1. Those of its methods, signals, properties, options and errors are with
+/// their types.
+public enum Wire {
+    public static let busName: WellKnownName = "org.carillon.NotificationCenter1"
+    public static let path: ObjectPath = "/org/carillon/NotificationCenter1"
+    public static let interface: InterfaceName = "org.carillon.NotificationCenter1"
+    /// The version of this software; that of the interface is the digit at the end of its name.
+    public static let softwareVersion = "0.1.0"
+
+    /// A call to the service that has no arguments yet. ``CenterMethod`` appends them, and tests what no client should.
+    package static func methodCall(_ member: MemberName, startsService: Bool = true) -> Message {
+        .methodCall(to: busName, path: path, interface: interface, member: member, startsService: startsService)
+    }
+
+    /// A signal of the service that has no arguments yet.
+    package static func signal(_ member: MemberName, to client: UniqueName) -> Message {
+        .signal(to: client, path: path, interface: interface, member: member)
+    }
+}

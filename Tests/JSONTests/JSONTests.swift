@@ -1,0 +1,110 @@
+import Foundation
+import JSON
+import Testing
+
+@Suite("JSON", .timeLimit(.minutes(1)))
+struct JSONTests {
+    @Test(
+        "Values",
+        arguments: [
+            ("null", .null), (" true ", .boolean(true)), ("false", .boolean(false)), ("-12.5e1", .number("-12.5e1")),
+            ("1", .number("1")), ("1.0", .number("1.0")), ("-0", .number("-0")), ("0.5E-3", .number("0.5E-3")),
+            (#""a\n\"\\\/\u00e9\ud83d\udd14é\u0000""#, .string("a\n\"\\/é🔔é\0")), ("[]", .array([])),
+            ("{}", .object([:])),
+            ("[1, [2], {\"a\" : 3}]", .array([.number("1"), .array([.number("2")]), .object(["a": .number("3")])])),
+        ] as [(String, JSON)])
+    func values(text: String, value: JSON) throws {
+        #expect(try JSON(text) == value)
+    }
+
+    @Test(
+        "What is no JSON is refused, with its place",
+        arguments: [
+            ("", 0), (" ", 1), ("tru", 0), ("nul", 0), ("[1", 2), ("[1,]", 3), ("{\"a\"}", 4), ("{\"a\":}", 5),
+            ("{a:1}", 1), ("\"", 1), ("\"\\", 2), ("\"\\u12\"", 5), ("\"\\x\"", 2), ("1 2", 2), ("-", 1), ("]", 0),
+            ("{\"a\":1,}", 7), ("01", 2), ("1.", 2), (".5", 0), ("+1", 0), ("1e", 2), ("0x10", 1), ("NaN", 0),
+            ("'a'", 0), ("/* */1", 0), ("\"a\nb\"", 2), ("\"\\ud800\"", 7), ("{\"a\":1,\"\\u0061\":2}", 7),
+        ])
+    func malformed(text: String, position: Int) {
+        let error = #expect(throws: JSON.Malformed.self) { try JSON(text) }
+        #expect(error?.position == position, "\(text): \(error.map { "\($0)" } ?? "")")
+    }
+
+    @Test("Text that is not UTF-8 is refused")
+    func encoding() {
+        for bytes: [UInt8] in [[0x22, 0xFF, 0x22], [0x22, 0xC3, 0x22], [0xFE, 0xFF, 0x00, 0x31]] {
+            #expect(throws: JSON.Malformed.self) { try JSON(bytes) }
+        }
+    }
+
+    @Test("Nesting is bounded, so that nobody ends the process with brackets")
+    func depth() throws {
+        let depth = JSON.maximumDepth - 1
+        _ = try JSON(String(repeating: "[", count: depth) + "1" + String(repeating: "]", count: depth))
+        #expect(throws: JSON.Malformed.self) { try JSON(String(repeating: "[", count: 1_000_000)) }
+        #expect(throws: JSON.Malformed.self) { try JSON(String(repeating: "{\"a\":", count: 1_000_000)) }
+    }
+
+    @Test("Integers are whole and of 64 bits")
+    func integers() throws {
+        #expect(try JSON("4711").integer == 4711)
+        #expect(try JSON("-9223372036854775808").integer == .min)
+        for text in ["1.5", "1e3", "\"1\"", "9223372036854775808", "null"] { #expect(try JSON(text).integer == nil) }
+    }
+
+    @Test("Members, elements and texts of values that have none are none")
+    func looking() throws {
+        let value = try JSON(#"{"a": ["x", true]}"#)
+        #expect(value["a"]?.elements.first?.text == "x")
+        #expect(value["a"]?.elements.last?.isTrue == true)
+        #expect(value["b"] == nil && value.text == nil && value.elements.isEmpty && !value.isTrue)
+        #expect(value["a"]?["b"] == nil)
+    }
+
+    @Test("What it quotes, any reader of JSON reads back, and a terminal shows as it is")
+    func quoting() throws {
+        for text in ["", "plain", "\"\\/", "\n\t\r\0\u{1B}[31m\u{7F}\u{85}", "\u{202E}txt.exe\u{2066}", "é🔔"] {
+            let quoted = JSON.quoted(text)
+            #expect(try JSON(quoted) == .string(text))
+            let foreign = try JSONSerialization.jsonObject(with: Data(quoted.utf8), options: .fragmentsAllowed)
+            #expect(foreign as? String == text)
+            #expect(!quoted.unicodeScalars.contains(where: JSON.isDeceptive))
+        }
+    }
+
+    @Test("It takes what Foundation's reader takes, but for a key given twice and a comma too many", arguments: 1...4)
+    func beside(seed: UInt64) {
+        var random = SeededGenerator(state: seed)
+        let pieces = [
+            "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"b\"", "\\u00", "\\", "1", "0", "-", ".5", "e1", "true", "null",
+            " ", "\n", "é",
+        ]
+        for _ in 0..<5_000 {
+            let text = (0..<Int.random(in: 1...7, using: &random)).map { _ in pieces.randomElement(using: &random)! }
+                .joined()
+            let data = Data(text.utf8)
+            let foreign = try? JSONSerialization.jsonObject(with: data, options: .fragmentsAllowed)
+            let ours = Result { try JSON(text) }
+            switch ours {
+            case .success: #expect(foreign != nil, "only ours takes \(text.debugDescription)")
+            case .failure(let error):
+                let text = text.filter { !$0.isWhitespace }
+                let isStricter = "\(error)".contains("given twice") || text.contains(",]") || text.contains(",}")
+                #expect(foreign == nil || isStricter, "only Foundation takes \(text.debugDescription): \(error)")
+            }
+        }
+    }
+}
+
+/// SplitMix64: the same numbers for the same seed.
+private struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,200 @@
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+import Testing
+
+/// Every method, signal and property of the contract is a value that is coded both ways.
+@Suite("The contract's messages", .timeLimit(.minutes(1)))
+struct ContractTests {
+    // MARK: Methods
+
+    @Test("A call is what its arguments say, and comes back as it was made")
+    func calls() throws {
+        let observer = AddObserver(
+            name: "Ding", object: "",
+            options: .init(suspensionBehavior: .hold, automaticSuspension: false, runLoopMode: .eventTracking))
+        let observerAgain = try again(observer)
+        #expect(observerAgain.name == "Ding" && observerAgain.object == "" && observerAgain.options == observer.options)
+        #expect(try again(RemoveObserver(ObserverID(rawValue: .max))).observer.rawValue == .max)
+        let removal = try again(RemoveObservers(name: "", object: "Glocke"))
+        #expect(removal.name == "" && removal.object == "Glocke")
+        var options = PostOptions()
+        options.deliverImmediately = true
+        options.coalescing = [.name]
+        let post = try again(try PostCall(name: "Ding", object: "Glocke", userInfo: ["n": .uint8(7)], options: options))
+        #expect(post.name == "Ding" && post.object == "Glocke" && post.userInfo == ["n": .uint8(7)])
+        #expect(post.options == options)
+        for word in [true, false] { #expect(try again(SetSuspended(word)).isSuspended == word) }
+        _ = try again(FollowActivity())
+        _ = try again(ListClients())
+        _ = try again(ReloadConfiguration())
+        #expect(try again(ListObservers(of: "nobody")).client == "nobody")
+    }
+
+    @Test("An answer comes back as it was given")
+    func replies() throws {
+        #expect(try reply(AddObserver.self, ObserverID(rawValue: 7)).rawValue == 7)
+        #expect(try reply(RemoveObservers.self, 3) == 3)
+        #expect(try reply(PostCall.self, 50) == 50)
+        try reply(SetSuspended.self, ())
+        let observers = [
+            ListedObserver(id: ObserverID(rawValue: 1), name: "Ding", object: "", suspensionBehavior: "hold"),
+            ListedObserver(id: ObserverID(rawValue: 2), name: "", object: "é", suspensionBehavior: "of-a-later-version"),
+        ]
+        #expect(try reply(ListObservers.self, observers) == observers)
+        let client = ListedClient(
+            name: ":1.42", processID: 7, process: "bell", isSuspended: true, cause: "explicit", observers: 1, queued: 2,
+            delivered: 3, dropped: .max)
+        let back = try #require(try reply(ListClients.self, [client]).first)
+        #expect(back.name == ":1.42" && back.processID == 7 && back.process == "bell" && back.isSuspended)
+        #expect(back.cause == "explicit" && back.observers == 1 && back.queued == 2 && back.delivered == 3)
+        #expect(back.dropped == .max && back.others.isEmpty)
+        #expect(
+            back.entries.map(\.key) == [
+                "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped",
+            ])
+    }
+
+    @Test("What a later service tells of a client besides is kept; what is missing, or of another type, is an error")
+    func clientRows() throws {
+        func rows(_ change: (inout [(String, PropertyList)]) -> Void) -> Message {
+            var entries: [(String, PropertyList)] = [
+                ("name", .string(":1.1")), ("pid", .uint32(1)), ("process", .string("p")), ("suspended", .boolean(false)),
+                ("cause", .string("none")), ("observers", .uint32(0)), ("queued", .uint32(0)), ("delivered", .uint64(0)),
+                ("dropped", .uint64(0)),
+            ]
+            change(&entries)
+            let message = Wire.methodCall("Reply")
+            var writer = MessageWriter(message)
+            writer.array(of: "a{sv}") { writer in
+                let userInfo = Dictionary(uniqueKeysWithValues: entries)
+                do { try UserInfoCoding.append(userInfo, to: &writer) } catch { Issue.record(error) }
+            }
+            return message
+        }
+        let later = try ListClients.reply(in: rows { $0.append(("flow", .string("open"))) })
+        #expect(later.first?.others == ["flow": .string("open")])
+        #expect(later.first?.entries.last?.key == "flow")
+        #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0.removeLast() }) }
+        #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[1] = ("pid", .string("1")) }) }
+        #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[0] = ("name", .string("nobody")) }) }
+    }
+
+    @Test("E6: an answer of other types is refused, not misread")
+    func wrongReplies() {
+        let text = Wire.methodCall("Reply")
+        var writer = MessageWriter(text)
+        writer.append("text")
+        #expect(throws: BusError.self) { try AddObserver.reply(in: text) }
+        #expect(throws: BusError.self) { try PostCall.reply(in: text) }
+        #expect(throws: BusError.self) { try RemoveObservers.reply(in: text) }
+        #expect(throws: BusError.self) { try ListObservers.reply(in: text) }
+        #expect(throws: BusError.self) { try ListClients.reply(in: text) }
+        #expect(throws: BusError.self) { try CenterProperties(in: text) }
+        #expect(throws: BusError.self) { try AddObserver.reply(in: Wire.methodCall("Reply")) }
+    }
+
+    @Test("A post that no service would take is none")
+    func badPosts() {
+        #expect(throws: CenterError.invalidName) { try PostCall(name: "") }
+        #expect(throws: CenterError.self) { try PostCall(name: "Ding", userInfo: ["a": .string("\0")]) }
+    }
+
+    @Test("A call can ask for no answer, and for no service to be started")
+    func flags() {
+        #expect(!SetSuspended(true).message().expectsNoReply)
+        #expect(SetSuspended(true).message(wantsAnswer: false).expectsNoReply)
+        #expect(ListClients().message().destination == "org.carillon.NotificationCenter1")
+    }
+
+    // MARK: Signals
+
+    @Test("A signal comes back as it was made, and is no other one")
+    func signals() throws {
+        let notification = NotificationSignal(
+            name: "Ding", object: "", userInfo: ["a": .array([.int64(1)])],
+            observers: [ObserverID(rawValue: 1), ObserverID(rawValue: 9)], poster: ":1.7", serial: 5, sequence: 2)
+        let dropped = DroppedSignal(count: 3, observers: [ObserverID(rawValue: 4)], reason: "queue-full")
+        let changed = SuspensionChangedSignal(isSuspended: true, cause: "activity")
+        #expect(try again(notification) == notification)
+        #expect(try again(dropped) == dropped)
+        #expect(try again(changed) == changed)
+        #expect(try DroppedSignal(notification.message(to: ":1.1")) == nil)
+        #expect(try SuspensionChangedSignal(dropped.message(to: ":1.1")) == nil)
+        #expect(changed.message(to: ":1.1").destination == ":1.1")
+    }
+
+    @Test("D6: a poster that is no connection's name is refused")
+    func poster() {
+        let message = Wire.signal(NotificationSignal.member, to: ":1.1")
+        var writer = MessageWriter(message)
+        writer.append("Ding")
+        writer.append("")
+        writer.array(of: "{sv}") { _ in }
+        writer.append(fixedArray: [UInt64(1)])
+        writer.append("somebody")
+        writer.append(UInt64(1))
+        writer.append(UInt64(1))
+        #expect(throws: BusError.self) { try NotificationSignal(message) }
+    }
+
+    // MARK: Properties
+
+    @Test("The properties come back as they were told, with those of a later service")
+    func properties() throws {
+        let told = CenterProperties(
+            version: "1", activitySource: "x11", activityState: "following",
+            limits: NamedNumbers { Limits()[$0] },
+            statistics: NamedNumbers { UInt64($0.rawValue.utf8.count) })
+        let reply = Wire.methodCall("Reply")
+        var writer = MessageWriter(reply)
+        writer.array(of: "{sv}") { writer in
+            for property in CenterProperties.table({ told }) {
+                writer.dictEntry { writer in
+                    writer.append(property.name)
+                    writer.variant(of: property.signature) { property.write(&$0) }
+                }
+            }
+            writer.entry("Later", true)
+        }
+        let back = try CenterProperties(in: reply)
+        #expect(back.version == "1" && back.activitySource == "x11" && back.activityState == "following")
+        for key in Limits.Key.allCases { #expect(back.limits[key] == Limits()[key]) }
+        for key in StatisticsKey.allCases { #expect(back.statistics[key] == UInt64(key.rawValue.utf8.count)) }
+        #expect(back.statistics.entries.map(\.key) == StatisticsKey.allCases.map(\.rawValue))
+        #expect(back.others == ["Later": .boolean(true)])
+        #expect(Set(back.entries.keys) == Set(CenterProperties.Name.allCases.map(\.rawValue) + ["Later"]))
+    }
+
+    // MARK: -
+
+    /// Codes a call and decodes it.
+    private func again<Method: CenterMethod>(_ method: Method) throws -> Method {
+        let message = method.message()
+        let declared = Method.inputs.map(\.signature.rawValue).joined()
+        #expect(message.signature.rawValue == declared, "\(Method.member)")
+        #expect(message.member == Method.member && message.interface == Wire.interface && message.path == Wire.path)
+        var reader = MessageReader(message)
+        let again = try Method(from: &reader)
+        let isAtEnd = reader.isAtEnd
+        #expect(isAtEnd)
+        return again
+    }
+
+    private func again<Signal: CenterSignal>(_ signal: Signal) throws -> Signal {
+        let message = signal.message(to: ":1.1")
+        #expect(message.signature.rawValue == Signal.arguments.map(\.signature.rawValue).joined())
+        return try #require(try Signal(message))
+    }
+
+    /// Codes an answer and decodes it.
+    @discardableResult
+    private func reply<Method: CenterMethod>(_: Method.Type, _ value: Method.Reply) throws -> Method.Reply {
+        let message = Wire.methodCall("Reply")
+        var writer = MessageWriter(message)
+        Method.append(value, to: &writer)
+        #expect(message.signature.rawValue == Method.outputs.map(\.signature.rawValue).joined(), "\(Method.member)")
+        return try Method.reply(in: message)
+    }
+}
