@@ -29,10 +29,13 @@ let package = Package(
         .target(name: "NotificationCore"),
         .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus"]),
 
+        // Which application is active. It knows the clients' names, and nothing of notifications.
+        .target(name: "DesktopActivity", dependencies: ["NotificationCore", "DBus", "MainLoop", "CXCB"]),
+
         // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
-            dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]
+            dependencies: ["NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "MainLoop"]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
@@ -77,6 +80,10 @@ let package = Package(
         .testTarget(
             name: "NotificationWireTests",
             dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
+        ),
+        .testTarget(
+            name: "DesktopActivityTests",
+            dependencies: ["DesktopActivity", "NotificationCore", "MainLoop", "TestSupport"]
         ),
         .testTarget(
             name: "NotificationServiceTests",

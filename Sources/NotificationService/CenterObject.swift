@@ -1,4 +1,5 @@
 import DBus
+import DesktopActivity
 import MainLoop
 import NotificationCore
 import NotificationWire
@@ -34,10 +35,8 @@ package final class CenterObject {
     var probeTimers: [ClientName: EventSource] = [:]
     /// For clients whose application became inactive a moment ago.
     var inactivityTimers: [ClientName: EventSource] = [:]
-    /// Where the activity of applications comes from; nil until ``followActivity(of:processes:factory:)``.
-    var activity: ActivityFollower?
-    /// Where desktops report it.
-    var reports: ActivityReports?
+    /// Where the activity of applications comes from; nil until ``followActivity(uniqueName:)``.
+    var activity: ActivityMonitor?
     /// What the files said last.
     private(set) var configuration = Configuration.standard
 
@@ -106,7 +105,7 @@ package final class CenterObject {
             if change.newOwner == nil {
                 perform { effects in center.clientDisappeared(change.name.rawValue, effects: &effects) }
             }
-            reports?.source?.ownerChanged(change)
+            activity?.ownerChanged(change)
             return true
         }
         if let error = message.error, error.name == BusError.limitsExceededName,
@@ -115,7 +114,7 @@ package final class CenterObject {
             noteRejection(error)
             return true
         }
-        return reports?.handle(message) == true || exporter.handle(message, from: bus)
+        return activity?.handle(message) == true || exporter.handle(message, from: bus)
     }
 
     /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for

@@ -1,3 +1,4 @@
+import DesktopActivity
 import MainLoop
 import NotificationCore
 

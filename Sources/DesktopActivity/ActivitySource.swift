@@ -37,7 +37,7 @@ struct ActivityWindow: Equatable {
 }
 
 /// The sources that there are, by their names in the configuration and on the bus.
-enum ActivitySourceKind: String, CaseIterable, Sendable {
+package enum ActivitySourceKind: String, CaseIterable, Sendable {
     case x11 = "x11"
     case sway = "sway"
     case kwin = "kwin"

@@ -1,7 +1,7 @@
 import MainLoop
 import NotificationCore
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// A table of processes that a test writes.
 final class SimulatedProcesses: ProcessTable {

@@ -7,9 +7,9 @@ import NotificationCore
 /// A source that is lost is tried again after 1, 2, 4 … seconds, up to about a minute. After that nothing happens until
 /// there is a reason to think that it may work: a new client, whose environment is looked at, or a new configuration. So
 /// a session without a desktop costs no wake-ups. While no source tells, everybody is active.
-final class ActivityFollower {
+package final class ActivityFollower {
     /// What the configuration says.
-    enum Choice: Equatable, Sendable {
+    package enum Choice: Equatable, Sendable {
         /// What the session offers.
         case automatic
         case none
@@ -17,7 +17,7 @@ final class ActivityFollower {
     }
 
     /// How far it is.
-    enum State: String {
+    package enum State: String {
         /// There is no source: the configuration wants none, or the session offers none.
         case off = "off"
         /// The source has not told anything yet, or can't tell for now.

@@ -2,7 +2,7 @@ import MainLoop
 import NotificationCore
 import Testing
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// How a source is chosen, lost, and tried again.
 @Suite("A3: choosing a source and keeping it", .timeLimit(.minutes(1)))

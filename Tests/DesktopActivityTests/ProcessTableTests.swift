@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// What is read of processes.
 @Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(1)))

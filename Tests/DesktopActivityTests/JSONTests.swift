@@ -1,6 +1,6 @@
 import Testing
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 @Suite("JSON of the desktop's IPC", .timeLimit(.minutes(1)))
 struct JSONTests {
