@@ -46,17 +46,9 @@ package final class ActivityMonitor {
         follower = ActivityFollower(
             choice: choice, session: session, context: bus.context, processes: processes, tracker: tracker
         ) { [unowned bus] kind, session in
-            let context = bus.context
-            switch kind {
-            case .x11: return X11Source(session: session, context: context)
-            case .sway: return SwaySource(path: session[.swaySocket] ?? "", context: context)
-            case .foreignToplevel: return ForeignToplevelSource(session: session, context: context)
-            case .gnome: return GNOMEShellSource(bus: bus, reports: reports)
-            case .kwin:
-                return KWinSource(
-                    bus: bus, reports: reports, directory: (session[.runtimeDirectory] ?? "") + "/carillon",
-                    uniqueName: uniqueName)
-            }
+            let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
+            reports.source = source as? ReportedSource
+            return source
         }
     }
 

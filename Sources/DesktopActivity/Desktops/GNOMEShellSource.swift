@@ -5,8 +5,8 @@ import DBus
 ///
 /// Nobody can tell whether the extension is there before it reports: until then everybody is active.
 final class GNOMEShellSource: ReportedSource {
-    init(bus: any MessageBus, reports: ActivityReports) {
-        super.init(peer: "org.gnome.Shell", bus: bus, reports: reports)
+    init(bus: any MessageBus) {
+        super.init(peer: "org.gnome.Shell", bus: bus)
     }
 
     /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of

@@ -22,10 +22,10 @@ final class KWinSource: ReportedSource {
     /// - Parameters:
     ///   - directory: private to the user, and there.
     ///   - uniqueName: of `bus`.
-    init(bus: any MessageBus, reports: ActivityReports, directory: String, uniqueName: BusName) {
+    init(bus: any MessageBus, directory: String, uniqueName: BusName) {
         self.directory = directory
         self.uniqueName = uniqueName
-        super.init(peer: Self.kwin, bus: bus, reports: reports)
+        super.init(peer: Self.kwin, bus: bus)
     }
 
     deinit {

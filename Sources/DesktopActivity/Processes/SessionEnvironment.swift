@@ -62,7 +62,4 @@ package struct SessionEnvironment: Equatable {
     var desktops: [String] {
         (values[.currentDesktop] ?? "").split(separator: ":").map(String.init)
     }
-
-    /// Whether it names a desktop at all.
-    var hasDesktop: Bool { !ActivitySourceKind.offered(by: self).isEmpty }
 }

@@ -13,11 +13,10 @@ class ReportedSource: ActivitySource {
     private(set) var owner: BusName?
     private let matchRule: String
 
-    init(peer: BusName, bus: any MessageBus, reports: ActivityReports) {
+    init(peer: BusName, bus: any MessageBus) {
         self.peer = peer
         self.bus = bus
         matchRule = OwnerChange.matchRule(for: peer)
-        reports.source = self
     }
 
     deinit {
