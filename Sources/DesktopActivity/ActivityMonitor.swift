@@ -9,7 +9,7 @@ import NotificationCore
 package final class ActivityMonitor {
     /// Where activity comes from; nil for none.
     package var kind: ActivitySourceKind? { follower.kind }
-    package var state: ActivityFollower.State { follower.state }
+    package var state: ActivityState { follower.state }
     /// Called when ``kind`` or ``state`` changed.
     package var onChange: (() -> Void)? {
         get { follower.onChange }
@@ -26,7 +26,7 @@ package final class ActivityMonitor {
     ///   - session: where the desktop is looked for first.
     ///   - tell: called with each change of a client's activity.
     package init(
-        bus: any MessageBus, uniqueName: BusName, choice: ActivityFollower.Choice, session: SessionEnvironment = .own,
+        bus: any MessageBus, uniqueName: BusName, choice: ActivityChoice, session: SessionEnvironment = .own,
         processes: any ProcessTable, tell: @escaping (ClientName, Activity) -> Void
     ) {
         let reports = ActivityReports(bus: bus)
@@ -56,7 +56,7 @@ package final class ActivityMonitor {
     package func start() { follower.start() }
 
     /// The configuration changed.
-    package func choose(_ choice: ActivityFollower.Choice) { follower.choose(choice) }
+    package func choose(_ choice: ActivityChoice) { follower.choose(choice) }
 
     // MARK: Clients
 

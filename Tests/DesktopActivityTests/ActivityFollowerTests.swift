@@ -17,7 +17,7 @@ struct ActivityFollowerTests {
         var first: ActivityEvent?
         private(set) var follower: ActivityFollower!
 
-        init(_ session: SessionEnvironment, _ choice: ActivityFollower.Choice = .automatic) {
+        init(_ session: SessionEnvironment, _ choice: ActivityChoice = .automatic) {
             let tracker = ActivityTracker(processes: processes) { [unowned self] client, activity in
                 told.append("\(client) \(activity.rawValue)")
             }
