@@ -10,7 +10,7 @@ extension CenterObject {
     /// - Parameter uniqueName: that of ``bus``, for desktops that report to it.
     func followActivity(uniqueName: BusName) {
         let monitor = ActivityMonitor(
-            bus: bus, uniqueName: uniqueName, choice: configuration.activityChoice, processes: ProcFileSystem()
+            bus: bus, uniqueName: uniqueName, choice: configuration.activityChoice, processes: processes
         ) { [unowned self] client, activity in
             Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client])
             perform { effects in center.setActivity(activity, of: client, effects: &effects) }

@@ -11,6 +11,8 @@ import NotificationWire
 package final class CenterObject {
     let center = DistributedCenter()
     unowned let bus: any MessageBus
+    /// The kernel's word on the processes of clients.
+    let processes: any ProcessTable = ProcFileSystem()
     let clients: ClientRegistry
     let prober: ClientProber
     /// Calls that were refused, also those whose sender wanted no answer.
@@ -43,7 +45,7 @@ package final class CenterObject {
     /// - Parameter bus: where effects go; the caller keeps it.
     package init(bus: any MessageBus) {
         self.bus = bus
-        clients = ClientRegistry(bus: bus)
+        clients = ClientRegistry(bus: bus, table: processes)
         prober = ClientProber(bus: bus)
         exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
         turns = DeliveryTurns(of: self)

@@ -37,6 +37,7 @@ struct ProcessTableTests {
         let directory = try TemporaryDirectory()
         let fields = (7...21).map(String.init).joined(separator: " ")
         try directory.write("10 (\(name)) S \(parent) 5 6 \(fields) 4711 23 24\n", to: "10/stat")
+        try directory.write("\(name)\n", to: "10/comm")
         try directory.write(cgroup, to: "10/cgroup")
         if let flatpakInfo { try directory.write(flatpakInfo, to: "10/root/.flatpak-info") }
         return (ProcFileSystem(root: directory.path), directory)
@@ -48,6 +49,8 @@ struct ProcessTableTests {
         let facts = try #require(table.facts(of: 10))
         #expect(facts.identity == ProcessIdentity(id: 10, start: 4711))
         #expect(facts.session == 6)
+        #expect(table.name(of: 10) == name)
+        #expect(table.name(of: 11).isEmpty)
         withExtendedLifetime(directory) {}
     }
 

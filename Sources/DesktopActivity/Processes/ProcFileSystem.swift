@@ -18,6 +18,11 @@ package struct ProcFileSystem: ProcessTable {
     /// More generations than any tree of processes has.
     private static let maximumDepth = 64
 
+    package func name(of processID: UInt32) -> String {
+        let name = file("\(root)/\(processID)/comm") ?? []
+        return String(decoding: name.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    }
+
     package func facts(of processID: UInt32) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
         var facts = ProcessFacts(identity: status.identity)

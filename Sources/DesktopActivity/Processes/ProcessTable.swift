@@ -29,6 +29,8 @@ package struct ProcessFacts: Equatable {
 
 /// Where facts about processes come from: the kernel, or a test.
 package protocol ProcessTable {
+    /// The short name of its program; empty when the process is gone or hidden.
+    func name(of processID: UInt32) -> String
     /// Nil when there is no such process.
     func facts(of processID: UInt32) -> ProcessFacts?
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
