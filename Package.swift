@@ -14,8 +14,8 @@ let package = Package(
     targets: [
         // C libraries of the distribution.
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
-        // Declarations only: the service finds the library while it runs.
-        .systemLibrary(name: "CXCB"),
+        // Declarations only: the service finds the libraries while it runs. With pkgConfig they would be linked.
+        .systemLibrary(name: "CXCB", providers: [.apt(["libxcb1-dev", "libxcb-res0-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
 
         // What libdispatch exports for run loops; it comes with the toolchain.
