@@ -83,13 +83,13 @@ let package = Package(
         ),
         .testTarget(
             name: "DesktopActivityTests",
-            dependencies: ["DesktopActivity", "NotificationCore", "MainLoop", "TestSupport"]
+            dependencies: ["DesktopActivity", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
         ),
         .testTarget(
             name: "NotificationServiceTests",
             dependencies: [
-                "NotificationService", "NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport",
-                "carillond", "CarillonTool", "bus-load", "toolkit-window",
+                "NotificationService", "NotificationWire", "DesktopActivity", "NotificationCore", "DBus", "MainLoop",
+                "TestSupport", "carillond", "CarillonTool", "bus-load", "toolkit-window",
             ]
         ),
         .testTarget(

@@ -12,10 +12,6 @@ final class GNOMEShellSource: ReportedSource {
     /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of
     /// the configuration, is asked by a signal.
     override func desktopFound() {
-        guard let owner else { return }
-        let signal = Message.signal(
-            path: ActivityReports.path, interface: ActivityReports.interface, member: "ReportRequested")
-        signal.destination = owner
-        bus.send(signal)
+        if let owner { bus.send(ActivityInterface.ReportRequested().signal(to: owner)) }
     }
 }
