@@ -14,8 +14,8 @@ let package = Package(
     targets: [
         // C libraries of the distribution.
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
-        // Declarations only: the service finds the library while it runs.
-        .systemLibrary(name: "CXCB"),
+        // Declarations only: the service finds the libraries while it runs. With pkgConfig they would be linked.
+        .systemLibrary(name: "CXCB", providers: [.apt(["libxcb1-dev", "libxcb-res0-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
 
         // What libdispatch exports for run loops; it comes with the toolchain.
@@ -33,10 +33,15 @@ let package = Package(
         .target(name: "NotificationCore", dependencies: ["BusNames"]),
         .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus", "BusNames", "JSON"]),
 
+        // Which application is active. It knows the clients' names, and nothing of notifications.
+        .target(
+            name: "DesktopActivity",
+            dependencies: ["NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
+
         // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
-            dependencies: ["NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop", "CXCB"]
+            dependencies: ["NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop"]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
@@ -44,7 +49,9 @@ let package = Package(
         .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
         .target(
             name: "Carillon",
-            dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]),
+            dependencies: [
+                "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+            ]),
         .executableTarget(
             name: "CarillonTool",
             dependencies: ["NotificationCore", "NotificationWire", "DBus", "BusNames", "JSON", "MainLoop"]
@@ -84,10 +91,14 @@ let package = Package(
             dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
         ),
         .testTarget(
+            name: "DesktopActivityTests",
+            dependencies: ["DesktopActivity", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
+        ),
+        .testTarget(
             name: "NotificationServiceTests",
             dependencies: [
-                "NotificationService", "NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport",
-                "carillond", "CarillonTool", "bus-load", "toolkit-window",
+                "NotificationService", "NotificationWire", "DesktopActivity", "NotificationCore", "DBus", "MainLoop",
+                "TestSupport", "carillond", "CarillonTool", "bus-load", "toolkit-window",
             ]
         ),
         .testTarget(

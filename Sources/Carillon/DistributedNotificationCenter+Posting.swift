@@ -128,7 +128,8 @@ extension DistributedNotificationCenter {
             throw DistributedNotificationError(BusError(error))
         }
         return OutgoingPost(
-            message: post.message(wantsAnswer: false), byteCount: 256 + approximateByteCount(of: userInfo), completion: nil)
+            message: post.message(wantsAnswer: false), byteCount: 256 + approximateByteCount(of: userInfo),
+            completion: nil)
     }
 
     func wireOptions(

@@ -25,10 +25,11 @@ public indirect enum JSON: Equatable, Sendable {
 
     /// Reads a text that is one value.
     ///
-    /// - Throws: ``Malformed`` also for text that is not UTF-8, for a key that an object has twice, and for what is
-    ///   nested deeper than ``maximumDepth``.
-    public init(_ bytes: some Collection<UInt8>) throws(Malformed) {
-        var reader = JSONReader(bytes: Array(bytes))
+    /// - Parameter isRepairing: take text that is not UTF-8 for U+FFFD, and the last of a key that an object has twice:
+    ///   for what comes from a program that hands others' texts on.
+    /// - Throws: ``Malformed`` else also for these, and for what is nested deeper than ``maximumDepth``.
+    public init(_ bytes: some Collection<UInt8>, repairing isRepairing: Bool = false) throws(Malformed) {
+        var reader = JSONReader(bytes: Array(bytes), isRepairing: isRepairing)
         self = try reader.readDocument()
     }
 

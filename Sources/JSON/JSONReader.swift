@@ -1,10 +1,12 @@
 /// Reads JSON from bytes that may be anything.
 struct JSONReader {
     private let bytes: [UInt8]
+    private let isRepairing: Bool
     private var position = 0
 
-    init(bytes: [UInt8]) {
+    init(bytes: [UInt8], isRepairing: Bool) {
         self.bytes = bytes
+        self.isRepairing = isRepairing
     }
 
     mutating func readDocument() throws(JSON.Malformed) -> JSON {
@@ -41,7 +43,7 @@ struct JSONReader {
             let key = try readString()
             guard take(":") else { throw fault("no ':' behind a key") }
             let value = try readValue(depth: depth + 1)
-            guard members.updateValue(value, forKey: key) == nil else {
+            guard members.updateValue(value, forKey: key) == nil || isRepairing else {
                 throw JSON.Malformed(position: start, reason: "the key '\(key)' is given twice")
             }
         } while take(",")
@@ -74,6 +76,7 @@ struct JSONReader {
         }
         guard next != nil else { throw fault("a string without end") }
         position += 1
+        guard !isRepairing else { return String(decoding: text, as: UTF8.self) }
         guard let string = String(validating: text, as: UTF8.self) else {
             throw JSON.Malformed(position: start, reason: "a string that is not UTF-8")
         }
@@ -97,10 +100,10 @@ struct JSONReader {
                 position += 2
                 units.append(try readUnit())
             }
-            guard let character = String(validating: units, as: UTF16.self) else {
+            guard isRepairing || String(validating: units, as: UTF16.self) != nil else {
                 throw fault("half of a surrogate pair")
             }
-            return Array(character.utf8)
+            return Array(String(decoding: units, as: UTF16.self).utf8)
         default:
             position -= 1
             throw fault("no such escape")

@@ -1,4 +1,5 @@
 import DBus
+import DesktopActivity
 import MainLoop
 import NotificationCore
 import NotificationWire
@@ -10,6 +11,8 @@ import NotificationWire
 package final class CenterObject {
     let center = DistributedCenter()
     unowned let bus: any MessageBus
+    /// The kernel's word on the processes of clients.
+    let processes: any ProcessTable = ProcFileSystem()
     let clients: ClientRegistry
     let prober: ClientProber
     /// Calls that were refused, also those whose sender wanted no answer.
@@ -34,17 +37,15 @@ package final class CenterObject {
     var probeTimers: [ClientName: EventSource] = [:]
     /// For clients whose application became inactive a moment ago.
     var inactivityTimers: [ClientName: EventSource] = [:]
-    /// Where the activity of applications comes from; nil until ``followActivity(of:processes:factory:)``.
-    var activity: ActivityFollower?
-    /// Where desktops report it.
-    var reports: ActivityReports?
+    /// Where the activity of applications comes from; nil until ``followActivity(uniqueName:)``.
+    var activity: ActivityMonitor?
     /// What the files said last.
     private(set) var configuration = Configuration.standard
 
     /// - Parameter bus: where effects go; the caller keeps it.
     package init(bus: any MessageBus) {
         self.bus = bus
-        clients = ClientRegistry(bus: bus)
+        clients = ClientRegistry(bus: bus, table: processes)
         prober = ClientProber(bus: bus)
         exporter = ObjectExporter(path: Wire.path, interface: centerInterface(of: self))
         turns = DeliveryTurns(of: self)
@@ -106,14 +107,14 @@ package final class CenterObject {
             if let client = change.departed {
                 perform { effects in center.clientDisappeared(client, effects: &effects) }
             }
-            reports?.source?.ownerChanged(change)
+            activity?.ownerChanged(change)
             return true
         }
         if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
             noteRejection(error)
             return true
         }
-        return reports?.handle(message) == true || exporter.handle(message, from: bus)
+        return activity?.handle(message) == true || exporter.handle(message, from: bus)
     }
 
     /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for

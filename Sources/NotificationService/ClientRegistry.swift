@@ -1,12 +1,7 @@
 import DBus
+import DesktopActivity
 import MainLoop
 import NotificationCore
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// Who is behind the clients' connections, and whether they are still on the bus.
 ///
@@ -21,6 +16,7 @@ final class ClientRegistry {
     }
 
     private let bus: any MessageBus
+    private let table: any ProcessTable
     /// Called when the process of a client is known.
     var onIdentified: ((ClientName, UInt32) -> Void)?
     private var processes: [ClientName: Process] = [:]
@@ -29,8 +25,9 @@ final class ClientRegistry {
     private var refusals: [ClientName: UInt64] = [:]
     private var refusalsOfOthers: UInt64 = 0
 
-    init(bus: any MessageBus) {
+    init(bus: any MessageBus, table: any ProcessTable) {
         self.bus = bus
+        self.table = table
     }
 
     /// Has the bus tell when `client` leaves, and asks for its process.
@@ -40,7 +37,8 @@ final class ClientRegistry {
         unidentified.insert(client)
         bus.addMatch(OwnerChange.matchRule(for: client)) { result in
             if case .failure(let error) = result {
-                Log.warning("the bus does not tell when \(client) leaves: \(error)", ["CARILLON_CLIENT": client.rawValue])
+                Log.warning(
+                    "the bus does not tell when \(client) leaves: \(error)", ["CARILLON_CLIENT": client.rawValue])
             }
         }
         // Asked behind the match rule: either this fails, or a later departure is announced.
@@ -48,7 +46,7 @@ final class ClientRegistry {
             guard let self, unidentified.contains(client) else { return }
             switch result {
             case .success(let id):
-                let process = Process(id: id, name: processName(of: id))
+                let process = Process(id: id, name: table.name(of: id))
                 processes[client] = process
                 Log.info("\(client) is \(process.name), process \(id)", ["CARILLON_CLIENT": client.rawValue])
                 onIdentified?(client, id)
@@ -94,12 +92,4 @@ final class ClientRegistry {
         waiting = []
         ready.forEach { $0() }
     }
-}
-
-private func processName(of id: UInt32) -> String {
-    guard id != 0, let file = fopen("/proc/\(id)/comm", "re") else { return "" }
-    defer { fclose(file) }
-    var buffer = [UInt8](repeating: 0, count: 64)
-    let count = fread(&buffer, 1, buffer.count, file)
-    return String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
 }

@@ -1,3 +1,4 @@
+import DesktopActivity
 import MainLoop
 import NotificationCore
 
@@ -9,7 +10,7 @@ struct Configuration: Equatable {
     /// Whether the service suspends applications by itself (A2).
     var suspendsAutomatically = true
     /// Where it learns which one is active (A3).
-    var activitySource = ActivityFollower.Choice.automatic
+    var activitySource = ActivityChoice.automatic
 
     /// That of a machine without files.
     static let standard = Configuration(standard: ())
@@ -17,7 +18,7 @@ struct Configuration: Equatable {
     private init(standard: Void) {}
 
     /// Nobody needs a source whose word does not count.
-    var activityChoice: ActivityFollower.Choice { suspendsAutomatically ? activitySource : .none }
+    var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
 
     /// Reads all files there are.
     ///
@@ -59,17 +60,11 @@ struct Configuration: Equatable {
             default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
             }
         case "source":
-            switch entry.value {
-            case "auto": activitySource = .automatic
-            case "none": activitySource = .none
-            default:
-                guard let kind = ActivitySourceKind(rawValue: entry.value) else {
-                    let known = ["auto", "none"] + ActivitySourceKind.allCases.map(\.rawValue)
-                    throw file.fault(
-                        entry, "'\(entry.value)' is no source of activity; there are: \(known.joined(separator: ", "))")
-                }
-                activitySource = .kind(kind)
+            guard let choice = ActivityChoice(rawValue: entry.value) else {
+                let known = ActivityChoice.allCases.map(\.rawValue).joined(separator: ", ")
+                throw file.fault(entry, "'\(entry.value)' is no source of activity; there are: \(known)")
             }
+            activitySource = choice
         default:
             throw file.fault(
                 entry, "there is no key '\(entry.key)' in [Activity], only: automatic-suspension, source")

@@ -95,7 +95,7 @@ public final class Service {
             case .failure(let error): end(.noBus(error))
             case .success(.taken): end(.nameTaken)
             case .success(.acquired):
-                if let uniqueName = connection.uniqueName { object.followActivity(of: .own, uniqueName: uniqueName) }
+                if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
                 object.resume()
                 Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
             }

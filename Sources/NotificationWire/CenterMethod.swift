@@ -92,7 +92,8 @@ extension Interface.Method {
     }
 
     /// A row of the service's table whose handler decodes the call and answers it by itself, perhaps later.
-    public init<Method: CenterMethod>(_: Method.Type, answers handler: @escaping (MethodCall) throws(BusError) -> Void) {
+    public init<Method: CenterMethod>(_: Method.Type, answers handler: @escaping (MethodCall) throws(BusError) -> Void)
+    {
         self.init(Method.member, in: Method.inputs, out: Method.outputs, handler: handler)
     }
 }

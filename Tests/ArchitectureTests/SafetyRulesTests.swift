@@ -111,7 +111,7 @@ struct SafetyRulesTests {
 
 @Suite("Linkage of the service", .timeLimit(.minutes(1)))
 struct LinkageTests {
-    @Test("carillond is linked with libdbus and GLib, and with nothing of Foundation")
+    @Test("carillond is linked with libdbus and GLib, and with nothing of Foundation or X")
     func libraries() throws {
         let path = try Executables.path(of: "carillond")
         let result = try Command.run("ldd", [path])
@@ -121,6 +121,7 @@ struct LinkageTests {
         #expect(libraries.contains("libglib-2.0.so"))
         #expect(!libraries.contains("Foundation"), "\(libraries)")
         #expect(!libraries.contains("libicu"), "\(libraries)")
+        #expect(!libraries.contains("libxcb"), "\(libraries)")
         #expect(!libraries.contains("not found"), "\(libraries)")
     }
 

@@ -63,7 +63,8 @@ enum Sample {
     static let interface: InterfaceName = "org.example.Bell"
 
     static func signal(
-        _ member: MemberName = "Rang", to destination: UniqueName? = nil, _ body: (inout MessageWriter) -> Void = { _ in }
+        _ member: MemberName = "Rang", to destination: UniqueName? = nil,
+        _ body: (inout MessageWriter) -> Void = { _ in }
     ) -> Message {
         let message = Message.signal(to: destination, path: path, interface: interface, member: member)
         var writer = MessageWriter(message)

@@ -37,6 +37,14 @@ struct JSONTests {
         }
     }
 
+    @Test("A program that hands others' texts on is not refused for them")
+    func repairing() throws {
+        let bytes: [UInt8] = Array(#"{"a":1,"a":""#.utf8) + [0xFF] + Array(#"\ud800"}"#.utf8)
+        #expect(throws: JSON.Malformed.self) { try JSON(bytes) }
+        #expect(try JSON(bytes, repairing: true)["a"] == .string("\u{FFFD}\u{FFFD}"))
+        #expect(throws: JSON.Malformed.self) { try JSON("[".utf8, repairing: true) }
+    }
+
     @Test("Nesting is bounded, so that nobody ends the process with brackets")
     func depth() throws {
         let depth = JSON.maximumDepth - 1
@@ -76,7 +84,8 @@ struct JSONTests {
     func beside(seed: UInt64) {
         var random = SeededGenerator(state: seed)
         let pieces = [
-            "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"b\"", "\\u00", "\\", "1", "0", "-", ".5", "e1", "true", "null",
+            "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"b\"", "\\u00", "\\", "1", "0", "-", ".5", "e1", "true",
+            "null",
             " ", "\n", "é",
         ]
         for _ in 0..<5_000 {

@@ -40,7 +40,8 @@ struct ContractTests {
         try reply(SetSuspended.self, ())
         let observers = [
             ListedObserver(id: ObserverID(rawValue: 1), name: "Ding", object: "", suspensionBehavior: "hold"),
-            ListedObserver(id: ObserverID(rawValue: 2), name: "", object: "é", suspensionBehavior: "of-a-later-version"),
+            ListedObserver(
+                id: ObserverID(rawValue: 2), name: "", object: "é", suspensionBehavior: "of-a-later-version"),
         ]
         #expect(try reply(ListObservers.self, observers) == observers)
         let client = ListedClient(
@@ -60,8 +61,10 @@ struct ContractTests {
     func clientRows() throws {
         func rows(_ change: (inout [(String, PropertyList)]) -> Void) -> Message {
             var entries: [(String, PropertyList)] = [
-                ("name", .string(":1.1")), ("pid", .uint32(1)), ("process", .string("p")), ("suspended", .boolean(false)),
-                ("cause", .string("none")), ("observers", .uint32(0)), ("queued", .uint32(0)), ("delivered", .uint64(0)),
+                ("name", .string(":1.1")), ("pid", .uint32(1)), ("process", .string("p")),
+                ("suspended", .boolean(false)),
+                ("cause", .string("none")), ("observers", .uint32(0)), ("queued", .uint32(0)),
+                ("delivered", .uint64(0)),
                 ("dropped", .uint64(0)),
             ]
             change(&entries)

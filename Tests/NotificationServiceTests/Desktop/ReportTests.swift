@@ -1,5 +1,6 @@
 import BusNames
 import DBus
+import DesktopActivity
 import Foundation
 import MainLoop
 import NotificationWire
@@ -17,7 +18,7 @@ struct ReportTests {
         init(_ name: WellKnownName, on bus: PrivateBus) throws {
             client = try Client(on: bus)
             client.connection.onMessage = { [unowned self] message in
-                if message.isSignal("org.carillon.Activity1", "ReportRequested") { asked.append("ReportRequested") }
+                if ActivityInterface.ReportRequested(message) != nil { asked.append("ReportRequested") }
                 guard message.kind == .methodCall, message.hasInterface("org.kde.kwin.Scripting") else { return false }
                 var reader = MessageReader(message)
                 let reply = message.methodReturn()
@@ -44,21 +45,13 @@ struct ReportTests {
 
         /// Reports the focus, as the extension and the script do.
         func focus(_ window: String, pid: Int32, application: String = "") throws {
-            try report("Focused") { writer in
-                writer.append(window)
-                writer.append(pid)
-                writer.append(application)
-            }
+            try report(ActivityInterface.Focused(window: window, processID: pid, application: application))
         }
 
-        func close(_ window: String) throws { try report("Closed") { $0.append(window) } }
+        func close(_ window: String) throws { try report(ActivityInterface.Closed(window: window)) }
 
-        func report(_ member: MemberName, _ body: (inout MessageWriter) -> Void) throws {
-            let message = Message.methodCall(
-                to: Wire.busName, path: "/org/carillon/Activity", interface: "org.carillon.Activity1", member: member)
-            var writer = MessageWriter(message)
-            body(&writer)
-            _ = try client.send(message)
+        private func report(_ report: some ActivityReport) throws {
+            _ = try client.send(report.call(to: Wire.busName))
         }
     }
 

@@ -72,7 +72,9 @@ extension Client {
 
     /// A property of the service that is a string.
     func property(_ name: CenterProperties.Name) throws -> String {
-        guard case .string(let text) = try CenterProperties(in: try send(CenterProperties.getAll())).entries[name.rawValue]
+        guard
+            case .string(let text) = try CenterProperties(in: try send(CenterProperties.getAll())).entries[
+                name.rawValue]
         else { throw NotInTime("a property \(name.rawValue) that is a string") }
         return text
     }

@@ -2,37 +2,29 @@ import DBus
 import MainLoop
 import NotificationCore
 
+/// How far the following of a source is.
+package enum ActivityState: String {
+    /// There is no source: the configuration wants none, or the session offers none.
+    case off = "off"
+    /// The source has not told anything yet, or can't tell for now.
+    case waiting = "waiting"
+    case following = "following"
+    /// The source failed.
+    case lost = "lost"
+}
+
 /// Chooses the source of activity that the session offers, keeps it going, and hands what it tells to the tracker.
 ///
 /// A source that is lost is tried again after 1, 2, 4 … seconds, up to about a minute. After that nothing happens until
 /// there is a reason to think that it may work: a new client, whose environment is looked at, or a new configuration. So
 /// a session without a desktop costs no wake-ups. While no source tells, everybody is active.
 final class ActivityFollower {
-    /// What the configuration says.
-    enum Choice: Equatable, Sendable {
-        /// What the session offers.
-        case automatic
-        case none
-        case kind(ActivitySourceKind)
-    }
-
-    /// How far it is.
-    enum State: String {
-        /// There is no source: the configuration wants none, or the session offers none.
-        case off = "off"
-        /// The source has not told anything yet, or can't tell for now.
-        case waiting = "waiting"
-        case following = "following"
-        /// The source failed.
-        case lost = "lost"
-    }
-
     /// Makes a source; a test puts its own in its place.
     typealias Factory = (ActivitySourceKind, SessionEnvironment) -> any ActivitySource
 
     let tracker: ActivityTracker
     private(set) var kind: ActivitySourceKind? { didSet { if kind != oldValue { onChange?() } } }
-    private(set) var state = State.off { didSet { if state != oldValue { onChange?() } } }
+    private(set) var state = ActivityState.off { didSet { if state != oldValue { onChange?() } } }
     /// Called when ``kind`` or ``state`` changed.
     var onChange: (() -> Void)?
 
@@ -40,7 +32,7 @@ final class ActivityFollower {
     private let processes: any ProcessTable
     private let factory: Factory
     private var session: SessionEnvironment
-    private var choice: Choice
+    private var choice: ActivityChoice
     private var source: (any ActivitySource)?
     /// Those that are still to be tried before the next pause, the best first.
     private var candidates: [ActivitySourceKind] = []
@@ -55,7 +47,7 @@ final class ActivityFollower {
     private static let maximumFailures = 7
 
     init(
-        choice: Choice, session: SessionEnvironment, context: MainContext, processes: any ProcessTable,
+        choice: ActivityChoice, session: SessionEnvironment, context: MainContext, processes: any ProcessTable,
         tracker: ActivityTracker, factory: @escaping Factory
     ) {
         self.choice = choice
@@ -79,7 +71,7 @@ final class ActivityFollower {
     }
 
     /// The configuration changed.
-    func choose(_ choice: Choice) {
+    func choose(_ choice: ActivityChoice) {
         guard choice != self.choice else { return }
         self.choice = choice
         restart()

@@ -6,7 +6,7 @@ struct ProcessIdentity: Hashable {
 }
 
 /// What tells a process's application from others.
-struct ProcessFacts: Equatable {
+package struct ProcessFacts: Equatable {
     let identity: ProcessIdentity
     /// The process that it comes from, and so on up, as they were when this was read.
     var ancestors: [ProcessIdentity] = []
@@ -28,7 +28,9 @@ struct ProcessFacts: Equatable {
 }
 
 /// Where facts about processes come from: the kernel, or a test.
-protocol ProcessTable {
+package protocol ProcessTable {
+    /// The short name of its program; empty when the process is gone or hidden.
+    func name(of processID: UInt32) -> String
     /// Nil when there is no such process.
     func facts(of processID: UInt32) -> ProcessFacts?
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.

@@ -44,7 +44,7 @@ final class WaylandConnection {
     func request(_ opcode: UInt16, of object: UInt32, _ arguments: WaylandArgument...) {
         let body = arguments.flatMap(\.bytes)
         let size = UInt32(8 + body.count)
-        stream.enqueue(bytes(of: object) + bytes(of: size << 16 | UInt32(opcode)) + body)
+        stream.enqueue(machineBytes(of: object) + machineBytes(of: size << 16 | UInt32(opcode)) + body)
     }
 
     private func receive(_ bytes: [UInt8]) {
@@ -90,11 +90,11 @@ enum WaylandArgument {
 
     fileprivate var bytes: [UInt8] {
         switch self {
-        case .number(let number): return NotificationService.bytes(of: number)
+        case .number(let number): return machineBytes(of: number)
         case .text(let text):
             let characters = Array(text.utf8) + [0]
             let padding = [UInt8](repeating: 0, count: (4 - characters.count % 4) % 4)
-            return NotificationService.bytes(of: UInt32(characters.count)) + characters + padding
+            return machineBytes(of: UInt32(characters.count)) + characters + padding
         }
     }
 }
@@ -136,6 +136,6 @@ struct WaylandReader {
 }
 
 /// In the machine's byte order, as Wayland has it.
-private func bytes(of number: UInt32) -> [UInt8] {
+private func machineBytes(of number: UInt32) -> [UInt8] {
     withUnsafeBytes(of: number) { Array($0) }
 }

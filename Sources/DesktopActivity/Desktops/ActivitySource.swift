@@ -1,5 +1,3 @@
-import MainLoop
-
 /// One way to learn which application is active (A3).
 ///
 /// A source is started once and reports from the loop. It never blocks. When it can't go on it says so with
@@ -34,29 +32,4 @@ struct ActivityWindow: Equatable {
     var processID: UInt32?
     /// The application's id, as desktop files are named; nil when the desktop does not tell.
     var application: String?
-}
-
-/// The sources that there are, by their names in the configuration and on the bus.
-enum ActivitySourceKind: String, CaseIterable, Sendable {
-    case x11 = "x11"
-    case sway = "sway"
-    case kwin = "kwin"
-    case gnome = "gnome"
-    case foreignToplevel = "wlr-foreign-toplevel"
-
-    /// Those that can work in a session, the best first.
-    ///
-    /// On Wayland the X server is one for some applications only, and tells nothing of the others.
-    static func offered(by session: SessionEnvironment) -> [ActivitySourceKind] {
-        var kinds: [ActivitySourceKind] = []
-        if session[.swaySocket] != nil { kinds.append(.sway) }
-        if session.isWayland {
-            if session.desktops.contains("KDE") { kinds.append(.kwin) }
-            if session.desktops.contains("GNOME") { kinds.append(.gnome) }
-            if session[.waylandDisplay] != nil { kinds.append(.foreignToplevel) }
-        } else if kinds.isEmpty, session.hasLocalDisplay {
-            kinds.append(.x11)
-        }
-        return kinds
-    }
 }

@@ -1,7 +1,7 @@
 import NotificationCore
 import Testing
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// Whose window it is, and who is never suspended.
 @Suite("A1, A2: from windows to clients", .timeLimit(.minutes(1)))

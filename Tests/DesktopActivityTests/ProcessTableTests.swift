@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// What is read of processes.
 @Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(1)))
@@ -37,6 +37,7 @@ struct ProcessTableTests {
         let directory = try TemporaryDirectory()
         let fields = (7...21).map(String.init).joined(separator: " ")
         try directory.write("10 (\(name)) S \(parent) 5 6 \(fields) 4711 23 24\n", to: "10/stat")
+        try directory.write("\(name)\n", to: "10/comm")
         try directory.write(cgroup, to: "10/cgroup")
         if let flatpakInfo { try directory.write(flatpakInfo, to: "10/root/.flatpak-info") }
         return (ProcFileSystem(root: directory.path), directory)
@@ -48,6 +49,8 @@ struct ProcessTableTests {
         let facts = try #require(table.facts(of: 10))
         #expect(facts.identity == ProcessIdentity(id: 10, start: 4711))
         #expect(facts.session == 6)
+        #expect(table.name(of: 10) == name)
+        #expect(table.name(of: 11).isEmpty)
         withExtendedLifetime(directory) {}
     }
 
@@ -108,47 +111,5 @@ struct ProcessTableTests {
         try directory.createSubdirectory("10/root")
         #expect(mkfifo(directory.entry("10/root/.flatpak-info"), 0o600) == 0)
         #expect(try #require(table.facts(of: 10)).sandbox == nil)
-    }
-}
-
-/// What a session offers.
-@Suite("A3: sources by what the session offers", .timeLimit(.minutes(1)))
-struct SessionEnvironmentTests {
-    @Test(
-        "The best source comes first",
-        arguments: [
-            ("", []),
-            ("DISPLAY=:0", [.x11]),
-            ("DISPLAY=", []),
-            ("DISPLAY=localhost:10.0", []),
-            ("DISPLAY=elsewhere.example:0", []),
-            ("DISPLAY=unix:0", [.x11]),
-            ("DISPLAY=:0 I3SOCK=/run/i3", [.x11]),
-            ("DISPLAY=:0 XDG_SESSION_TYPE=x11 XDG_CURRENT_DESKTOP=KDE", [.x11]),
-            ("SWAYSOCK=/run/sway", [.sway]),
-            ("SWAYSOCK=/run/sway DISPLAY=:0", [.sway]),
-            ("WAYLAND_DISPLAY=wayland-1 SWAYSOCK=/run/sway XDG_CURRENT_DESKTOP=sway", [.sway, .foreignToplevel]),
-            ("WAYLAND_DISPLAY=wayland-0 DISPLAY=:0 XDG_CURRENT_DESKTOP=KDE", [.kwin, .foreignToplevel]),
-            ("WAYLAND_DISPLAY=wayland-0 XDG_CURRENT_DESKTOP=ubuntu:GNOME", [.gnome, .foreignToplevel]),
-            ("XDG_SESSION_TYPE=wayland XDG_CURRENT_DESKTOP=GNOME-Classic:GNOME", [.gnome]),
-            ("XDG_SESSION_TYPE=wayland", []),
-        ] as [(String, [ActivitySourceKind])])
-    func offered(text: String, kinds: [ActivitySourceKind]) {
-        let environ = Array(text.split(separator: " ").joined(separator: "\0").utf8)
-        #expect(ActivitySourceKind.offered(by: SessionEnvironment(environ: environ)) == kinds)
-    }
-
-    @Test("On Wayland the X server is not asked", arguments: ["WAYLAND_DISPLAY=wayland-0", "XDG_SESSION_TYPE=wayland"])
-    func wayland(text: String) {
-        let session = SessionEnvironment(environ: Array("DISPLAY=:0\0\(text)\0SWAYSOCK=/run/s\0".utf8))
-        #expect(!ActivitySourceKind.offered(by: session).contains(.x11))
-        #expect(ActivitySourceKind.offered(by: session).first == .sway)
-    }
-
-    @Test("An environment that is no text is read as far as it is")
-    func rubbish() {
-        let session = SessionEnvironment(
-            environ: Array("=\0DISPLAY\0".utf8) + [0xFF, 0x3D, 0] + Array("DISPLAY=:1".utf8))
-        #expect(session == SessionEnvironment([.display: ":1"]))
     }
 }

@@ -1,7 +1,7 @@
 import MainLoop
 import NotificationCore
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// A table of processes that a test writes.
 final class SimulatedProcesses: ProcessTable {
@@ -9,6 +9,7 @@ final class SimulatedProcesses: ProcessTable {
     var environments: [UInt32: SessionEnvironment] = [:]
     var now: UInt64 = 1000
 
+    func name(of processID: UInt32) -> String { processes[processID] == nil ? "" : "simulated" }
     func facts(of processID: UInt32) -> ProcessFacts? { processes[processID] }
     func environment(of processID: UInt32) -> SessionEnvironment? { environments[processID] }
 

@@ -14,11 +14,10 @@ class ReportedSource: ActivitySource {
     private(set) var owner: UniqueName?
     private let matchRule: String
 
-    init(peer: WellKnownName, bus: any MessageBus, reports: ActivityReports) {
+    init(peer: WellKnownName, bus: any MessageBus) {
         self.peer = peer
         self.bus = bus
         matchRule = OwnerChange.matchRule(for: peer)
-        reports.source = self
     }
 
     deinit {

@@ -5,16 +5,13 @@ import DBus
 ///
 /// Nobody can tell whether the extension is there before it reports: until then everybody is active.
 final class GNOMEShellSource: ReportedSource {
-    init(bus: any MessageBus, reports: ActivityReports) {
-        super.init(peer: "org.gnome.Shell", bus: bus, reports: reports)
+    init(bus: any MessageBus) {
+        super.init(peer: "org.gnome.Shell", bus: bus)
     }
 
     /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of
     /// the configuration, is asked by a signal.
     override func desktopFound() {
-        guard let owner else { return }
-        bus.send(
-            Message.signal(
-                to: owner, path: ActivityReports.path, interface: ActivityReports.interface, member: "ReportRequested"))
+        if let owner { bus.send(ActivityInterface.ReportRequested().signal(to: owner)) }
     }
 }

@@ -23,10 +23,10 @@ final class KWinSource: ReportedSource {
     /// - Parameters:
     ///   - directory: private to the user, and there.
     ///   - uniqueName: of `bus`.
-    init(bus: any MessageBus, reports: ActivityReports, directory: String, uniqueName: UniqueName) {
+    init(bus: any MessageBus, directory: String, uniqueName: UniqueName) {
         self.directory = directory
         self.uniqueName = uniqueName
-        super.init(peer: Self.kwin, bus: bus, reports: reports)
+        super.init(peer: Self.kwin, bus: bus)
     }
 
     deinit {
@@ -85,32 +85,34 @@ final class KWinSource: ReportedSource {
 
     /// For KWin 5 and 6, whose names differ.
     private static func script(reportingTo name: UniqueName) -> String {
-        """
-        // Reports to carillond which window has the focus.
-        function call(member) {
-            callDBus.apply(null, ["\(name)", "\(ActivityReports.path)", "\(ActivityReports.interface)"]
-                .concat(Array.prototype.slice.call(arguments)));
-        }
-        function focused(window) {
-            if (window) {
-                call("Focused", String(window.internalId), window.pid, String(window.desktopFileName || ""));
-            } else {
-                call("Focused", "", 0, "");
+        let interface = ActivityInterface.name
+        let (focused, closed) = (ActivityInterface.Focused.member, ActivityInterface.Closed.member)
+        return """
+            // Reports to carillond which window has the focus.
+            function call(member) {
+                callDBus.apply(null, ["\(name)", "\(ActivityInterface.path)", "\(interface)"]
+                    .concat(Array.prototype.slice.call(arguments)));
             }
-        }
-        function closed(window) {
-            if (window) call("Closed", String(window.internalId));
-        }
-        if (workspace.windowActivated) {
-            workspace.windowActivated.connect(focused);
-            workspace.windowRemoved.connect(closed);
-            focused(workspace.activeWindow);
-        } else {
-            workspace.clientActivated.connect(focused);
-            workspace.clientRemoved.connect(closed);
-            focused(workspace.activeClient);
-        }
+            function focused(window) {
+                if (window) {
+                    call("\(focused)", String(window.internalId), window.pid, String(window.desktopFileName || ""));
+                } else {
+                    call("\(focused)", "", 0, "");
+                }
+            }
+            function closed(window) {
+                if (window) call("\(closed)", String(window.internalId));
+            }
+            if (workspace.windowActivated) {
+                workspace.windowActivated.connect(focused);
+                workspace.windowRemoved.connect(closed);
+                focused(workspace.activeWindow);
+            } else {
+                workspace.clientActivated.connect(focused);
+                workspace.clientRemoved.connect(closed);
+                focused(workspace.activeClient);
+            }
 
-        """
+            """
     }
 }

@@ -1,3 +1,4 @@
+import JSON
 import MainLoop
 
 /// Sway's IPC, which tells the process of each window.
@@ -90,7 +91,7 @@ final class SwaySource: ActivitySource {
             [MessageType.subscribe, MessageType.tree, MessageType.workspaceEvent, MessageType.windowEvent]
                 .contains(type)
         else { return }
-        guard let message = JSON(payload) else { return end("it sends what is no JSON") }
+        guard let message = try? JSON(payload, repairing: true) else { return end("it sends what is no JSON") }
         switch type {
         case MessageType.subscribe:
             if message["success"]?.isTrue != true { end("it refused to tell of changes") }

@@ -15,6 +15,9 @@ final class XCBConnection: PolledSourceDelegate {
     typealias Window = XCBLibrary.Window
     typealias Atom = XCBLibrary.Atom
 
+    /// The predefined atom WM_CLIENT_MACHINE.
+    static let clientMachine = Atom(XCB_ATOM_WM_CLIENT_MACHINE.rawValue)
+
     enum Event: Equatable {
         case propertyChanged(Window, Atom)
         case destroyed(Window)
@@ -71,7 +74,7 @@ final class XCBConnection: PolledSourceDelegate {
             }
             while source != nil, let event = library.pollForEvent(connection) {
                 hasProgress = true
-                handle(event.pointee)
+                handle(event)
                 free(event)
             }
             while source != nil, takeReply() { hasProgress = true }
@@ -91,11 +94,13 @@ final class XCBConnection: PolledSourceDelegate {
         onEnd?(reason)
     }
 
-    private func handle(_ event: cxcb_event) {
+    private func handle(_ event: UnsafeRawPointer) {
         // The highest bit says that another client sent it: nobody but the server tells of these.
-        switch event.response_type {
-        case 28: onEvent?(.propertyChanged(event.window, event.detail))
-        case 17: onEvent?(.destroyed(event.detail))
+        switch Int32(event.load(as: xcb_generic_event_t.self).response_type) {
+        case XCB_PROPERTY_NOTIFY:
+            let change = event.load(as: xcb_property_notify_event_t.self)
+            onEvent?(.propertyChanged(change.window, change.atom))
+        case XCB_DESTROY_NOTIFY: onEvent?(.destroyed(event.load(as: xcb_destroy_notify_event_t.self).window))
         // Errors of requests without a reply are among them: a window that is gone already.
         default: break
         }
@@ -105,7 +110,7 @@ final class XCBConnection: PolledSourceDelegate {
     private func takeReply() -> Bool {
         guard let first = pending.first else { return false }
         var reply: UnsafeMutableRawPointer?
-        var error: UnsafeMutableRawPointer?
+        var error: UnsafeMutablePointer<xcb_generic_error_t>?
         guard library.pollForReply(connection, first.sequence, &reply, &error) != 0 else { return false }
         pending.removeFirst()
         first.handle(reply)
@@ -114,8 +119,8 @@ final class XCBConnection: PolledSourceDelegate {
         return true
     }
 
-    private func expect(_ cookie: cxcb_cookie, _ handle: @escaping (UnsafeRawPointer?) -> Void) {
-        pending.append(Pending(sequence: cookie.sequence, handle: handle))
+    private func expect(_ sequence: UInt32, _ handle: @escaping (UnsafeRawPointer?) -> Void) {
+        pending.append(Pending(sequence: sequence, handle: handle))
         hasUnsent = true
     }
 
@@ -123,26 +128,27 @@ final class XCBConnection: PolledSourceDelegate {
 
     /// The number of a name; 0 when it failed.
     func atom(_ name: String, completion: @escaping (Atom) -> Void) {
-        expect(library.internAtom(connection, 0, UInt16(name.utf8.count), name)) { reply in
-            completion(reply?.load(as: cxcb_intern_atom_reply.self).atom ?? 0)
+        expect(library.internAtom(connection, 0, UInt16(name.utf8.count), name).sequence) { reply in
+            completion(reply?.load(as: xcb_intern_atom_reply_t.self).atom ?? 0)
         }
     }
 
     /// Asks for ``Event/propertyChanged(_:_:)`` or ``Event/destroyed(_:)`` of a window.
     func select(propertyChanges: Bool, structure: Bool, of window: Window) {
-        // PropertyChangeMask and StructureNotifyMask, as the value of CWEventMask.
-        let mask: UInt32 = (propertyChanges ? 0x40_0000 : 0) | (structure ? 0x2_0000 : 0)
-        _ = library.changeWindowAttributes(connection, window, 1 << 11, [mask])
+        let mask =
+            (propertyChanges ? XCB_EVENT_MASK_PROPERTY_CHANGE.rawValue : 0)
+            | (structure ? XCB_EVENT_MASK_STRUCTURE_NOTIFY.rawValue : 0)
+        _ = library.changeWindowAttributes(connection, window, XCB_CW_EVENT_MASK.rawValue, [mask])
         hasUnsent = true
     }
 
     /// The value of a property of 32-bit numbers; nil when the window or the property is not there.
     func numbers(_ property: Atom, of window: Window, limit: Int = 1, completion: @escaping ([UInt32]?) -> Void) {
-        expect(library.getProperty(connection, 0, window, property, 0, 0, UInt32(limit))) { reply in
+        expect(library.getProperty(connection, 0, window, property, 0, 0, UInt32(limit)).sequence) { reply in
             guard let reply else { return completion(nil) }
-            let header = reply.load(as: cxcb_get_property_reply.self)
+            let header = reply.load(as: xcb_get_property_reply_t.self)
             guard header.format == 32 else { return completion(nil) }
-            let values = reply + MemoryLayout<cxcb_get_property_reply>.size
+            let values = reply + MemoryLayout<xcb_get_property_reply_t>.size
             completion(
                 (0..<min(Int(header.value_len), limit)).map {
                     values.loadUnaligned(fromByteOffset: $0 * 4, as: UInt32.self)
@@ -152,19 +158,19 @@ final class XCBConnection: PolledSourceDelegate {
 
     /// The value of a property of text.
     func text(_ property: Atom, of window: Window, completion: @escaping (String?) -> Void) {
-        expect(library.getProperty(connection, 0, window, property, 0, 0, 64)) { reply in
+        expect(library.getProperty(connection, 0, window, property, 0, 0, 64).sequence) { reply in
             guard let reply else { return completion(nil) }
-            let header = reply.load(as: cxcb_get_property_reply.self)
+            let header = reply.load(as: xcb_get_property_reply_t.self)
             guard header.format == 8 else { return completion(nil) }
             let bytes = UnsafeRawBufferPointer(
-                start: reply + MemoryLayout<cxcb_get_property_reply>.size, count: min(Int(header.value_len), 256))
+                start: reply + MemoryLayout<xcb_get_property_reply_t>.size, count: min(Int(header.value_len), 256))
             completion(String(decoding: bytes, as: UTF8.self))
         }
     }
 
     func isPresent(_ name: String, completion: @escaping (Bool) -> Void) {
-        expect(library.queryExtension(connection, UInt16(name.utf8.count), name)) { reply in
-            completion(reply.map { $0.load(as: cxcb_query_extension_reply.self).present != 0 } ?? false)
+        expect(library.queryExtension(connection, UInt16(name.utf8.count), name).sequence) { reply in
+            completion(reply.map { $0.load(as: xcb_query_extension_reply_t.self).present != 0 } ?? false)
         }
     }
 
@@ -177,8 +183,9 @@ final class XCBConnection: PolledSourceDelegate {
             guard isPresent, let data = library.extensionData(connection, library.resourceExtension),
                 data.pointee.present != 0
             else { return completion(false) }
-            expect(library.resourceVersion(connection, 1, 2)) { reply in
-                guard let version = reply?.load(as: cxcb_res_query_version_reply.self) else { return completion(false) }
+            expect(library.resourceVersion(connection, 1, 2).sequence) { reply in
+                guard let reply else { return completion(false) }
+                let version = reply.load(as: xcb_res_query_version_reply_t.self)
                 completion((version.server_major, version.server_minor) >= (1, 2))
             }
         }
@@ -186,22 +193,25 @@ final class XCBConnection: PolledSourceDelegate {
 
     /// The process of the client that has a window, as the kernel told the server; nil when it does not know.
     func processID(of window: Window, completion: @escaping (UInt32?) -> Void) {
-        let localClientPID: UInt32 = 1 << 1
-        var spec = cxcb_res_client_id_spec(client: window, mask: localClientPID)
-        expect(library.resourceClients(connection, 1, &spec)) { reply in
+        let localClientPID = XCB_RES_CLIENT_ID_MASK_LOCAL_CLIENT_PID.rawValue
+        var spec = xcb_res_client_id_spec_t(client: window, mask: localClientPID)
+        expect(library.resourceClients(connection, 1, &spec).sequence) { reply in
             guard let reply else { return completion(nil) }
-            let header = reply.load(as: cxcb_res_query_client_ids_reply.self)
-            let end = 32 + Int(header.length) * 4
-            var position = 32
+            let header = reply.load(as: xcb_res_query_client_ids_reply_t.self)
+            // Each value follows its head. How many and how long they are is the server's word: it is checked, which
+            // libxcb's iterators do not.
+            let headSize = MemoryLayout<xcb_res_client_id_value_t>.size
+            var position = MemoryLayout<xcb_res_query_client_ids_reply_t>.size
+            let end = position + Int(header.length) * 4
             for _ in 0..<header.num_ids {
-                guard position + 12 <= end else { break }
-                let mask = reply.loadUnaligned(fromByteOffset: position + 4, as: UInt32.self)
-                let length = Int(reply.loadUnaligned(fromByteOffset: position + 8, as: UInt32.self))
-                if mask & localClientPID != 0, length >= 4, position + 16 <= end {
-                    let processID = reply.loadUnaligned(fromByteOffset: position + 12, as: UInt32.self)
+                guard position + headSize <= end else { break }
+                let head = reply.loadUnaligned(fromByteOffset: position, as: xcb_res_client_id_value_t.self)
+                position += headSize
+                if head.spec.mask & localClientPID != 0, head.length >= 4, position + 4 <= end {
+                    let processID = reply.loadUnaligned(fromByteOffset: position, as: UInt32.self)
                     return completion(processID == 0 ? nil : processID)
                 }
-                position += 12 + (length + 3) / 4 * 4
+                position += (Int(head.length) + 3) / 4 * 4
             }
             completion(nil)
         }

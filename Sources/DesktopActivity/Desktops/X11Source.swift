@@ -39,8 +39,7 @@ final class X11Source: ActivitySource {
         var clientList: XCBConnection.Atom = 0
         var supportingCheck: XCBConnection.Atom = 0
         var processID: XCBConnection.Atom = 0
-        /// WM_CLIENT_MACHINE, which is predefined.
-        let clientMachine: XCBConnection.Atom = 36
+        let clientMachine = XCBConnection.clientMachine
     }
 
     private static let maximumWindows = 4096

@@ -8,7 +8,7 @@
 ///
 /// A service that the bus started may have been started before the desktop told the bus anything. So what the service
 /// does not know it learns from its clients: those with a window have it all in their environments.
-struct SessionEnvironment: Equatable {
+package struct SessionEnvironment: Equatable {
     enum Variable: String, CaseIterable {
         case display = "DISPLAY"
         case authority = "XAUTHORITY"
@@ -26,7 +26,7 @@ struct SessionEnvironment: Equatable {
     }
 
     /// That of this process.
-    static var own: SessionEnvironment {
+    package static var own: SessionEnvironment {
         var values: [Variable: String] = [:]
         for variable in Variable.allCases {
             if let value = getenv(variable.rawValue) { values[variable] = String(cString: value) }
@@ -62,7 +62,4 @@ struct SessionEnvironment: Equatable {
     var desktops: [String] {
         (values[.currentDesktop] ?? "").split(separator: ":").map(String.init)
     }
-
-    /// Whether it names a desktop at all.
-    var hasDesktop: Bool { !ActivitySourceKind.offered(by: self).isEmpty }
 }

@@ -5,14 +5,25 @@
 #endif
 
 /// The kernel's process table, in `/proc`. What it can't read it does not know.
-struct ProcFileSystem: ProcessTable {
+package struct ProcFileSystem: ProcessTable {
     /// Where it is mounted.
     var root = "/proc"
+
+    package init() {}
+
+    init(root: String) {
+        self.root = root
+    }
 
     /// More generations than any tree of processes has.
     private static let maximumDepth = 64
 
-    func facts(of processID: UInt32) -> ProcessFacts? {
+    package func name(of processID: UInt32) -> String {
+        let name = file("\(root)/\(processID)/comm") ?? []
+        return String(decoding: name.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    }
+
+    package func facts(of processID: UInt32) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
         var facts = ProcessFacts(identity: status.identity)
         facts.session = status.session
@@ -29,14 +40,14 @@ struct ProcFileSystem: ProcessTable {
         return facts
     }
 
-    func environment(of processID: UInt32) -> SessionEnvironment? {
+    package func environment(of processID: UInt32) -> SessionEnvironment? {
         guard file("\(root)/\(processID)/root/.flatpak-info") == nil,
             let bytes = file("\(root)/\(processID)/environ", limit: 1 << 20)
         else { return nil }
         return SessionEnvironment(environ: bytes)
     }
 
-    var now: UInt64 {
+    package var now: UInt64 {
         var time = timespec()
         clock_gettime(CLOCK_BOOTTIME, &time)
         let ticks = UInt64(sysconf(Int32(_SC_CLK_TCK)))

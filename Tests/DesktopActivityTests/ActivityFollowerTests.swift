@@ -2,7 +2,7 @@ import MainLoop
 import NotificationCore
 import Testing
 
-@testable import NotificationService
+@testable import DesktopActivity
 
 /// How a source is chosen, lost, and tried again.
 @Suite("A3: choosing a source and keeping it", .timeLimit(.minutes(1)))
@@ -17,7 +17,7 @@ struct ActivityFollowerTests {
         var first: ActivityEvent?
         private(set) var follower: ActivityFollower!
 
-        init(_ session: SessionEnvironment, _ choice: ActivityFollower.Choice = .automatic) {
+        init(_ session: SessionEnvironment, _ choice: ActivityChoice = .automatic) {
             let tracker = ActivityTracker(processes: processes) { [unowned self] client, activity in
                 told.append("\(client.rawValue.dropFirst()) \(activity.rawValue)")
             }

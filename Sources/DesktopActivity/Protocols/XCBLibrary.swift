@@ -6,46 +6,41 @@ import CXCB
     import Musl
 #endif
 
-/// libxcb and its extension for resources, found while the service runs.
+/// libxcb and its extension for resources, found while the service runs. Types and layouts are those of their headers.
 ///
 /// None of these functions blocks but ``connect``. A function that waits for a reply (`xcb_wait_…`, `xcb_…_reply`) is
 /// not here, so that nothing can call it.
 struct XCBLibrary: @unchecked Sendable {
     // Sendable: function pointers and the address of a constant, which never change.
     typealias Connection = OpaquePointer
-    typealias Window = UInt32
-    typealias Atom = UInt32
+    typealias Window = xcb_window_t
+    typealias Atom = xcb_atom_t
 
     struct Missing: Error, CustomStringConvertible {
         let description: String
     }
 
-    let connect: @convention(c) (UnsafePointer<CChar>?, UnsafeMutablePointer<Int32>?) -> Connection?
-    let disconnect: @convention(c) (Connection) -> Void
-    let hasError: @convention(c) (Connection) -> Int32
-    let fileDescriptor: @convention(c) (Connection) -> Int32
-    let flush: @convention(c) (Connection) -> Int32
-    let setup: @convention(c) (Connection) -> UnsafeRawPointer?
-    let roots: @convention(c) (UnsafeRawPointer?) -> cxcb_screen_iterator
-    let nextScreen: @convention(c) (UnsafeMutablePointer<cxcb_screen_iterator>) -> Void
-    let internAtom: @convention(c) (Connection, UInt8, UInt16, UnsafePointer<CChar>) -> cxcb_cookie
-    let changeWindowAttributes: @convention(c) (Connection, Window, UInt32, UnsafeRawPointer) -> cxcb_cookie
-    let getProperty: @convention(c) (Connection, UInt8, Window, Atom, Atom, UInt32, UInt32) -> cxcb_cookie
-    let queryExtension: @convention(c) (Connection, UInt16, UnsafePointer<CChar>) -> cxcb_cookie
-    let prefetchExtension: @convention(c) (Connection, UnsafeMutableRawPointer) -> Void
+    let connect: xcb_connect_function
+    let disconnect: xcb_disconnect_function
+    let hasError: xcb_connection_has_error_function
+    let fileDescriptor: xcb_get_file_descriptor_function
+    let flush: xcb_flush_function
+    let setup: xcb_get_setup_function
+    let roots: xcb_setup_roots_iterator_function
+    let nextScreen: xcb_screen_next_function
+    let internAtom: xcb_intern_atom_function
+    let changeWindowAttributes: xcb_change_window_attributes_function
+    let getProperty: xcb_get_property_function
+    let queryExtension: xcb_query_extension_function
+    let prefetchExtension: xcb_prefetch_extension_data_function
     /// Does not block when the reply to a request behind ``prefetchExtension`` has come.
-    let extensionData:
-        @convention(c) (Connection, UnsafeMutableRawPointer) -> UnsafePointer<cxcb_query_extension_reply>?
-    let resourceVersion: @convention(c) (Connection, UInt8, UInt8) -> cxcb_cookie
-    let resourceClients: @convention(c) (Connection, UInt32, UnsafePointer<cxcb_res_client_id_spec>) -> cxcb_cookie
-    let pollForEvent: @convention(c) (Connection) -> UnsafeMutablePointer<cxcb_event>?
-    let pollForReply:
-        @convention(c) (
-            Connection, UInt32, UnsafeMutablePointer<UnsafeMutableRawPointer?>,
-            UnsafeMutablePointer<UnsafeMutableRawPointer?>
-        ) -> Int32
+    let extensionData: xcb_get_extension_data_function
+    let resourceVersion: xcb_res_query_version_function
+    let resourceClients: xcb_res_query_client_ids_function
+    let pollForEvent: xcb_poll_for_event_function
+    let pollForReply: xcb_poll_for_reply_function
     /// `xcb_res_id`, which names the extension.
-    let resourceExtension: UnsafeMutableRawPointer
+    let resourceExtension: UnsafeMutablePointer<xcb_extension_t>
 
     /// Loads the libraries. It reads files: call it where that may take its time.
     ///
@@ -85,6 +80,6 @@ struct XCBLibrary: @unchecked Sendable {
         pollForReply = try function("xcb_poll_for_reply", of: xcb)
         resourceVersion = try function("xcb_res_query_version", of: resources)
         resourceClients = try function("xcb_res_query_client_ids", of: resources)
-        resourceExtension = try find("xcb_res_id", resources)
+        resourceExtension = try find("xcb_res_id", resources).assumingMemoryBound(to: xcb_extension_t.self)
     }
 }

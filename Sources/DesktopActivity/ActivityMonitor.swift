@@ -1,0 +1,81 @@
+import BusNames
+import DBus
+import MainLoop
+import NotificationCore
+
+/// Tells which clients' applications are active (A1 to A3): the whole of this module, for the service.
+///
+/// Nothing here waits: a desktop that does not answer delays nobody. Threads: all members on the thread that runs the
+/// bus's context.
+package final class ActivityMonitor {
+    /// Where activity comes from; nil for none.
+    package var kind: ActivitySourceKind? { follower.kind }
+    package var state: ActivityState { follower.state }
+    /// Called when ``kind`` or ``state`` changed.
+    package var onChange: (() -> Void)? {
+        get { follower.onChange }
+        set { follower.onChange = newValue }
+    }
+
+    private let follower: ActivityFollower
+    private let reports: ActivityReports
+
+    /// - Parameters:
+    ///   - bus: that of the clients, which outlives this.
+    ///   - uniqueName: of `bus`, for desktops that report to it.
+    ///   - choice: what the configuration says.
+    ///   - session: where the desktop is looked for first.
+    ///   - tell: called with each change of a client's activity.
+    package init(
+        bus: any MessageBus, uniqueName: UniqueName, choice: ActivityChoice, session: SessionEnvironment = .own,
+        processes: any ProcessTable, tell: @escaping (ClientName, Activity) -> Void
+    ) {
+        let reports = ActivityReports(bus: bus)
+        self.reports = reports
+        let tracker = ActivityTracker(
+            processes: processes, tell: tell,
+            ownerOfName: { [unowned bus] name, completion in
+                guard let name = WellKnownName(rawValue: name) else { return completion(nil) }
+                bus.processID(of: name) { result in
+                    if case .success(let processID) = result, processID > 0 {
+                        completion(processID)
+                    } else {
+                        completion(nil)
+                    }
+                }
+            })
+        follower = ActivityFollower(
+            choice: choice, session: session, context: bus.context, processes: processes, tracker: tracker
+        ) { [unowned bus] kind, session in
+            let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
+            reports.source = source as? ReportedSource
+            return source
+        }
+    }
+
+    /// Begins.
+    package func start() { follower.start() }
+
+    /// The configuration changed.
+    package func choose(_ choice: ActivityChoice) { follower.choose(choice) }
+
+    // MARK: Clients
+
+    /// A client was seen for the first time. Its process will be known later, if at all.
+    package func clientAppeared(_ client: ClientName) { follower.clientAppeared(client) }
+
+    /// The bus told the process of a client.
+    package func clientIdentified(_ client: ClientName, processID: UInt32) {
+        follower.clientIdentified(client, processID: processID)
+    }
+
+    package func forget(_ client: ClientName) { follower.forget(client) }
+
+    // MARK: The bus
+
+    /// Takes a message for the object that desktops report to. Returns whether it was one.
+    package func handle(_ message: Message) -> Bool { reports.handle(message) }
+
+    /// A name on the bus changed its owner.
+    package func ownerChanged(_ change: OwnerChange) { reports.source?.ownerChanged(change) }
+}

@@ -1,0 +1,101 @@
+import BusNames
+import DBus
+
+/// The interface `org.carillon.Activity1`, by which desktops report: its names, and its messages as values, coded in
+/// both directions.
+///
+/// It is documented in `dbus-interfaces/org.carillon.Activity1.xml`.
+package enum ActivityInterface {
+    package static let path: ObjectPath = "/org/carillon/Activity"
+    package static let name: InterfaceName = "org.carillon.Activity1"
+
+    /// The focus changed.
+    package struct Focused: ActivityReport {
+        /// The window that has the focus now; empty if none has.
+        package var window: String
+        /// Its process, 0 if that is not known.
+        package var processID: Int32
+        /// The id of its application, as its desktop file is named; empty if that is not known.
+        package var application: String
+
+        package init(window: String, processID: Int32, application: String) {
+            self.window = window
+            self.processID = processID
+            self.application = application
+        }
+
+        package static let member: MemberName = "Focused"
+        package static let arguments: [Interface.Argument] = [
+            .init("window", "s"), .init("pid", "i"), .init("application", "s"),
+        ]
+
+        package init(from reader: inout MessageReader) throws(BusError) {
+            window = try reader.readString()
+            processID = try reader.read()
+            application = try reader.readString()
+        }
+
+        package func append(to writer: inout MessageWriter) {
+            writer.append(window)
+            writer.append(processID)
+            writer.append(application)
+        }
+    }
+
+    /// A window is gone.
+    package struct Closed: ActivityReport {
+        package var window: String
+
+        package init(window: String) {
+            self.window = window
+        }
+
+        package static let member: MemberName = "Closed"
+        package static let arguments: [Interface.Argument] = [.init("window", "s")]
+
+        package init(from reader: inout MessageReader) throws(BusError) {
+            window = try reader.readString()
+        }
+
+        package func append(to writer: inout MessageWriter) {
+            writer.append(window)
+        }
+    }
+
+    /// The service wants to know what has the focus.
+    package struct ReportRequested: Equatable, Sendable {
+        package static let member: MemberName = "ReportRequested"
+
+        package init() {}
+
+        /// Nil when `message` is another one.
+        package init?(_ message: Message) {
+            guard message.isSignal(ActivityInterface.name, Self.member) else { return nil }
+        }
+
+        /// - Parameter desktop: the only one that gets it.
+        package func signal(to desktop: UniqueName) -> Message {
+            .signal(to: desktop, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member)
+        }
+    }
+}
+
+/// What a desktop tells the service, by a method call without a result.
+package protocol ActivityReport: Equatable, Sendable {
+    static var member: MemberName { get }
+    static var arguments: [Interface.Argument] { get }
+    init(from reader: inout MessageReader) throws(BusError)
+    func append(to writer: inout MessageWriter)
+}
+
+extension ActivityReport {
+    /// - Parameter service: is not started for it.
+    package func call(to service: some BusName) -> Message {
+        let message = Message.methodCall(
+            to: service, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member,
+            startsService: false)
+        var writer = MessageWriter(message)
+        append(to: &writer)
+        return message
+    }
+}

@@ -1,0 +1,55 @@
+import BusNames
+import DBus
+import Testing
+
+@testable import DesktopActivity
+
+/// The messages by which desktops report. Programs of others send them: what is checked is what stands in the message.
+@Suite("A3: messages of org.carillon.Activity1", .timeLimit(.minutes(1)))
+struct ActivityInterfaceTests {
+    /// What a message is, without its arguments.
+    private func heading(_ message: Message) -> String {
+        [
+            message.destination?.rawValue, message.path?.rawValue, message.interface?.rawValue,
+            message.member?.rawValue, message.signature.rawValue,
+        ].map { $0 ?? "-" }.joined(separator: " ")
+    }
+
+    /// Coded, looked at, and decoded again.
+    private func check<Report: ActivityReport>(_ report: Report, _ expected: String) throws {
+        let message = report.call(to: UniqueName(":1.1"))
+        #expect(message.kind == .methodCall)
+        #expect(heading(message) == ":1.1 /org/carillon/Activity org.carillon.Activity1 " + expected)
+        #expect(message.signature.rawValue == Report.arguments.map(\.signature.rawValue).joined())
+        var reader = MessageReader(message)
+        #expect(try Report(from: &reader) == report)
+        let isAtEnd = reader.isAtEnd
+        #expect(isAtEnd)
+    }
+
+    @Test("Focused", arguments: [("1", 4711, "org.x.Y"), ("", 0, ""), ("w", -1, "")] as [(String, Int32, String)])
+    func focused(window: String, processID: Int32, application: String) throws {
+        try check(
+            ActivityInterface.Focused(window: window, processID: processID, application: application), "Focused sis")
+    }
+
+    @Test("Closed")
+    func closed() throws {
+        try check(ActivityInterface.Closed(window: "1"), "Closed s")
+    }
+
+    @Test("ReportRequested")
+    func reportRequested() {
+        let signal = ActivityInterface.ReportRequested().signal(to: ":1.2")
+        #expect(signal.kind == .signal)
+        #expect(heading(signal) == ":1.2 /org/carillon/Activity org.carillon.Activity1 ReportRequested ")
+        #expect(ActivityInterface.ReportRequested(signal) != nil)
+        #expect(ActivityInterface.ReportRequested(ActivityInterface.Closed(window: "1").call(to: UniqueName(":1.1"))) == nil)
+    }
+
+    @Test("A message with other arguments is an error")
+    func wrongType() {
+        var reader = MessageReader(ActivityInterface.Closed(window: "1").call(to: UniqueName(":1.1")))
+        #expect(throws: BusError.self) { try ActivityInterface.Focused(from: &reader) }
+    }
+}
