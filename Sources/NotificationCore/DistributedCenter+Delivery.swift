@@ -82,8 +82,8 @@ extension DistributedCenter {
         guard isOverTotal else { return }
         // What only waits for its turn costs nobody anything.
         sendAllReady(effects: &effects)
-        guard !client.queue.isEmpty else { return }
-        while counters.queuedBytes > limits[.queuedBytes] {
+        // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
+        while !client.queue.isEmpty, counters.queuedBytes > limits[.queuedBytes] {
             // The largest queue pays, so that one client that does not read never costs another its notifications.
             // Names decide between equals, so that the same events have the same effects in every process.
             let largest = clients.values.max { ($0.queue.byteCount, $1.name) < ($1.queue.byteCount, $0.name) }

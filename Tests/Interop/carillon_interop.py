@@ -12,11 +12,15 @@ Run as a program, this module is the second process of the two-process tests:
 """
 
 import collections
+import contextlib
+import ctypes
 import faulthandler
 import itertools
 import json
 import os
 import re
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -60,11 +64,15 @@ UNKNOWN_OBJECT = "org.freedesktop.DBus.Error.UnknownObject"
 UNKNOWN_PROPERTY = "org.freedesktop.DBus.Error.UnknownProperty"
 PROPERTY_READ_ONLY = "org.freedesktop.DBus.Error.PropertyReadOnly"
 
-#: Seconds that one wait, or one method call, may take.
-PATIENCE = 20
+#: Seconds that one wait, or one method call, may take. Only a test that fails waits for so long, and a machine that has
+#: much else to do must not make one fail.
+PATIENCE = 90
 
 #: Seconds that a whole test module may take. A module that is still running then prints where, and ends with an error.
-MODULE_PATIENCE = 240
+MODULE_PATIENCE = 900
+
+#: Messages without much userInfo that a socket certainly holds, so that they lie before a stopped service at once.
+BURST = 100
 
 #: Every integer type, with its smallest and its largest value.
 INTEGER_RANGES = {
@@ -107,14 +115,58 @@ def wait_until(condition, what, seconds=PATIENCE):
     """Runs the main loop until the condition holds. `what` is text, or a function that gives it."""
     deadline = time.monotonic() + seconds
     while not condition():
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
+        if time.monotonic() >= deadline:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        # A blocking iteration that the timer ends if nothing else does.
-        timer = GLib.timeout_add(max(1, int(remaining * 1000)), lambda: GLib.SOURCE_REMOVE)
+        # A blocking iteration that the timer ends if nothing else does: what another process knows wakes nobody here.
+        timer = GLib.timeout_add(20, lambda: GLib.SOURCE_REMOVE)
         context.iteration(True)
         if context.find_source_by_id(timer) is not None:
             GLib.source_remove(timer)
+
+
+def is_stopped(pid):
+    """Whether no thread of the process runs any more, because of SIGSTOP."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8") as file:
+            # The state stands behind the name, which is in parentheses.
+            if not file.read().rpartition(")")[2].startswith(" T"):
+                return False
+    return True
+
+
+def stop(pid):
+    """Stops a process, and returns when it has stopped: kill returns before."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(pid), f"process {pid} has stopped")
+
+
+def go_on(pid):
+    """Has a stopped process go on."""
+    os.kill(pid, signal.SIGCONT)
+
+
+def write_file(path, contents):
+    """Puts a file with these bytes, or this text, there: whoever reads finds the old one or the new one, and no part."""
+    temporary = f"{path}.new"
+    with open(temporary, "wb") as file:
+        file.write(contents.encode() if isinstance(contents, str) else contents)
+    os.rename(temporary, path)
+
+
+@contextlib.contextmanager
+def read_by_another(path):
+    """After the body, waits until another process has read the file, which it began to do within the body or later."""
+    close_nowrite = 0x10  # <sys/inotify.h>
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.inotify_init1(os.O_CLOEXEC)
+    try:
+        if descriptor < 0 or libc.inotify_add_watch(descriptor, os.fsencode(path), close_nowrite) < 0:
+            raise OSError(ctypes.get_errno(), "inotify", path)
+        yield
+        if not select.select([descriptor], [], [], PATIENCE)[0]:
+            raise AssertionError(f"not within {PATIENCE} s: {path} is read")
+    finally:
+        os.close(descriptor)
 
 
 class Refused(Exception):
@@ -369,15 +421,23 @@ class RawClient:
         self._socket.settimeout(PATIENCE)
         self._socket.connect(path)
         self._socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
-        if not self._socket.recv(1000).startswith(b"OK "):
+        if not self._receive_until(b"\r\n").startswith(b"OK "):
             raise AssertionError("the bus refused the authentication")
         hello = Gio.DBusMessage.new_method_call(
             "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", "Hello"
         )
         self._socket.sendall(b"BEGIN\r\n" + marshalled(hello))
+        self._receive_until(b"NameAcquired")
+
+    def _receive_until(self, end):
+        """Takes what comes until these bytes are in it."""
         received = b""
-        while b"NameAcquired" not in received:
-            received += self._socket.recv(10_000)
+        while end not in received:
+            more = self._socket.recv(10_000)
+            if not more:
+                raise AssertionError(f"the bus closed the connection after {received}")
+            received += more
+        return received
 
     def send(self, message):
         """Sends bytes and waits for the answer. Returns False if the bus closed the connection instead."""
@@ -439,7 +499,7 @@ class TestCase(unittest.TestCase):
 
 
 def second_process(*arguments):
-    """Starts this module as a program, on the same bus. It reads standard input and ends with it."""
+    """Starts this module as a program, on the same bus. It ends by itself when it takes too long."""
     return subprocess.Popen(
         [sys.executable, os.path.abspath(__file__), *map(str, arguments)],
         stdin=subprocess.PIPE,

@@ -54,6 +54,13 @@ class Client:
             BUS_NAME, path, interface, method, signature, arguments, timeout=PATIENCE
         )
 
+    def call_bus(self, method, *names):
+        """Calls a method of the bus itself that takes strings."""
+        return self.connection.call_blocking(
+            "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus", method, "s" * len(names), names,
+            timeout=PATIENCE,
+        )  # fmt: skip
+
     def add_observer(self, name="", object="", options=None):
         return self.call("AddObserver", "ssa{sv}", name, object, options or {})
 

@@ -25,6 +25,7 @@ from carillon_interop import (
     UNKNOWN_OBSERVER,
     GLib,
     bus_address,
+    wait_until,
 )
 from test_introspection import DEFAULT_PATH
 
@@ -93,6 +94,13 @@ class TestCase(carillon_interop.TestCase):
         self.addCleanup(lines.close)
         return lines
 
+    def wait_until_only(self, *names):
+        """Waits until the service knows these clients and no others: of a program that ended, the bus learns later."""
+        wait_until(
+            lambda: set(self.control.list_clients()) == set(names),
+            lambda: f"the clients are {names}; they are {set(self.control.list_clients())}",
+        )
+
 
 @needs("gdbus")
 class GDBus(TestCase):
@@ -114,7 +122,8 @@ class GDBus(TestCase):
         # gdbus introspects the service to learn the types of its arguments.
         added = self.call("AddObserver", self.name, "", "{'suspension-behavior': <'hold'>}")
         self.assertRegex(added.stdout, r"^\(uint64 \d+,\)$")
-        # The tool has left the bus, and its observer with it.
+        # The tool leaves the bus, and its observer goes with it.
+        self.wait_until_only()
         self.assertEqual(self.control.post(self.name), 0)
         self.assertEqual(self.call("RemoveObservers", "", "").stdout, "(uint32 0,)\n")
         observer = self.control.add_observer(self.name, "bell")
@@ -172,6 +181,7 @@ class Busctl(TestCase):
 
     def test_observers(self):
         self.assertRegex(self.call("AddObserver", "ssa{sv}", self.name, "", "0").stdout, r"^t \d+$")
+        self.wait_until_only()
         observer = self.control.add_observer(self.name, "bell")
         listed = self.call("ListObservers", "s", self.control.unique_name).stdout
         self.assertEqual(listed, f'a(tsss) 1 {observer} "{self.name}" "bell" "coalesce"\n')

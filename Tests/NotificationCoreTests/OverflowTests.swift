@@ -252,6 +252,27 @@ struct OverflowTests {
         #expect(center.statistics.queued == 3)
     }
 
+    @Test("S4: when the limit was lowered below what waits, one client that does not read costs the others nothing")
+    func loweredLimit() throws {
+        let center = Scenario([.queuedBytes: 30_000])
+        for (client, name) in [(one, "A"), (two, "B"), (three, "C")] {
+            try center.observe(client, name, "", .hold)
+            center.stop(client)
+            try fill(center, client)
+        }
+        try center.post("A", bytes: 4000)
+        try center.post("B", bytes: 4000)
+        center.center.limits[.queuedBytes] = 5000
+        // The largest pays. With that nothing of the client is left, and what waits for the others is not its doing.
+        try center.post("C", bytes: 6000)
+        #expect([one, two, three].map { center.status($0)?.queued } == [1, 1, 0])
+        #expect([one, two, three].map { center.status($0)?.dropped } == [0, 0, 1])
+        // They pay as soon as one of them grows.
+        try center.post("B", "2", bytes: 10)
+        #expect([one, two, three].map { center.status($0)?.queued } == [1, 1, 0])
+        #expect([one, two, three].map { center.status($0)?.dropped } == [0, 1, 1])
+    }
+
     @Test("E1: of equally large queues always the same one pays", arguments: 0..<8)
     func ties(_ run: Int) throws {
         let center = Scenario([.queuedBytes: 10_000])
