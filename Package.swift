@@ -21,26 +21,31 @@ let package = Package(
         // What libdispatch exports for run loops; it comes with the toolchain.
         .systemLibrary(name: "CMainQueue"),
 
+        // What every module may use: the standard library only.
+        .target(name: "Collections"),
+
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
         .target(name: "DBus", dependencies: ["CDBus", "MainLoop"]),
 
         // The rules, and their coding on the wire.
-        .target(name: "NotificationCore"),
+        .target(name: "NotificationCore", dependencies: ["Collections"]),
         .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus"]),
 
         // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
-            dependencies: ["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]
+            dependencies: ["Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
         // The client side.
-        .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
+        .target(name: "LocalNotifications", dependencies: ["Collections", "MainLoop", "CMainQueue"]),
         .target(
             name: "Carillon",
-            dependencies: ["LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]),
+            dependencies: [
+                "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+            ]),
         .executableTarget(
             name: "CarillonTool",
             dependencies: ["Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop"]
@@ -71,6 +76,7 @@ let package = Package(
         .target(name: "TestSupport", path: "Tests/TestSupport"),
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
+        .testTarget(name: "CollectionsTests", dependencies: ["Collections"]),
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "MainLoop", "TestSupport"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),
@@ -97,7 +103,8 @@ let package = Package(
         .testTarget(
             name: "CarillonTests",
             dependencies: [
-                "Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond",
+                "Carillon", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport",
+                "carillond",
                 "CarillonTool", "example-glib-loop", "example-run-loop", "example-dispatch-main", "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",
             ]

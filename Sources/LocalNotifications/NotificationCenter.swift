@@ -1,6 +1,6 @@
+import Collections
 import Foundation
 import MainLoop
-import struct NotificationCore.ObserverIndex
 import Synchronization
 
 /// A notification center within the process (part C): observers register for a name, a sender, both or neither, and

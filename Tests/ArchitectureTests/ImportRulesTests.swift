@@ -9,18 +9,20 @@ private enum ImportRules {
         "CGLib": [],
         "CMainQueue": [],
         "CXCB": [],
+        "Collections": [],
         "MainLoop": system.union(["CGLib"]),
         "DBus": system.union(["CDBus", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
-        "NotificationCore": [],
+        "NotificationCore": ["Collections"],
         "NotificationWire": system.union(["NotificationCore", "DBus"]),
-        "NotificationService": system.union(["NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB"]),
+        "NotificationService": system.union([
+            "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "CXCB",
+        ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
-        // The core's observer index: one type serves in the process, in the client library and in the service.
-        "LocalNotifications": system.union(foundation).union(["NotificationCore", "MainLoop", "CMainQueue"]),
+        "LocalNotifications": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
         "Carillon": system.union(foundation).union([
-            "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+            "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
         ]),
         "CarillonTool": system.union([
             "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",

@@ -1,3 +1,4 @@
+import Collections
 import NotificationCore
 
 /// Which registrations the program wants at the service, and which it is known to have there (E3).
