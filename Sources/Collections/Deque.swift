@@ -1,5 +1,5 @@
-/// A queue: elements go in at the end and come out at the front, each in O(1) amortised. Those that wait can be read
-/// and changed in place, by their distance from the front.
+/// A queue: elements go in at the end and come out at the front, each in O(1) amortised. Those that wait can be
+/// read by their distance from the front.
 ///
 /// The elements lie in a ring of slots. It doubles when it is full, and is halved when it has more than
 /// ``keptCapacity`` slots and a quarter of them or less is in use. So the memory of a burst goes with the burst, and a
@@ -61,14 +61,15 @@ public struct Deque<Element> {
     @inlinable mutating func resize(to capacity: Int) {
         var resized: ContiguousArray<Element?> = []
         resized.reserveCapacity(capacity)
-        for distance in 0..<used { resized.append(slots[slot(distance)]) }
+        // Moved, not copied: nothing is retained on the way.
+        for distance in 0..<used { resized.append(slots[slot(distance)].take()) }
         resized.append(contentsOf: repeatElement(nil, count: capacity - used))
         slots = resized
         head = 0
     }
 }
 
-extension Deque: RandomAccessCollection, MutableCollection {
+extension Deque: RandomAccessCollection {
     @inlinable public var startIndex: Int { 0 }
     @inlinable public var endIndex: Int { used }
 
@@ -77,10 +78,6 @@ extension Deque: RandomAccessCollection, MutableCollection {
         _read {
             precondition(distance >= 0 && distance < used, "there is no element at \(distance)")
             yield slots[slot(distance)]!
-        }
-        _modify {
-            precondition(distance >= 0 && distance < used, "there is no element at \(distance)")
-            yield &slots[slot(distance)]!
         }
     }
 }
