@@ -1,7 +1,6 @@
 import Foundation
 import MainLoop
 import NotificationWire
-import Synchronization
 
 /// What the center tells the program about itself.
 extension DistributedNotificationCenter {
@@ -97,15 +96,11 @@ extension DistributedNotificationCenter {
 /// What arrives on the bus thread, handed on.
 final class CenterReceiver: ServiceReceiver {
     // Weak: the center owns the bus thread, which owns this.
-    private let reference = Mutex(WeakCenter())
-
-    private struct WeakCenter {
-        weak var center: DistributedNotificationCenter?
-    }
+    private let reference = Weak<DistributedNotificationCenter>()
 
     var center: DistributedNotificationCenter? {
-        get { reference.withLock { $0.center } }
-        set { reference.withLock { $0.center = newValue } }
+        get { reference.object }
+        set { reference.object = newValue }
     }
 
     func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {

@@ -1,5 +1,5 @@
 import Collections
-import Synchronization
+import MainLoop
 
 /// What shall run on one thread, handed over by any number of others (T1): the general solution of which the classic
 /// documentation of notification centers only gives a sketch.
@@ -47,7 +47,7 @@ public final class DeliveryQueue: Sendable {
         }
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
     private let limits: Limits
     private let wake: @Sendable () -> Void
     private let wakeAfterOthers: @Sendable () -> Void

@@ -20,7 +20,7 @@ public final class NotificationCenter: Sendable {
     /// The process's center. It is not Foundation's.
     public static let `default` = NotificationCenter()
 
-    let state = Mutex(State())
+    let state = Locked(State())
 
     public init() {}
 

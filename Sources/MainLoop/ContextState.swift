@@ -32,12 +32,12 @@ final class ContextState: SourceHandler, Sendable {
         weak var follower: (any ModeFollower)?
     }
 
-    private let state: Mutex<State>
+    private let state: Locked<State>
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
 
     private init(_ context: OpaquePointer) {
-        state = Mutex(State(context: context))
+        state = Locked(State(context: context))
     }
 
     // MARK: The context's life
@@ -53,7 +53,7 @@ final class ContextState: SourceHandler, Sendable {
         }
     }
 
-    private static let creation = Mutex(())
+    private static let creation = Locked(())
 
     private static func anchored(to context: OpaquePointer) -> ContextState {
         let state = ContextState(context)

@@ -1,5 +1,4 @@
 import CGLib
-import Synchronization
 
 /// A source on a ``MainContext`` that any thread can trigger: the way into a loop from outside.
 ///
@@ -102,7 +101,7 @@ private final class SourceCore: SourceHandler, Sendable {
     let context: ContextState
     private let modes: Set<RunLoopMode>?
     private let action: @Sendable () -> Void
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     init(context: ContextState, modes: Set<RunLoopMode>?, action: @escaping @Sendable () -> Void) {
         self.context = context
