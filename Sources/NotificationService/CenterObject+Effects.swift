@@ -23,7 +23,10 @@ extension CenterObject {
             bus.send(signal)
         case .probe(let client): prober.probe(client)
         case .startProbeTimer(let client, let seconds):
-            startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
+            // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
+            probeTimers[client] = .once(
+                milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: DeliveryPriority.of(.control)
+            ) { [unowned self] in
                 perform { effects in center.probeTimedOut(client, effects: &effects) }
             }
         case .startInactivityTimer(let client, let epoch, let milliseconds):
@@ -73,17 +76,5 @@ extension CenterObject {
         writer.append(fixedArray: observers.map(\.rawValue))
         writer.append(reason.rawValue)
         bus.send(signal)
-    }
-
-    private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {
-        // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
-        probeTimers[client] = .timer(
-            milliseconds: milliseconds, on: bus.context, priority: DeliveryPriority.of(.control)
-        ) { [unowned self] in
-            // Out of the table first: the action may start the next one.
-            let timer = probeTimers.removeValue(forKey: client)
-            withExtendedLifetime(timer) { action() }
-            return .remove
-        }
     }
 }

@@ -30,9 +30,9 @@ package final class CenterObject {
     private(set) var store: RecoveryStore?
     /// How often the queue of a client began to overflow.
     var overflows: [ClientName: UInt64] = [:]
-    /// For clients that never answered a probe.
+    /// For clients that never answered a probe; also those that are over.
     var probeTimers: [ClientName: EventSource] = [:]
-    /// For clients whose application became inactive a moment ago.
+    /// For clients whose application became inactive; also those that are over.
     var inactivityTimers: [ClientName: EventSource] = [:]
     /// Where the activity of applications comes from; nil until ``followActivity(of:processes:factory:)``.
     var activity: ActivityFollower?
