@@ -56,11 +56,9 @@ extension CenterObject {
         bus.send(userInfo.signal(for: delivery, serial: lastSignal))
     }
 
-    /// A client that is too slow for long loses again and again: the 1st, 2nd, 4th, 8th … time is logged.
+    /// A client that is too slow for long loses again and again.
     private func noteOverflow(of client: ClientName, because reason: DropReason) {
-        overflows[client, default: 0] += 1
-        let count = overflows[client]!
-        guard count & (count - 1) == 0 else { return }
+        guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
         Log.warning(
             "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
             ["CARILLON_CLIENT": client, "CARILLON_REASON": reason.rawValue])
