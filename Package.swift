@@ -21,7 +21,8 @@ let package = Package(
         // What libdispatch exports for run loops; it comes with the toolchain.
         .systemLibrary(name: "CMainQueue"),
 
-        // What the rules and the wire have in common: the names of connections.
+        // What every module may use: the standard library only.
+        .target(name: "Collections"),
         .target(name: "BusNames"),
         .target(name: "JSON"),
 
@@ -30,7 +31,7 @@ let package = Package(
         .target(name: "DBus", dependencies: ["CDBus", "BusNames", "MainLoop"]),
 
         // The rules, and their coding on the wire.
-        .target(name: "NotificationCore", dependencies: ["BusNames"]),
+        .target(name: "NotificationCore", dependencies: ["Collections", "BusNames"]),
         .target(name: "NotificationWire", dependencies: ["NotificationCore", "DBus", "BusNames", "JSON"]),
 
         // Which application is active. It knows the clients' names, and nothing of notifications.
@@ -41,16 +42,20 @@ let package = Package(
         // The service. Nothing that it imports imports Foundation.
         .target(
             name: "NotificationService",
-            dependencies: ["NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop"]
+            dependencies: [
+                "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames",
+                "MainLoop",
+            ]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
         // The client side.
-        .target(name: "LocalNotifications", dependencies: ["NotificationCore", "MainLoop", "CMainQueue"]),
+        .target(name: "LocalNotifications", dependencies: ["Collections", "MainLoop", "CMainQueue"]),
         .target(
             name: "Carillon",
             dependencies: [
-                "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+                "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames",
+                "MainLoop",
             ]),
         .executableTarget(
             name: "CarillonTool",
@@ -82,6 +87,7 @@ let package = Package(
         .target(name: "TestSupport", path: "Tests/TestSupport"),
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
+        .testTarget(name: "CollectionsTests", dependencies: ["Collections"]),
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport"]),
         .testTarget(name: "JSONTests", dependencies: ["JSON"]),
@@ -113,7 +119,8 @@ let package = Package(
         .testTarget(
             name: "CarillonTests",
             dependencies: [
-                "Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport", "carillond",
+                "Carillon", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport",
+                "carillond",
                 "CarillonTool", "example-glib-loop", "example-run-loop", "example-dispatch-main", "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",
             ]

@@ -1,7 +1,6 @@
 import Foundation
 import MainLoop
 import NotificationWire
-import Synchronization
 
 /// What the center tells the program about itself.
 extension DistributedNotificationCenter {
@@ -54,19 +53,16 @@ extension DistributedNotificationCenter {
     /// Threads: any; called with no lock held.
     func noteOverflow(_ lost: Int) {
         guard lost > 0 else { return }
-        let (shallReport, shallLog, overflowed) = state.withLock { state in
-            let before = (untold: state.untoldOverflow, all: state.statistics.overflowed)
+        let (shallReport, count) = state.withLock { state in
+            let untold = state.untoldOverflow
             state.untoldOverflow += UInt64(lost)
-            state.statistics.overflowed += UInt64(lost)
-            let all = state.statistics.overflowed
             return (
-                before.untold == 0 || before.untold / 16_384 != state.untoldOverflow / 16_384,
-                // The first, and whenever there are twice as many.
-                before.all.leadingZeroBitCount != all.leadingZeroBitCount, all
+                untold == 0 || untold / 16_384 != state.untoldOverflow / 16_384,
+                Log.throttle(&state.statistics.overflowed, times: UInt64(lost))
             )
         }
-        if shallLog {
-            Log.warning("notifications are lost, as the program does not take them in time (\(overflowed) so far)")
+        if let count {
+            Log.warning("notifications are lost, as the program does not take them in time (\(count) so far)")
         }
         guard shallReport else { return }
         let alsoLost = target(for: nil).deliver(byteCount: 256) { [weak self] in
@@ -97,15 +93,11 @@ extension DistributedNotificationCenter {
 /// What arrives on the bus thread, handed on.
 final class CenterReceiver: ServiceReceiver {
     // Weak: the center owns the bus thread, which owns this.
-    private let reference = Mutex(WeakCenter())
-
-    private struct WeakCenter {
-        weak var center: DistributedNotificationCenter?
-    }
+    private let reference = Weak<DistributedNotificationCenter>()
 
     var center: DistributedNotificationCenter? {
-        get { reference.withLock { $0.center } }
-        set { reference.withLock { $0.center = newValue } }
+        get { reference.object }
+        set { reference.object = newValue }
     }
 
     func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {

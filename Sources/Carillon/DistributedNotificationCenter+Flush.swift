@@ -1,6 +1,6 @@
 import Dispatch
 import Foundation
-import Synchronization
+import MainLoop
 
 /// Making sure that posts have left.
 extension DistributedNotificationCenter {
@@ -47,7 +47,7 @@ extension DistributedNotificationCenter {
 
 /// One value from another thread.
 private final class Answer: Sendable {
-    private let value = Mutex<Bool?>(nil)
+    private let value = Locked<Bool?>(nil)
     private let isThere = DispatchSemaphore(value: 0)
 
     func set(_ value: Bool) {

@@ -173,12 +173,9 @@ extension DistributedNotificationCenter {
     }
 
     func noteFailedPost(_ error: DistributedNotificationError) {
-        let failures = state.withLock { state in
-            state.statistics.failedPosts += 1
-            return state.statistics.failedPosts
+        if let count = state.withLock({ Log.throttle(&$0.statistics.failedPosts) }) {
+            Log.warning("a post failed (\(count) so far): \(error)")
         }
-        // A program that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of them are logged.
-        if failures & (failures - 1) == 0 { Log.warning("a post failed (\(failures) so far): \(error)") }
         report(.postFailed(error))
     }
 }

@@ -3,7 +3,6 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import NotificationWire
-import Synchronization
 
 /// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
 /// bus.
@@ -65,7 +64,7 @@ public final class DistributedNotificationCenter: Sendable {
         var lastEventHandler: UInt64 = 0
     }
 
-    let state = Mutex(State())
+    let state = Locked(State())
     let link: BusLink
     private let ownThread = ThreadTarget()
 

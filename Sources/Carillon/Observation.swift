@@ -1,13 +1,13 @@
-import Synchronization
+import MainLoop
 
 /// An observer's registration, which ends when this object goes away, or with ``cancel()`` (C7).
 ///
 /// Threads: any.
 public final class Observation: Sendable {
-    private let end: Mutex<(@Sendable () -> Void)?>
+    private let end: Locked<(@Sendable () -> Void)?>
 
     init(end: @escaping @Sendable () -> Void) {
-        self.end = Mutex(end)
+        self.end = Locked(end)
     }
 
     deinit {

@@ -9,7 +9,7 @@ import Synchronization
 final class ContextDelivery: Sendable {
     /// Those of one context.
     private final class OfContext: Sendable {
-        let byModes = Mutex<[Set<RunLoopMode>: ContextDelivery]>([:])
+        let byModes = Locked<[Set<RunLoopMode>: ContextDelivery]>([:])
     }
 
     /// The one for a context and modes, which lives as long as the context.
@@ -29,21 +29,6 @@ final class ContextDelivery: Sendable {
     /// Lost in the whole process.
     static let lost = Atomic<UInt64>(0)
 
-    private final class Relay: Sendable {
-        // The queue wakes the source and the source drains the queue; so one of them holds the other weakly.
-        private struct WeakSource {
-            weak var source: SignalledSource?
-        }
-
-        private let source = Mutex(WeakSource())
-
-        func set(_ source: SignalledSource) {
-            self.source.withLock { $0.source = source }
-        }
-
-        var target: SignalledSource? { source.withLock { $0.source } }
-    }
-
     private let queue: DeliveryQueue
     private let source: SignalledSource
     /// How many were lost since the target last drained.
@@ -55,16 +40,17 @@ final class ContextDelivery: Sendable {
     }
 
     private init(_ context: MainContext, _ modes: Set<RunLoopMode>) {
-        let relay = Relay()
+        // The queue wakes the source and the source drains the queue; so one of them holds the other weakly.
+        let target = Weak<SignalledSource>()
         let queue = DeliveryQueue(
-            wake: { relay.target?.signal() }, wakeAfterOthers: { relay.target?.signalAfterOthers() })
+            wake: { target.object?.signal() }, wakeAfterOthers: { target.object?.signalAfterOthers() })
         let lostSince = Counter()
         source = SignalledSource(on: context, for: .ordinary, modes: modes) {
             let lost = lostSince.value.exchange(0, ordering: .relaxed)
             if lost > 0 { Log.warning("\(lost) notifications were lost, as their thread did not run its loop") }
-            queue.drain(while: { relay.target?.isAllowed ?? false })
+            queue.drain(while: { target.object?.isAllowed ?? false })
         }
-        relay.set(source)
+        target.object = source
         self.queue = queue
         self.lostSince = lostSince
     }

@@ -1,4 +1,5 @@
-import Synchronization
+import Collections
+import MainLoop
 
 /// What shall run on one thread, handed over by any number of others (T1): the general solution of which the classic
 /// documentation of notification centers only gives a sketch.
@@ -31,7 +32,7 @@ public final class DeliveryQueue: Sendable {
     private typealias Work = @Sendable () -> Void
 
     private struct State {
-        var entries = Ring<(work: Work, byteCount: Int)>()
+        var entries = Deque<(work: Work, byteCount: Int)>()
         var byteCount = 0
         var lost: UInt64 = 0
         /// Whether the target was woken and did not begin to drain since.
@@ -46,7 +47,7 @@ public final class DeliveryQueue: Sendable {
         }
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
     private let limits: Limits
     private let wake: @Sendable () -> Void
     private let wakeAfterOthers: @Sendable () -> Void
@@ -86,7 +87,7 @@ public final class DeliveryQueue: Sendable {
             while let oldest = state.entries.first,
                 state.entries.count >= limits.count || state.byteCount + byteCount > limits.byteCount
             {
-                state.entries.removeFirst()
+                state.entries.popFirst()
                 state.byteCount -= oldest.byteCount
                 dropped.append(oldest.work)
             }
@@ -114,8 +115,7 @@ public final class DeliveryQueue: Sendable {
                 return
             }
             let (work, shallWake) = state.withLock { state -> (Work?, Bool) in
-                guard !state.entries.isEmpty else { return (nil, false) }
-                let entry = state.entries.removeFirst()
+                guard let entry = state.entries.popFirst() else { return (nil, false) }
                 state.byteCount -= entry.byteCount
                 return (entry.work, state.mustWake())
             }
@@ -134,7 +134,7 @@ public final class DeliveryQueue: Sendable {
     public func close() -> Int {
         let dropped = state.withLock { state in
             let dropped = state.entries
-            state.entries = Ring()
+            state.entries.removeAll()
             state.byteCount = 0
             state.lost += UInt64(dropped.count)
             state.isClosed = true

@@ -1,6 +1,6 @@
+import Collections
 import Foundation
 import MainLoop
-import struct NotificationCore.ObserverIndex
 import Synchronization
 
 /// A notification center within the process (part C): observers register for a name, a sender, both or neither, and
@@ -20,7 +20,7 @@ public final class NotificationCenter: Sendable {
     /// The process's center. It is not Foundation's.
     public static let `default` = NotificationCenter()
 
-    let state = Mutex(State())
+    let state = Locked(State())
 
     public init() {}
 

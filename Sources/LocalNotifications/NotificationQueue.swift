@@ -1,6 +1,5 @@
 import Foundation
 import MainLoop
-import Synchronization
 
 /// Buffers notifications for a center (part Q): first in, first out; posted at the end of the current iteration of the
 /// thread's GLib loop or when that has nothing else to do; similar ones coalesced into the newest.
@@ -54,7 +53,7 @@ public final class NotificationQueue: Sendable {
     private static let threadsQueue = ThreadLocal<NotificationQueue>()
 
     private let center: any NotificationPosting
-    private let state = Mutex(NotificationQueueState())
+    private let state = Locked(NotificationQueueState())
 
     /// Another queue, which lasts as long as somebody holds it.
     ///

@@ -1,3 +1,4 @@
+import Collections
 import Foundation
 import MainLoop
 import Synchronization
@@ -38,7 +39,7 @@ struct NotificationQueueState {
         let home: QueuePump.ID
         let style: NotificationQueue.PostingStyle
         let modes: Set<RunLoopMode>
-        var numbers = Ring<UInt64>()
+        var numbers = Deque<UInt64>()
     }
 
     private var items: [UInt64: QueuedNotification] = [:]
@@ -107,7 +108,7 @@ struct NotificationQueueState {
     ) -> UInt64? {
         var first: UInt64?
         for index in lanes.indices where lanes[index].home == home && lanes[index].style == style {
-            while let number = lanes[index].numbers.first, items[number] == nil { lanes[index].numbers.removeFirst() }
+            while let number = lanes[index].numbers.first, items[number] == nil { lanes[index].numbers.popFirst() }
             guard let number = lanes[index].numbers.first, number < first ?? limit else { continue }
             if isAllowed(lanes[index].modes) { first = number }
         }
@@ -127,8 +128,8 @@ struct NotificationQueueState {
     mutating func removeAll(of home: QueuePump.ID) -> [QueuedNotification] {
         var removed: [QueuedNotification] = []
         for index in lanes.indices where lanes[index].home == home {
-            while !lanes[index].numbers.isEmpty {
-                if let item = take(lanes[index].numbers.removeFirst()) { removed.append(item) }
+            while let number = lanes[index].numbers.popFirst() {
+                if let item = take(number) { removed.append(item) }
             }
         }
         lanes.removeAll { $0.home == home }
@@ -157,14 +158,10 @@ struct NotificationQueueState {
 
     /// A lane in which most were replaced is made short again, so that coalescing keeps the memory of what waits.
     private mutating func dropHoles(in index: Int) {
-        while let number = lanes[index].numbers.first, items[number] == nil { lanes[index].numbers.removeFirst() }
+        while let number = lanes[index].numbers.first, items[number] == nil { lanes[index].numbers.popFirst() }
         guard lanes[index].numbers.count > 64, lanes[index].numbers.count > 2 * items.count else { return }
-        var kept = Ring<UInt64>()
-        while !lanes[index].numbers.isEmpty {
-            let number = lanes[index].numbers.removeFirst()
-            if items[number] != nil { kept.append(number) }
-        }
-        lanes[index].numbers = kept
+        let items = items
+        lanes[index].numbers.removeAll { items[$0] == nil }
     }
 
     // MARK: Similar ones

@@ -20,10 +20,6 @@ final class QueuePump: Sendable {
         }
     }
 
-    private struct WeakQueue {
-        weak var queue: NotificationQueue?
-    }
-
     private struct SourceKey: Hashable {
         let style: NotificationQueue.PostingStyle
         let modes: Set<RunLoopMode>
@@ -31,7 +27,7 @@ final class QueuePump: Sendable {
 
     private struct State {
         /// Those with something that waits for this context.
-        var queues: [ObjectIdentifier: WeakQueue] = [:]
+        var queues: [ObjectIdentifier: Weak<NotificationQueue>] = [:]
         var sources: [SourceKey: SignalledSource] = [:]
         /// How many passes over the notifications of style asap are under way, one nested in the other.
         var passes = 0
@@ -39,7 +35,7 @@ final class QueuePump: Sendable {
 
     let id = QueuedNotification.numbers.add(1, ordering: .relaxed).oldValue
     private let modes: ContextModes
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     private init(_ context: MainContext) {
         modes = ContextModes(of: context)
@@ -54,7 +50,9 @@ final class QueuePump: Sendable {
         // Whoever asks now reads what only its own thread still changes: a queue never changes what it took in.
         let key = SourceKey(style: item.style, modes: item.modes)
         let (source, isInPass) = state.withLock { state in
-            state.queues[ObjectIdentifier(queue)] = WeakQueue(queue: queue)
+            let id = ObjectIdentifier(queue)
+            // Another queue may have had this address.
+            if state.queues[id]?.object !== queue { state.queues[id] = Weak(queue) }
             return (state.sources[key], state.passes > 0)
         }
         let target = source ?? makeSource(key, on: context)
@@ -108,7 +106,7 @@ final class QueuePump: Sendable {
     /// What is left may not be posted in a mode that was entered meanwhile: the source is held back until it may.
     private func signalIfWaiting(_ key: SourceKey) {
         let queues = state.withLock { $0.queues }
-        if queues.values.contains(where: { $0.queue?.hasWork(key.style, for: id, modes: key.modes) == true }) {
+        if queues.values.contains(where: { $0.object?.hasWork(key.style, for: id, modes: key.modes) == true }) {
             signal(key)
         }
     }
@@ -120,7 +118,7 @@ final class QueuePump: Sendable {
         var first: (queue: NotificationQueue, number: UInt64)?
         let queues = state.withLock { $0.queues }
         for (id, entry) in queues {
-            guard let queue = entry.queue, queue.hasWork(for: self.id) else {
+            guard let queue = entry.object, queue.hasWork(for: self.id) else {
                 forget(id)
                 continue
             }
@@ -132,12 +130,12 @@ final class QueuePump: Sendable {
     /// Forgets a queue that is gone or has nothing for this context, unless that changed meanwhile.
     private func forget(_ id: ObjectIdentifier) {
         let queue = state.withLock { state in
-            let queue = state.queues[id]?.queue
+            let queue = state.queues[id]?.object
             state.queues[id] = nil
             return queue
         }
         guard let queue, queue.hasWork(for: self.id) else { return }
-        state.withLock { $0.queues[id] = WeakQueue(queue: queue) }
+        state.withLock { $0.queues[id] = Weak(queue) }
     }
 
     private func contextEnded() {
@@ -148,7 +146,7 @@ final class QueuePump: Sendable {
             }
             return (state.queues, state.sources)
         }
-        for entry in queues.values { entry.queue?.contextEnded(id) }
+        for entry in queues.values { entry.object?.contextEnded(id) }
         withExtendedLifetime(sources) {}
     }
 }

@@ -1,6 +1,5 @@
 import Foundation
 import MainLoop
-import Synchronization
 
 /// Runs something on an operation queue and waits for it (C4), without waiting for what waits for us.
 ///
@@ -59,7 +58,7 @@ enum WaitingQueues {
         }
     }
 
-    private static let waits = Mutex(Waits())
+    private static let waits = Locked(Waits())
 
     /// - Returns: what `body` returned, or nil when the queue cancelled the operation.
     static func run<Result: Sendable>(
@@ -96,7 +95,7 @@ enum WaitingQueues {
     }
 
     private final class Outcome<Result: Sendable>: Sendable {
-        let result = Mutex<Result?>(nil)
+        let result = Locked<Result?>(nil)
     }
 }
 
@@ -110,7 +109,7 @@ private final class WaitedOperation: Operation, @unchecked Sendable {
         case over
     }
 
-    private let stage = Mutex(Stage.waiting)
+    private let stage = Locked(Stage.waiting)
     private let end = DispatchSemaphore(value: 0)
     private let body: @Sendable () -> Void
 

@@ -8,7 +8,7 @@ import Synchronization
 /// hold this instead of the context, which they would otherwise keep alive.
 ///
 /// Threads: any.
-final class ContextState: Sendable {
+final class ContextState: SourceHandler, Sendable {
     /// Who is told when the mode changes.
     protocol ModeFollower: AnyObject, Sendable {
         func modeDidChange(to mode: RunLoopMode)
@@ -32,12 +32,12 @@ final class ContextState: Sendable {
         weak var follower: (any ModeFollower)?
     }
 
-    private let state: Mutex<State>
+    private let state: Locked<State>
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
 
     private init(_ context: OpaquePointer) {
-        state = Mutex(State(context: context))
+        state = Locked(State(context: context))
     }
 
     // MARK: The context's life
@@ -46,26 +46,26 @@ final class ContextState: Sendable {
     static func of(_ context: OpaquePointer) -> ContextState {
         // The lock keeps two threads from giving one context two states.
         creation.withLock { _ in
-            let source =
-                g_main_context_find_source_by_funcs_user_data(context, anchorFunctions.pointer, nil)
-                ?? attachAnchor(to: context)
-            return slot(of: source).takeUnretainedValue()
+            let found = g_main_context_find_source_by_funcs_user_data(
+                context, customSourceFunctions, anchorCallback.mark)
+            guard let found else { return anchored(to: context) }
+            return unsafeDowncast(found.handler, to: ContextState.self)
         }
     }
 
-    private static let creation = Mutex(())
+    private static let creation = Locked(())
 
-    private static func attachAnchor(to context: OpaquePointer) -> UnsafeMutablePointer<GSource> {
-        let source = g_source_new(anchorFunctions.pointer, guint(slotOffset + MemoryLayout<gpointer>.size))!
-        let state = Unmanaged.passRetained(ContextState(context)).toOpaque()
-        UnsafeMutableRawPointer(source).storeBytes(of: state, toByteOffset: slotOffset, as: gpointer.self)
-        // GLib finds only sources that have a callback, and releases that when it destroys the source.
-        g_source_set_callback_indirect(source, state, anchorFunctions.callback)
-        g_source_set_priority(source, Int32.max)
+    private static func anchored(to context: OpaquePointer) -> ContextState {
+        let state = ContextState(context)
+        let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.max)
+        // GLib finds only sources that have a callback, and releases that when it destroys the source, which holds the
+        // state longer than that.
+        g_source_set_callback_indirect(
+            source, Unmanaged.passUnretained(state).toOpaque(), anchorCallback.functions)
         g_source_attach(source, context)
         // The context holds it.
         g_source_unref(source)
-        return source
+        return state
     }
 
     fileprivate func contextIsEnding() {
@@ -186,40 +186,28 @@ final class ContextState: Sendable {
     }
 }
 
-/// The state is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
-private let slotOffset = MemoryLayout<GSource>.stride
-
-private func slot(of source: UnsafeMutablePointer<GSource>?) -> Unmanaged<ContextState> {
-    Unmanaged.fromOpaque(UnsafeRawPointer(source!).load(fromByteOffset: slotOffset, as: UnsafeMutableRawPointer.self))
-}
-
-/// GLib keeps the addresses of the function tables for as long as a source of theirs lives; these live for ever.
-private struct AnchorFunctions: @unchecked Sendable {
+/// GLib keeps the address of these functions for as long as an anchor lives; they live for ever.
+private struct AnchorCallback: @unchecked Sendable {
     // Sendable: written once, before anyone can see it.
-    let pointer: UnsafeMutablePointer<GSourceFuncs>
-    let callback: UnsafeMutablePointer<GSourceCallbackFuncs>
+    let functions: UnsafeMutablePointer<GSourceCallbackFuncs>
+
+    /// What GLib finds an anchor by, among the sources that have the same functions.
+    var mark: gpointer { gpointer(functions) }
 
     init() {
-        pointer = .allocate(capacity: 1)
-        pointer.initialize(to: GSourceFuncs())
-        // Without prepare and check, and with no ready time, the source is never ready.
-        pointer.pointee.dispatch = { _, _, _ in 1 }
-        pointer.pointee.finalize = { source in slot(of: source).release() }
-
-        callback = .allocate(capacity: 1)
-        callback.initialize(to: GSourceCallbackFuncs())
-        callback.pointee.ref = { _ in }
-        // The source is destroyed when the context ends, while the context's own memory is still there; finalize comes
-        // when that is freed already.
-        callback.pointee.unref = { state in
+        functions = .allocate(capacity: 1)
+        functions.initialize(to: GSourceCallbackFuncs())
+        functions.pointee.ref = { _ in }
+        // The source is destroyed when the context ends, while the context's own memory is still there; its handler is
+        // released when that is freed already.
+        functions.pointee.unref = { state in
             Unmanaged<ContextState>.fromOpaque(state!).takeUnretainedValue().contextIsEnding()
         }
-        // What the source is found by.
-        callback.pointee.get = { _, _, function, data in
+        functions.pointee.get = { _, _, function, data in
             function?.pointee = { _ in 1 }
-            data?.pointee = nil
+            data?.pointee = anchorCallback.mark
         }
     }
 }
 
-private let anchorFunctions = AnchorFunctions()
+private let anchorCallback = AnchorCallback()

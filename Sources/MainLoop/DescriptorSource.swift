@@ -1,5 +1,4 @@
 import CGLib
-import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -14,10 +13,8 @@ import Synchronization
 /// a nested loop inside itself.
 ///
 /// Threads: make and release it on any thread.
-package final class DescriptorSource: @unchecked Sendable {
-    // Sendable: GLib locks the source's context for each change; the pointer never changes after `init`.
-    private let source: UnsafeMutablePointer<GSource>
-    private let core: DescriptorCore
+package final class DescriptorSource: Sendable {
+    private let source: AttachedSource
 
     /// - Parameters:
     ///   - descriptor: stays the caller's. If it is closed or becomes invalid, the source ends by itself.
@@ -27,25 +24,16 @@ package final class DescriptorSource: @unchecked Sendable {
         on context: MainContext, descriptor: Int32, priority: EventSource.Priority = .default,
         modes: Set<RunLoopMode>? = [.common], onMainThreadOnly: Bool = false, action: @escaping @Sendable () -> Void
     ) {
-        core = DescriptorCore(
+        let core = DescriptorCore(
             context: context.state, descriptor: descriptor, modes: modes, onMainThreadOnly: onMainThreadOnly,
             action: action)
-        source = g_source_new(sourceFunctions.pointer, guint(slotOffset + MemoryLayout<gpointer>.size))
-        let slot = Unmanaged.passRetained(core).toOpaque()
-        UnsafeMutableRawPointer(source).storeBytes(of: slot, toByteOffset: slotOffset, as: gpointer.self)
-        g_source_set_priority(source, priority.rawValue)
-        g_source_attach(source, context.pointer)
-    }
-
-    deinit {
-        core.context.destroy(source)
-        g_source_unref(source)
+        source = AttachedSource(core, on: context, priority: priority)
     }
 }
 
-private final class DescriptorCore: @unchecked Sendable {
+private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     // Sendable: the variables are used only by the thread that runs the context, which GLib's lock of it orders.
-    let context: ContextState
+    private let context: ContextState
     private let descriptor: Int32
     private let modes: Set<RunLoopMode>?
     private let onMainThreadOnly: Bool
@@ -71,8 +59,7 @@ private final class DescriptorCore: @unchecked Sendable {
         !isInvalid && (modes.map(context.allows) ?? true) && (!onMainThreadOnly || MainContext.isMainThread)
     }
 
-    /// - Returns: whether the loop may wait for events.
-    func prepare(_ source: UnsafeMutablePointer<GSource>) -> Bool {
+    func prepare(_ source: Source) -> SourceReadiness {
         let mayWait = !isResting
         let shallPoll = mayRun && mayWait
         isResting = false
@@ -84,11 +71,11 @@ private final class DescriptorCore: @unchecked Sendable {
             g_source_remove_unix_fd(source, tag)
             self.tag = nil
         }
-        return mayWait
+        // GLib dispatches it when the descriptor is ready.
+        return mayWait ? .waiting : .resting
     }
 
-    /// - Returns: whether the source shall stay.
-    func dispatch(_ source: UnsafeMutablePointer<GSource>) -> Bool {
+    func dispatch(_ source: Source) -> Bool {
         guard let tag, mayRun else { return true }
         let occurred = g_source_query_unix_fd(source, tag)
         guard occurred.rawValue & (G_IO_NVAL.rawValue | G_IO_ERR.rawValue | G_IO_HUP.rawValue) == 0 else {
@@ -101,32 +88,3 @@ private final class DescriptorCore: @unchecked Sendable {
         return true
     }
 }
-
-/// The core is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
-private let slotOffset = MemoryLayout<GSource>.stride
-
-private func slot(of source: UnsafeMutablePointer<GSource>?) -> Unmanaged<DescriptorCore> {
-    Unmanaged.fromOpaque(UnsafeRawPointer(source!).load(fromByteOffset: slotOffset, as: UnsafeMutableRawPointer.self))
-}
-
-/// GLib keeps the address of the function table for as long as a source of it lives; this one lives for ever.
-private struct SourceFunctions: @unchecked Sendable {
-    // Sendable: written once, before anyone can see it.
-    let pointer: UnsafeMutablePointer<GSourceFuncs>
-
-    init() {
-        pointer = .allocate(capacity: 1)
-        pointer.initialize(to: GSourceFuncs())
-        pointer.pointee.prepare = { source, timeout in
-            timeout?.pointee = slot(of: source).takeUnretainedValue().prepare(source!) ? -1 : 0
-            return 0
-        }
-        // No check: GLib dispatches when the descriptor is ready.
-        pointer.pointee.dispatch = { source, _, _ in
-            slot(of: source).takeUnretainedValue().dispatch(source!) ? 1 : 0
-        }
-        pointer.pointee.finalize = { source in slot(of: source).release() }
-    }
-}
-
-private let sourceFunctions = SourceFunctions()

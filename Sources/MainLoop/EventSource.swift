@@ -2,7 +2,8 @@ import CGLib
 
 /// A source with a closure on a ``MainContext``: a timer, an idle callback or a Unix signal.
 ///
-/// It stays attached as long as this object lives and its closure answers ``Continuation/keep``.
+/// It stays attached as long as this object lives and its closure answers ``Continuation/keep``. The object may be
+/// released inside the closure.
 /// Threads: make, cancel and release it on the thread that runs the context.
 public final class EventSource {
     /// What becomes of a source after its closure ran.
@@ -43,8 +44,14 @@ public final class EventSource {
     }
 
     deinit {
+        // Also inside the closure: GLib holds the source and the closure until that returns.
         g_source_destroy(pointer)
         g_source_unref(pointer)
+    }
+
+    /// Whether the closure will be called, as far as it depends on this source.
+    public var isPending: Bool {
+        g_source_is_destroyed(pointer) == 0
     }
 
     /// A timer that first fires after `milliseconds`, and again so long after as its closure keeps it.
@@ -55,6 +62,21 @@ public final class EventSource {
         action: @escaping () -> Continuation
     ) -> EventSource {
         EventSource(attaching: g_timeout_source_new(milliseconds), to: context, priority: priority, action: action)
+    }
+
+    /// A timer that fires once, after `milliseconds`. For its closure it is over already, so that whoever holds it may
+    /// let go of it there, or put the next one in its place.
+    public static func once(
+        milliseconds: UInt32,
+        on context: MainContext,
+        priority: Priority = .default,
+        action: @escaping () -> Void
+    ) -> EventSource {
+        timer(milliseconds: milliseconds, on: context, priority: priority) {
+            g_source_destroy(g_main_current_source())
+            action()
+            return .remove
+        }
     }
 
     /// Runs its closure when nothing of a higher priority is ready.

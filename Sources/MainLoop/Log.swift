@@ -30,26 +30,43 @@ public enum Log {
         g_setenv("G_MESSAGES_DEBUG", domain, 1)
     }
 
-    public static func critical(_ message: String, _ fields: Fields = [:]) { write(.critical, message, fields) }
-    public static func warning(_ message: String, _ fields: Fields = [:]) { write(.warning, message, fields) }
-    public static func notice(_ message: String, _ fields: Fields = [:]) { write(.notice, message, fields) }
+    // Message and fields are made only when the level is on.
+
+    public static func critical(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+        write(.critical, message, fields)
+    }
+    public static func warning(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+        write(.warning, message, fields)
+    }
+    public static func notice(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
+        write(.notice, message, fields)
+    }
     public static func info(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
-        write(.info, message(), fields())
+        write(.info, message, fields)
     }
     public static func debug(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
-        write(.debug, message(), fields())
+        write(.debug, message, fields)
+    }
+
+    /// Counts what may repeat for ever, a mistake of a client say, so that it does not fill the journal.
+    ///
+    /// - Returns: how often it happened, when that is to be logged: the 1st, 2nd, 4th, 8th … time.
+    package static func throttle(_ count: inout UInt64, times: UInt64 = 1) -> UInt64? {
+        let before = count
+        count += times
+        return count.leadingZeroBitCount < before.leadingZeroBitCount ? count : nil
     }
 
     private static let domain = "carillon"
 
-    private static func write(_ level: Level, _ message: String, _ fields: Fields) {
+    private static func write(_ level: Level, _ message: () -> String, _ fields: () -> Fields) {
         let flags = level.glib
-        // Dropped here already when nobody will see it: most calls are at levels that are off.
+        // Most calls are at levels that are off.
         guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }
         var all: [(String, String)] = [
-            ("MESSAGE", message), ("PRIORITY", level.syslogPriority), ("GLIB_DOMAIN", domain),
+            ("MESSAGE", message()), ("PRIORITY", level.syslogPriority), ("GLIB_DOMAIN", domain),
         ]
-        for (name, value) in fields { all.append((name.description, value)) }
+        for (name, value) in fields() { all.append((name.description, value)) }
         var copies: [UnsafeMutablePointer<CChar>] = []
         defer { copies.forEach { g_free($0) } }
         func copy(_ string: String) -> UnsafeMutablePointer<CChar> {

@@ -1,5 +1,4 @@
 import CGLib
-import Synchronization
 
 /// A source on a ``MainContext`` that any thread can trigger: the way into a loop from outside.
 ///
@@ -11,9 +10,8 @@ import Synchronization
 ///
 /// Threads: all members from any thread. The source stays attached as long as this object and the context live; an
 /// action that runs at that moment is finished. It does not keep the context alive.
-public final class SignalledSource: @unchecked Sendable {
-    // Sendable: GLib locks the source's context for each change; the pointer never changes after `init`.
-    private let source: UnsafeMutablePointer<GSource>
+public final class SignalledSource: Sendable {
+    private let source: AttachedSource
     private let core: SourceCore
     private let follower: PriorityFollower?
 
@@ -47,14 +45,8 @@ public final class SignalledSource: @unchecked Sendable {
         action: @escaping @Sendable () -> Void
     ) {
         core = SourceCore(context: context.state, modes: modes, action: action)
-        let size = slotOffset + MemoryLayout<UnsafeMutableRawPointer>.size
-        source = g_source_new(sourceFunctions.pointer, guint(size))
-        let slot = Unmanaged.passRetained(core).toOpaque()
-        UnsafeMutableRawPointer(source).storeBytes(of: slot, toByteOffset: slotOffset, as: UnsafeMutableRawPointer.self)
-        g_source_set_priority(source, priority.rawValue)
-        g_source_set_can_recurse(source, 1)
+        source = AttachedSource(core, on: context, priority: priority, canRecurse: true)
         if let kind { follower = PriorityFollower(kind: kind, source: source) } else { follower = nil }
-        g_source_attach(source, context.pointer)
         if let follower {
             context.state.add(follower)
             // The mode may have changed in between.
@@ -64,8 +56,6 @@ public final class SignalledSource: @unchecked Sendable {
 
     deinit {
         if let follower { core.context.remove(follower) }
-        core.context.destroy(source)
-        g_source_unref(source)
     }
 
     /// Has the action run, as soon as the loop comes to it.
@@ -91,7 +81,7 @@ public final class SignalledSource: @unchecked Sendable {
 }
 
 /// What the source and GLib share: whether there is something to do, and whether it may be done now.
-private final class SourceCore: Sendable {
+private final class SourceCore: SourceHandler, Sendable {
     private enum Pause {
         case none
         /// In the next iteration the source is not ready.
@@ -111,7 +101,7 @@ private final class SourceCore: Sendable {
     let context: ContextState
     private let modes: Set<RunLoopMode>?
     private let action: @Sendable () -> Void
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     init(context: ContextState, modes: Set<RunLoopMode>?, action: @escaping @Sendable () -> Void) {
         self.context = context
@@ -149,30 +139,27 @@ private final class SourceCore: Sendable {
         return state.isAllowed
     }
 
-    /// Before the loop polls.
-    ///
-    /// - Returns: whether the source is ready; and whether the loop may wait for events.
-    func prepare() -> (isReady: Bool, mayWait: Bool) {
+    func prepare(_ source: Source) -> SourceReadiness {
         state.withLock { state in
-            guard state.isPending, allows(&state) else { return (false, true) }
+            guard state.isPending, allows(&state) else { return .waiting }
             switch state.pause {
-            case .none: return (true, false)
+            case .none: return .ready
             case .due:
                 state.pause = .now
-                return (false, false)
+                return .resting
             case .now:
                 state.pause = .none
-                return (true, false)
+                return .ready
             }
         }
     }
 
-    /// After the poll, in which a signal may have come.
+    // A signal may have come in the poll.
     func check() -> Bool {
         state.withLock { state in state.isPending && state.pause == .none && allows(&state) }
     }
 
-    func dispatch() {
+    func dispatch(_ source: Source) -> Bool {
         let isDue = state.withLock { state in
             // A source that was dispatched just before may have changed the mode.
             guard state.isPending, allows(&state) else { return false }
@@ -181,6 +168,7 @@ private final class SourceCore: Sendable {
             return true
         }
         if isDue { action() }
+        return true
     }
 }
 
@@ -190,9 +178,10 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
     private let source: UnsafeMutablePointer<GSource>
     private let kind: DeliveryKind
 
-    init(kind: DeliveryKind, source: UnsafeMutablePointer<GSource>) {
+    init(kind: DeliveryKind, source: AttachedSource) {
         self.kind = kind
-        self.source = g_source_ref(source)
+        // Not the object: whoever tells followers of a mode must not keep the source on its context.
+        self.source = g_source_ref(source.pointer)
     }
 
     deinit {
@@ -205,35 +194,3 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
         if g_source_get_priority(source) != priority { g_source_set_priority(source, priority) }
     }
 }
-
-/// The core is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
-private let slotOffset = MemoryLayout<GSource>.stride
-
-private func slot(of source: UnsafeMutablePointer<GSource>?) -> Unmanaged<SourceCore> {
-    Unmanaged.fromOpaque(
-        UnsafeRawPointer(source!).load(fromByteOffset: slotOffset, as: UnsafeMutableRawPointer.self))
-}
-
-/// GLib keeps the address of the function table for as long as a source of it lives; this one lives for ever.
-private struct SourceFunctions: @unchecked Sendable {
-    // Sendable: written once, before anyone can see it.
-    let pointer: UnsafeMutablePointer<GSourceFuncs>
-
-    init() {
-        pointer = .allocate(capacity: 1)
-        pointer.initialize(to: GSourceFuncs())
-        pointer.pointee.prepare = { source, timeout in
-            let (isReady, mayWait) = slot(of: source).takeUnretainedValue().prepare()
-            timeout?.pointee = mayWait ? -1 : 0
-            return isReady ? 1 : 0
-        }
-        pointer.pointee.check = { source in slot(of: source).takeUnretainedValue().check() ? 1 : 0 }
-        pointer.pointee.dispatch = { source, _, _ in
-            slot(of: source).takeUnretainedValue().dispatch()
-            return 1
-        }
-        pointer.pointee.finalize = { source in slot(of: source).release() }
-    }
-}
-
-private let sourceFunctions = SourceFunctions()

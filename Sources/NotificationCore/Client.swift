@@ -1,3 +1,5 @@
+import Collections
+
 /// What the center knows of one client.
 final class Client {
     let name: ClientName

@@ -1,3 +1,5 @@
+import Collections
+
 /// How urgent what is due to a client is (M6). The more urgent goes first; within a lane order is global (D4).
 ///
 /// The number is part of the recovery log's format.
@@ -31,54 +33,40 @@ struct DueQueue {
         let byteCount: Int
     }
 
-    /// Nil before the head.
-    private var entries: [Entry?] = []
-    private var head = 0
+    private var entries = Deque<Entry>()
     private(set) var byteCount = 0
     /// How many places the client has among the turns of this lane (``Turns``).
     var turns = 0
 
-    var count: Int { entries.count - head }
-    var isEmpty: Bool { head == entries.count }
-    var first: Entry? { isEmpty ? nil : entries[head] }
+    var count: Int { entries.count }
+    var isEmpty: Bool { entries.isEmpty }
+    var first: Entry? { entries.first }
 
     func forEach(_ body: (Entry) -> Void) {
-        for index in head..<entries.count { body(entries[index]!) }
+        entries.forEach(body)
     }
 
     mutating func append(_ entry: Entry) {
-        if head > 32, head > entries.count / 2 {
-            entries.removeFirst(head)
-            head = 0
-        }
         entries.append(entry)
         byteCount += entry.byteCount
     }
 
     mutating func popFirst() -> Entry? {
-        guard head < entries.count else { return nil }
-        let entry = entries[head].take()!
-        head += 1
+        guard let entry = entries.popFirst() else { return nil }
         byteCount -= entry.byteCount
-        if head == entries.count {
-            // Used again from the start, unless a backlog made it large.
-            entries.removeAll(keepingCapacity: entries.count <= 1024)
-            head = 0
-        }
         return entry
     }
 
     /// Takes the observers out of everything; what has none left goes.
     mutating func remove(_ removed: Set<ObserverID>) {
         guard !isEmpty else { return }
-        let rest = entries[head...].compactMap { entry -> Entry? in
-            var entry = entry!
+        let rest = entries.compactMap { entry -> Entry? in
+            var entry = entry
             guard let observers = entry.observers.removing(removed) else { return nil }
             entry.observers = observers
             return entry
         }
-        entries = rest
-        head = 0
+        entries = Deque(rest)
         byteCount = rest.reduce(0) { $0 + $1.byteCount }
     }
 }

@@ -1,3 +1,5 @@
+import Collections
+
 /// The way of a notification from its post to the clients that it matches (D2 to D6, S1, S3).
 extension DistributedCenter {
     /// Checks a post before its userInfo is looked at.

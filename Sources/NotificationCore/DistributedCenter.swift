@@ -1,3 +1,5 @@
+import Collections
+
 /// The rules of the distributed center (SPEC parts N, D, S, E) as a state machine.
 ///
 /// Events come in as method calls, in the order in which the bus carried them; what shall be done comes out as

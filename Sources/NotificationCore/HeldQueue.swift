@@ -1,3 +1,5 @@
+import Collections
+
 /// What is held for a suspended client, in global order over all its observers and behaviours (S2).
 ///
 /// Entries can coalesce: by (observer, name, object) only the newest stays, at its place at the tail (S1).

@@ -1,3 +1,5 @@
+import Collections
+
 /// A post that was accepted: its parts, and how it is to be posted. It is matched, and gets its serial, when it is.
 public struct PendingPost {
     public let name: String

@@ -1,3 +1,5 @@
+import Collections
+
 /// The queues of all posters that have something queued.
 ///
 /// Posters take turns, so that the hundred thousand of one hold up no other. A poster that left the bus keeps its queue
@@ -5,17 +7,12 @@
 struct PostingQueues {
     private var queues: [ClientName: PostingQueue] = [:]
     /// By ``PostingStyle/order``: the queues that may have a post of the style, each once.
-    private var lines = [Line(), Line(), Line()]
+    private var lines = [Deque<PostingQueue>(), Deque(), Deque()]
     private var lastNumber: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
     /// By ``PostingStyle/order``.
     private var countsOfStyles = [0, 0, 0]
-
-    private struct Line {
-        var queues: [PostingQueue] = []
-        var head = 0
-    }
 
     func count(_ style: PostingStyle) -> Int { countsOfStyles[style.order] }
 
@@ -51,7 +48,7 @@ struct PostingQueues {
         changing(queue, post.style) { queue.append(post, number: number) }
         if !queue.isInLine[post.style.order] {
             queue.isInLine[post.style.order] = true
-            lines[post.style.order].queues.append(queue)
+            lines[post.style.order].append(queue)
         }
         return replaced.count
     }
@@ -74,31 +71,23 @@ struct PostingQueues {
     /// Takes the first post of a style of the poster whose turn it is.
     mutating func take(_ style: PostingStyle) -> (post: PendingPost, poster: ClientName)? {
         let line = style.order
-        while lines[line].head < lines[line].queues.count {
-            let queue = lines[line].queues[lines[line].head]
-            lines[line].head += 1
-            if lines[line].head > 32, lines[line].head > lines[line].queues.count / 2 {
-                lines[line].queues.removeFirst(lines[line].head)
-                lines[line].head = 0
-            }
+        while let queue = lines[line].popFirst() {
             let post = changing(queue, style) { queue.popFirst(style) }
             if queue.isEmpty(style) {
                 queue.isInLine[line] = false
             } else {
-                lines[line].queues.append(queue)
+                lines[line].append(queue)
             }
             forgetIfEmpty(queue)
             if let post { return (post, queue.poster) }
         }
-        lines[line] = Line()
         return nil
     }
 
     /// Takes the first post of a style of one poster, as an earlier process did: then it was that poster's turn.
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
         guard let queue = queues[poster], !queue.isEmpty(style) else { return nil }
-        let line = lines[style.order]
-        if line.queues[line.head...].first(where: { !$0.isEmpty(style) }) === queue { return take(style)?.post }
+        if lines[style.order].first(where: { !$0.isEmpty(style) }) === queue { return take(style)?.post }
         // The log was written anew since, and does not hold whose turn it was.
         let post = changing(queue, style) { queue.popFirst(style) }
         forgetIfEmpty(queue)

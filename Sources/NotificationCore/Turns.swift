@@ -1,3 +1,5 @@
+import Collections
+
 /// Whose turn it is in each lane: the order in which what is due leaves the service (M6).
 ///
 /// A client that reads has a turn for each notification that was just put into its lane, so that the order within a
@@ -16,13 +18,10 @@ struct Turns {
     }
 
     private struct Line {
-        /// Nil before the head.
-        var turns: [Turn?] = []
-        var head = 0
+        var turns = Deque<Turn>()
         /// All that there ever were, and those of them that are over.
         var begun: UInt64 = 0
         var over: UInt64 = 0
-        var isEmpty: Bool { head == turns.count }
     }
 
     private var lines = DeliveryLane.allCases.map { _ in Line() }
@@ -31,12 +30,12 @@ struct Turns {
 
     var isOverfull: Bool { count > Self.mostCount || byteCount > Self.mostBytes }
 
-    func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].isEmpty }
+    func isEmpty(_ lane: DeliveryLane) -> Bool { lines[lane.rawValue].turns.isEmpty }
 
     /// The most urgent lane in which it is somebody's turn.
     var first: DeliveryLane? {
         guard count > 0 else { return nil }
-        return DeliveryLane.allCases.first { !lines[$0.rawValue].isEmpty }
+        return DeliveryLane.allCases.first { !lines[$0.rawValue].turns.isEmpty }
     }
 
     /// Puts the client at the end of a lane's line.
@@ -45,10 +44,6 @@ struct Turns {
     mutating func append(_ client: Client, in lane: DeliveryLane, byteCount: Int) {
         client.queue[turnsOf: lane] += 1
         let line = lane.rawValue
-        if lines[line].head > 32, lines[line].head > lines[line].turns.count / 2 {
-            lines[line].turns.removeFirst(lines[line].head)
-            lines[line].head = 0
-        }
         lines[line].turns.append(Turn(client: client, byteCount: byteCount))
         lines[line].begun += 1
         count += 1
@@ -58,14 +53,8 @@ struct Turns {
     /// The client whose turn it is, which is over with that.
     mutating func next(in lane: DeliveryLane) -> Client? {
         let line = lane.rawValue
-        guard !lines[line].isEmpty else { return nil }
-        let turn = lines[line].turns[lines[line].head].take()!
-        lines[line].head += 1
+        guard let turn = lines[line].turns.popFirst() else { return nil }
         lines[line].over += 1
-        if lines[line].isEmpty {
-            lines[line].turns.removeAll(keepingCapacity: true)
-            lines[line].head = 0
-        }
         count -= 1
         byteCount -= turn.byteCount
         turn.client.queue[turnsOf: lane] -= 1

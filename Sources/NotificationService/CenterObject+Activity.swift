@@ -25,13 +25,8 @@ extension CenterObject {
     }
 
     func startInactivityTimer(for client: ClientName, epoch: UInt64, milliseconds: UInt32) {
-        inactivityTimers[client] = .timer(milliseconds: milliseconds, on: bus.context) { [unowned self] in
-            // Out of the table first: what follows may start the next one.
-            let timer = inactivityTimers.removeValue(forKey: client)
-            withExtendedLifetime(timer) {
-                perform { effects in center.inactivityTimerEnded(client, epoch: epoch, effects: &effects) }
-            }
-            return .remove
+        inactivityTimers[client] = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
+            perform { effects in center.inactivityTimerEnded(client, epoch: epoch, effects: &effects) }
         }
     }
 }

@@ -19,7 +19,10 @@ extension CenterObject {
             bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
         case .probe(let client): prober.probe(client)
         case .startProbeTimer(let client, let seconds):
-            startTimer(for: client, milliseconds: UInt32(seconds) * 1000) { [unowned self] in
+            // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
+            probeTimers[client] = .once(
+                milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: DeliveryPriority.of(.control)
+            ) { [unowned self] in
                 perform { effects in center.probeTimedOut(client, effects: &effects) }
             }
         case .startInactivityTimer(let client, let epoch, let milliseconds):
@@ -49,11 +52,9 @@ extension CenterObject {
         bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
     }
 
-    /// A client that is too slow for long loses again and again: the 1st, 2nd, 4th, 8th … time is logged.
+    /// A client that is too slow for long loses again and again.
     private func noteOverflow(of client: ClientName, because reason: DropReason) {
-        overflows[client, default: 0] += 1
-        let count = overflows[client]!
-        guard count & (count - 1) == 0 else { return }
+        guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
         Log.warning(
             "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
@@ -64,17 +65,5 @@ extension CenterObject {
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         bus.send(DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client))
-    }
-
-    private func startTimer(for client: ClientName, milliseconds: UInt32, action: @escaping () -> Void) {
-        // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
-        probeTimers[client] = .timer(
-            milliseconds: milliseconds, on: bus.context, priority: DeliveryPriority.of(.control)
-        ) { [unowned self] in
-            // Out of the table first: the action may start the next one.
-            let timer = probeTimers.removeValue(forKey: client)
-            withExtendedLifetime(timer) { action() }
-            return .remove
-        }
     }
 }

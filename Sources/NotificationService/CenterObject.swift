@@ -33,9 +33,9 @@ package final class CenterObject {
     private(set) var store: RecoveryStore?
     /// How often the queue of a client began to overflow.
     var overflows: [ClientName: UInt64] = [:]
-    /// For clients that never answered a probe.
+    /// For clients that never answered a probe; also those that are over.
     var probeTimers: [ClientName: EventSource] = [:]
-    /// For clients whose application became inactive a moment ago.
+    /// For clients whose application became inactive; also those that are over.
     var inactivityTimers: [ClientName: EventSource] = [:]
     /// Where the activity of applications comes from; nil until ``followActivity(uniqueName:)``.
     var activity: ActivityMonitor?
@@ -181,9 +181,8 @@ package final class CenterObject {
 
     /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.
     private func noteRejection(_ error: BusError) {
-        rejected += 1
-        guard rejected & (rejected - 1) == 0 else { return }
-        Log.warning("the bus did not carry \(rejected) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
+        guard let count = Log.throttle(&rejected) else { return }
+        Log.warning("the bus did not carry \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
     }
 
     /// An error whose sender wanted no answer is lost silently nowhere (D3): it is counted, and logged with the sender.
@@ -193,9 +192,7 @@ package final class CenterObject {
         guard call.message.expectsNoReply else {
             return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error))
         }
-        // A client that repeats a mistake for ever shall not fill the journal: 1, 2, 4, 8 … of its refusals are logged.
-        let count = clients.countRefusal(of: sender)
-        guard count & (count - 1) == 0 else { return }
+        guard let count = clients.countRefusal(of: sender) else { return }
         // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
         Log.warning(
             "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error)

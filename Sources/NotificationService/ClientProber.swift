@@ -20,8 +20,7 @@ final class ClientProber {
     private var lastBarrier: UInt64 = 0
     private var clientsOfBarriers: [UInt64: ClientName] = [:]
     /// Probes that the bus had no room for, each sent again after a second.
-    private var retries: [ClientName: [UInt64: EventSource]] = [:]
-    private var lastRetry: UInt64 = 0
+    private var retries: [ClientName: [EventSource]] = [:]
 
     private static let barrierInterface: InterfaceName = "org.carillon.Internal1"
     private static let barrierMember: MemberName = "Barrier"
@@ -79,14 +78,10 @@ final class ClientProber {
     }
 
     private func retry(_ client: ClientName) {
-        lastRetry += 1
-        let number = lastRetry
-        retries[client, default: [:]][number] = .timer(
-            milliseconds: 1000, on: bus.context, priority: DeliveryPriority.of(.control)
-        ) { [weak self] in
-            let timer = self?.retries[client]?.removeValue(forKey: number)
-            withExtendedLifetime(timer) { self?.probe(client) }
-            return .remove
-        }
+        retries[client, default: []].removeAll { !$0.isPending }
+        retries[client, default: []].append(
+            .once(milliseconds: 1000, on: bus.context, priority: DeliveryPriority.of(.control)) { [unowned self] in
+                probe(client)
+            })
     }
 }

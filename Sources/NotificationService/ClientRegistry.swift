@@ -76,13 +76,11 @@ final class ClientRegistry {
     }
 
     /// Counts a refused call that wanted no answer. Strangers, who are not watched, share one count.
-    func countRefusal(of client: ClientName) -> UInt64 {
-        if processes[client] != nil {
-            refusals[client, default: 0] += 1
-            return refusals[client]!
-        }
-        refusalsOfOthers += 1
-        return refusalsOfOthers
+    ///
+    /// - Returns: the count, when it is to be logged.
+    func countRefusal(of client: ClientName) -> UInt64? {
+        guard processes[client] != nil else { return Log.throttle(&refusalsOfOthers) }
+        return Log.throttle(&refusals[client, default: 0])
     }
 
     private func identified(_ client: ClientName) {

@@ -71,27 +71,19 @@ final class DeliveryTurns {
 
     /// Something waits for the loop to be idle.
     func expectIdleness() {
-        guard quietTimer == nil, !isIdle else { return }
+        guard quietTimer?.isPending != true, !isIdle else { return }
         looks = 0
         startQuietTimer()
     }
 
     private func startQuietTimer() {
-        var seen = activity
-        quietTimer = .timer(
+        let seen = activity
+        quietTimer = .once(
             milliseconds: Self.quietMilliseconds, on: object.bus.context, priority: DeliveryPriority.of(.whenIdle)
         ) { [unowned self] in
             // At this priority it is dispatched only when nothing else is ready.
             looks += 1
-            guard seen == activity || looks >= Self.mostLooks else {
-                seen = activity
-                return .keep
-            }
-            // The source goes when this closure is done with; it must not go before.
-            let timer = quietTimer
-            quietTimer = nil
-            withExtendedLifetime(timer) { beginIdleness() }
-            return .remove
+            if seen == activity || looks >= Self.mostLooks { beginIdleness() } else { startQuietTimer() }
         }
     }
 

@@ -1,3 +1,4 @@
+import Collections
 import DBus
 import NotificationCore
 import NotificationWire
@@ -14,7 +15,7 @@ struct WaitingPosters {
     }
 
     /// By lane, in the order of their marks.
-    private var lines: [[Waiting]] = DeliveryLane.allCases.map { _ in [] }
+    private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
     private var count = 0
 
     mutating func append(_ call: MethodCall, receivers: Int, behind mark: SendingMark) {
@@ -25,11 +26,12 @@ struct WaitingPosters {
     /// Answers those whose marks have been passed.
     mutating func answer(hasPassed: (SendingMark) -> Bool) {
         guard count > 0 else { return }
-        for line in lines.indices where !lines[line].isEmpty {
-            let passed = lines[line].prefix { hasPassed($0.mark) }
-            for waiting in passed { waiting.call.reply(to: PostCall.self, waiting.receivers) }
-            count -= passed.count
-            lines[line].removeFirst(passed.count)
+        for line in lines.indices {
+            while let waiting = lines[line].first, hasPassed(waiting.mark) {
+                lines[line].popFirst()
+                count -= 1
+                waiting.call.reply(to: PostCall.self, waiting.receivers)
+            }
         }
     }
 }

@@ -9,24 +9,24 @@ private enum ImportRules {
         "CGLib": [],
         "CMainQueue": [],
         "CXCB": [],
+        "Collections": [],
         "BusNames": [],
         "JSON": [],
         "MainLoop": system.union(["CGLib"]),
         "DBus": system.union(["CDBus", "BusNames", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
-        "NotificationCore": ["BusNames"],
+        "NotificationCore": ["Collections", "BusNames"],
         "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames", "JSON"]),
         // Of the core only the clients' names and what activity is.
         "DesktopActivity": system.union(["NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
         "NotificationService": system.union([
-            "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop",
+            "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop",
         ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
-        // The core's observer index: one type serves in the process, in the client library and in the service.
-        "LocalNotifications": system.union(foundation).union(["NotificationCore", "MainLoop", "CMainQueue"]),
+        "LocalNotifications": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
         "Carillon": system.union(foundation).union([
-            "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+            "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
         ]),
         "CarillonTool": system.union([
             "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "JSON",

@@ -13,7 +13,7 @@ final class FakeService: @unchecked Sendable {
     // Sendable: the connection is used on its own thread only, to which all work is handed; the rest is locked.
     private let context = MainContext()
     private let connection: Connection
-    private let client = Mutex<UniqueName?>(nil)
+    private let client = Locked<UniqueName?>(nil)
     private let isStopped = Atomic(false)
 
     init(on bus: PrivateBus, ownsName: Bool = true) throws {
@@ -102,5 +102,5 @@ final class FakeService: @unchecked Sendable {
 }
 
 private final class SourceHolder: Sendable {
-    let value = Mutex<SignalledSource?>(nil)
+    let value = Locked<SignalledSource?>(nil)
 }

@@ -1,10 +1,10 @@
 import Foundation
-import Synchronization
+import MainLoop
 import TestSupport
 
 /// What observers of a test received.
 final class Inbox<Value: Sendable>: Sendable {
-    private let values = Mutex<[Value]>([])
+    private let values = Locked<[Value]>([])
 
     func add(_ value: Value) { values.withLock { $0.append(value) } }
     var all: [Value] { values.withLock { $0 } }

@@ -1,5 +1,5 @@
 import Foundation
-import Synchronization
+import MainLoop
 import TestSupport
 import Testing
 
@@ -79,8 +79,8 @@ struct ObservingTests {
     func changesInside() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
-        let later = Mutex<Token?>(nil)
-        let own = Mutex<Token?>(nil)
+        let later = Locked<Token?>(nil)
+        let own = Locked<Token?>(nil)
         let first = ear.center.addObserver(forName: .init("a"), object: nil, queue: nil) { [heard = ear.heard] note in
             heard.add("first \(note.userInfo?["number"] ?? "")")
             let center = ear.center
@@ -206,7 +206,7 @@ struct ObservingTests {
             let holder = Holder(ear.center)
             ear.center.observeEvents { _ in withExtendedLifetime(holder) {} }.cancel()
         }
-        let inner = Mutex<Observation?>(nil)
+        let inner = Locked<Observation?>(nil)
         let action = block()
         let outer = ear.center.observe(.init("c")) { note in
             action(note)

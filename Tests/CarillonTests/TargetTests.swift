@@ -1,6 +1,6 @@
 import Carillon
 import Foundation
-import Synchronization
+import MainLoop
 import TestSupport
 import Testing
 
@@ -103,7 +103,7 @@ struct TargetTests {
     @Test("C5: a target that another thread releases while its method runs is alive until that returns")
     func releasedElsewhere() async throws {
         final class Target: Sendable {
-            private let state = Mutex(["alive"])
+            private let state = Locked(["alive"])
             let calls: Inbox<Bool>
             let hasBegun: DispatchSemaphore
             init(_ calls: Inbox<Bool>, _ hasBegun: DispatchSemaphore) {
@@ -123,7 +123,7 @@ struct TargetTests {
         try await onOwnThread {
             for round in 0..<300 {
                 let hasBegun = DispatchSemaphore(value: 0)
-                let target = Mutex<Target?>(Target(calls, hasBegun))
+                let target = Locked<Target?>(Target(calls, hasBegun))
                 center.addObserver(target.withLock { $0! }, method: Target.received, name: .init("a"))
                 for _ in 0..<3 { center.post("a", number: round) }
                 let isReleased = DispatchSemaphore(value: 0)
@@ -189,7 +189,7 @@ struct TargetTests {
     func bounded() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
-        let lost = Mutex<UInt64>(0)
+        let lost = Locked<UInt64>(0)
         let observation = ear.center.observeEvents { event in
             if case .mayHaveMissedNotifications(.overflow(let count)) = event { lost.withLock { $0 += count } }
         }

@@ -44,7 +44,9 @@ struct ActivityInterfaceTests {
         #expect(signal.kind == .signal)
         #expect(heading(signal) == ":1.2 /org/carillon/Activity org.carillon.Activity1 ReportRequested ")
         #expect(ActivityInterface.ReportRequested(signal) != nil)
-        #expect(ActivityInterface.ReportRequested(ActivityInterface.Closed(window: "1").call(to: UniqueName(":1.1"))) == nil)
+        #expect(
+            ActivityInterface.ReportRequested(ActivityInterface.Closed(window: "1").call(to: UniqueName(":1.1"))) == nil
+        )
     }
 
     @Test("A message with other arguments is an error")

@@ -1,6 +1,6 @@
 import Foundation
 import LocalNotifications
-import Synchronization
+import MainLoop
 import TestSupport
 import Testing
 
@@ -33,7 +33,7 @@ private enum Reaction {
 struct CenterModelTests {
     private final class Target: Sendable {
         let called: @Sendable (Int) -> Void
-        let ids = Mutex<[Int: Int]>([:])
+        let ids = Locked<[Int: Int]>([:])
 
         init(called: @escaping @Sendable (Int) -> Void) { self.called = called }
 
@@ -57,7 +57,7 @@ struct CenterModelTests {
         var next = 0
         let names = ["A", "B", "C"]
         /// Reactions of observers, played by both; they are for one call.
-        let reactions = Mutex<[Int: [Int]]>([:])
+        let reactions = Locked<[Int: [Int]]>([:])
 
         init(seed: UInt64) { generator = SplitMix(seed: seed) }
 

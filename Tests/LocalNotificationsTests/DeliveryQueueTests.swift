@@ -1,4 +1,5 @@
 import LocalNotifications
+import MainLoop
 import Synchronization
 import TestSupport
 import Testing
@@ -8,7 +9,7 @@ struct DeliveryQueueTests {
     /// What the tests see of a queue: how often it woke its target, and what ran.
     final class Probe: Sendable {
         let wakes = Atomic(0)
-        let ran = Mutex<[Int]>([])
+        let ran = Locked<[Int]>([])
 
         func note(_ number: Int) -> @Sendable () -> Void {
             { self.ran.withLock { $0.append(number) } }

@@ -394,7 +394,7 @@ struct QueueTests {
     @Test("Q1, Q6: every thread has a default queue, which its end frees")
     func perThread() async throws {
         final class Weak: Sendable {
-            let queue = Mutex<Reference>(Reference())
+            let queue = Locked<Reference>(Reference())
             struct Reference { weak var queue: NotificationQueue? }
         }
         let (ofThread, ended) = (Weak(), Doorbell())

@@ -1,8 +1,8 @@
-import Synchronization
+import MainLoop
 
 /// Collects what happens on any number of threads, in its order.
 final class Recorder<Element: Sendable>: Sendable {
-    private let elements = Mutex<[Element]>([])
+    private let elements = Locked<[Element]>([])
 
     func add(_ element: Element) {
         elements.withLock { $0.append(element) }

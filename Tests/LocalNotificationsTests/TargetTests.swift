@@ -1,5 +1,6 @@
 import Foundation
 import LocalNotifications
+import MainLoop
 import Synchronization
 import TestSupport
 import Testing
@@ -47,7 +48,7 @@ struct TargetTests {
     @Test("Peers get this wrong: a target that is let go of while its method runs is used after its end (C5)")
     func keptWhileCalled() {
         final class Holder: Sendable {
-            let target = Mutex<Releasing?>(nil)
+            let target = Locked<Releasing?>(nil)
         }
         final class Releasing: Sendable {
             let holder: Holder

@@ -35,6 +35,55 @@ struct EventSourceTests {
         withExtendedLifetime(timer) {}
     }
 
+    @Test("A timer that fires once is over for its closure already")
+    func once() {
+        let context = MainContext()
+        var timer: EventSource?
+        var wasPending: [Bool?] = []
+        timer = .once(milliseconds: 0, on: context) { wasPending.append(timer?.isPending) }
+        #expect(timer?.isPending == true)
+        context.settle()
+        #expect(wasPending == [false])
+        #expect(timer?.isPending == false)
+    }
+
+    @Test("A timer that fires once can be dropped, or replaced by the next one, inside its closure")
+    func replacedInside() throws {
+        final class Owner {
+            let context = MainContext()
+            var timer: EventSource?
+            var count = 0
+
+            func start() {
+                timer = .once(milliseconds: 0, on: context) { [unowned self] in
+                    // What the closure holds is used after its source is gone.
+                    timer = nil
+                    count += 1
+                    if count < 3 { start() }
+                }
+            }
+        }
+        let owner = Owner()
+        owner.start()
+        try owner.context.run("three firings") { owner.count == 3 }
+        owner.context.settle()
+        #expect(owner.count == 3)
+        #expect(owner.timer == nil)
+    }
+
+    @Test("A timer that fires once frees what its closure holds, also while it is held")
+    func onceFrees() {
+        final class Mark {}
+        let context = MainContext()
+        var mark: Mark? = Mark()
+        weak let watched = mark
+        let timer = EventSource.once(milliseconds: 0, on: context) { [mark] in _ = mark }
+        mark = nil
+        context.settle()
+        #expect(watched == nil)
+        withExtendedLifetime(timer) {}
+    }
+
     @Test("Sources that are ready are dispatched by priority, an idle one only when nothing else is ready")
     func priorities() throws {
         let context = MainContext()

@@ -1,4 +1,5 @@
 import Foundation
+import MainLoop
 import TestSupport
 import Testing
 
@@ -25,6 +26,35 @@ struct LogTests {
         try refuseACall(on: bus)
         _ = try asked.nextLogLine { $0.contains("refused a call") }
         _ = try asked.terminate()
+    }
+
+    @Test(
+        "A message whose level is off is not made, nor its fields",
+        .enabled(if: ProcessInfo.processInfo.environment["G_MESSAGES_DEBUG"] == nil))
+    func lazy() {
+        var made = 0
+        func text() -> String {
+            made += 1
+            return "made by a test"
+        }
+        Log.debug(text(), ["CARILLON_NAME": text()])
+        Log.info(text(), ["CARILLON_NAME": text()])
+        #expect(made == 0)
+        Log.notice(text(), ["CARILLON_NAME": text()])
+        #expect(made == 2)
+        Log.warning(text())
+        #expect(made == 3)
+    }
+
+    @Test("What repeats is logged the 1st, 2nd, 4th, 8th … time, also when it comes in heaps")
+    func throttle() {
+        var count: UInt64 = 0
+        let logged = (0..<1_000).compactMap { _ in Log.throttle(&count) }
+        #expect(logged == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+        #expect(count == 1_000)
+        #expect(Log.throttle(&count, times: 20) == nil)
+        #expect(Log.throttle(&count, times: 10) == 1_030)
+        #expect(Log.throttle(&count, times: 5_000) == 6_030)
     }
 
     /// A call that the service answers with an error, which it notes at the level debug.

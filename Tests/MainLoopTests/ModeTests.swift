@@ -64,7 +64,7 @@ struct ModeTests {
 
     @Test("M2: a source of a kind has the number of the current mode")
     func followsMode() {
-        let order = Mutex<[String]>([])
+        let order = Locked<[String]>([])
         let kind = SignalledSource(on: context, for: .ordinary) { order.withLock { $0.append("ordinary") } }
         let between = SignalledSource(on: context, priority: EventSource.Priority(rawValue: -5)) {
             order.withLock { $0.append("between") }
@@ -168,7 +168,7 @@ struct ModeTests {
 
     @Test("M3: others' sources of any priority get their turn before one that signals itself again after others")
     func afterOthers() {
-        let holder = Mutex<SignalledSource?>(nil)
+        let holder = Locked<SignalledSource?>(nil)
         let (busy, idle) = (Probe(), Probe())
         let source = SignalledSource(on: context, priority: .high) {
             busy.runs.add(1, ordering: .relaxed)
@@ -192,7 +192,7 @@ struct ModeTests {
         let before = ContinuousClock.now
         context.run(mode: "own", until: before + .milliseconds(20))
         #expect(ContinuousClock.now >= before + .milliseconds(20))
-        let modes = Mutex<[RunLoopMode]>([])
+        let modes = Locked<[RunLoopMode]>([])
         let source = SignalledSource(on: context, priority: .default) { [context] in
             context.run(mode: .eventTracking) {
                 modes.withLock { $0.append(context.currentMode) }

@@ -8,7 +8,7 @@ struct SignalledSourceTests {
     @Test("Signals of one batch run the action once, on the thread that runs the context")
     func batch() async throws {
         let context = MainContext()
-        let runs = Mutex<[Bool]>([])
+        let runs = Locked<[Bool]>([])
         let source = SignalledSource(on: context, priority: .default) {
             runs.withLock { $0.append(context.isOwner) }
         }
@@ -36,8 +36,8 @@ struct SignalledSourceTests {
     @Test("A signal that comes while the action runs asks for another run, also in a nested loop")
     func nested() {
         let context = MainContext()
-        let depth = Mutex(0)
-        let holder = Mutex<SignalledSource?>(nil)
+        let depth = Locked(0)
+        let holder = Locked<SignalledSource?>(nil)
         let source = SignalledSource(on: context, priority: .default) {
             let level = depth.withLock { depth in
                 depth += 1

@@ -2,7 +2,6 @@ import Dispatch
 import Foundation
 import LocalNotifications
 import MainLoop
-import Synchronization
 import TestSupport
 
 typealias NotificationCenter = LocalNotifications.NotificationCenter
@@ -64,7 +63,7 @@ struct MainThreadProbe {
 
 /// What happened, in its order.
 final class Events: Sendable {
-    private let names = Mutex<[String]>([])
+    private let names = Locked<[String]>([])
 
     func add(_ name: String) { names.withLock { $0.append(name) } }
     var all: [String] { names.withLock { $0 } }

@@ -1,5 +1,4 @@
 import MainLoop
-import Synchronization
 
 /// The activity of a GTK 3 or GTK 4 application.
 ///
@@ -37,7 +36,7 @@ enum GTKActivity {
 
     private static let mark = "org.carillon.followed"
 
-    private static let followed = Mutex(Followed())
+    private static let followed = Locked(Followed())
 
     static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {
         guard let library = LoadedLibrary("libgtk-4.so.1", "libgtk-3.so.0"),

@@ -1,4 +1,4 @@
-import Synchronization
+import MainLoop
 
 /// The activity of an SDL 2 application.
 ///
@@ -19,7 +19,7 @@ enum SDLActivity {
     /// `SDL_WINDOWEVENT_FOCUS_GAINED` and `SDL_WINDOWEVENT_FOCUS_LOST`.
     private static let (focusGained, focusLost): (UInt8, UInt8) = (12, 13)
 
-    private static let reports = Mutex<[@Sendable (Bool) -> Void]>([])
+    private static let reports = Locked<[@Sendable (Bool) -> Void]>([])
 
     static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {
         guard let library = LoadedLibrary("libSDL2-2.0.so.0"),

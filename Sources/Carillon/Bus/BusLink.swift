@@ -68,10 +68,10 @@ final class SharedOutbox: Sendable {
         var isClosed = false
     }
 
-    private let state: Mutex<State>
+    private let state: Locked<State>
 
     init(limits: Outbox<Request>.Limits) {
-        state = Mutex(State(outbox: Outbox(limits: limits)))
+        state = Locked(State(outbox: Outbox(limits: limits)))
     }
 
     func append(_ request: Request) throws(DistributedNotificationError) {

@@ -1,3 +1,5 @@
+import Collections
+
 /// What the program has asked for and the service did not get yet: requests in order, and how many posts may be on
 /// their way at once.
 ///
@@ -37,9 +39,7 @@ struct Outbox<Request> {
         }
     }
 
-    /// Requests that wait, oldest first, from `head` on; nil in front of that.
-    private var waiting: [Entry?] = []
-    private var head = 0
+    private var waiting = Deque<Entry>()
     private var waitingPosts = 0
     private var byteCount = 0
     private var unconfirmed = 0
@@ -49,7 +49,7 @@ struct Outbox<Request> {
         self.limits = limits
     }
 
-    var isEmpty: Bool { head == waiting.count }
+    var isEmpty: Bool { waiting.isEmpty }
 
     /// Whether one more post of this size is within the bounds.
     func hasRoom(byteCount: Int) -> Bool {
@@ -66,19 +66,19 @@ struct Outbox<Request> {
     ///
     /// - Returns: for what shall be answered also how many the answer confirms; it goes to ``confirmed(_:)``.
     mutating func next() -> (request: Request, confirms: Int?)? {
-        guard head < waiting.count else { return nil }
+        guard let first = waiting.first else { return nil }
         let wantsAnswer: Bool
-        switch waiting[head]!.kind {
-        case .other: return (removeFirst(), nil)
+        switch first.kind {
+        case .other: return (takeFirst(), nil)
         case .registration: wantsAnswer = true
         case .post(let answer): wantsAnswer = answer
         }
         guard unconfirmed < Self.window else { return nil }
         unconfirmed += 1
         sinceConfirmation += 1
-        guard wantsAnswer || sinceConfirmation == Self.confirmEvery else { return (removeFirst(), nil) }
+        guard wantsAnswer || sinceConfirmation == Self.confirmEvery else { return (takeFirst(), nil) }
         defer { sinceConfirmation = 0 }
-        return (removeFirst(), sinceConfirmation)
+        return (takeFirst(), sinceConfirmation)
     }
 
     /// An answer came for a post that wanted one: so many are not on their way any more.
@@ -95,25 +95,17 @@ struct Outbox<Request> {
     /// Takes out everything that waits, in order.
     mutating func removeAll() -> [Request] {
         defer {
-            waiting = []
-            head = 0
+            waiting.removeAll()
             waitingPosts = 0
             byteCount = 0
         }
-        return waiting[head...].map { $0!.request }
+        return waiting.map(\.request)
     }
 
-    private mutating func removeFirst() -> Request {
-        let entry = waiting[head]!
-        waiting[head] = nil
-        head += 1
+    private mutating func takeFirst() -> Request {
+        let entry = waiting.popFirst()!
         if entry.kind.isPost { waitingPosts -= 1 }
         byteCount -= entry.byteCount
-        // The used-up front is given back once it is the larger part: O(1) for each request in the end.
-        if head > 64, head * 2 > waiting.count {
-            waiting.removeFirst(head)
-            head = 0
-        }
         return entry.request
     }
 }

@@ -1,3 +1,4 @@
+import Collections
 import NotificationCore
 
 /// What the service is told of an observer. Observers of the program with the same key share one registration there.

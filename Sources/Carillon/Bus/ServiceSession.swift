@@ -219,18 +219,12 @@ final class ServiceSession {
 
     /// The service has to be asked again, as it did not answer a request.
     func doubtService() {
-        guard case .ready = state, retry == nil else { return }
+        guard case .ready = state, retry?.isPending != true else { return }
         tryAgainLater { [unowned self] in if case .ready = state { ask() } }
     }
 
     private func tryAgainLater(_ action: @escaping () -> Void) {
-        retry = .timer(milliseconds: backOff.next(), on: context) { [weak self] in
-            // Out of the variable first: the action may set the next one.
-            let timer = self?.retry
-            self?.retry = nil
-            withExtendedLifetime(timer) { action() }
-            return .remove
-        }
+        retry = .once(milliseconds: backOff.next(), on: context, action: action)
     }
 }
 

@@ -33,7 +33,7 @@ final class MainThreadTarget: DeliveryTarget {
         MainThreadTarget.shared.drain()
     }
 
-    private let loop = Mutex(LoopWatch())
+    private let loop = Locked(LoopWatch())
 
     private init() {
         MainQueueSource.install()
@@ -106,7 +106,8 @@ final class QueueTarget: DeliveryTarget {
 
 /// Empties a delivery queue from operations, of which several may run at once.
 private final class ExclusiveDrain: Sendable {
-    let queue = WeakReference<DeliveryQueue>()
+    /// Weak: what wakes a queue must not keep it.
+    let queue = Weak<DeliveryQueue>()
     private let operations: OperationQueue
     private let isRunning = Atomic(false)
     /// Whether an operation found another one running, and left it to that.
@@ -149,7 +150,8 @@ final class ThreadTarget: DeliveryTarget {
     }
 
     init() {
-        let reference = WeakReference<SignalledSource>()
+        // What wakes a queue must not keep it.
+        let reference = Weak<SignalledSource>()
         let queue = DeliveryQueue(
             wake: { reference.object?.signal() }, wakeAfterOthers: { reference.object?.signalAfterOthers() })
         source = SignalledSource(on: context, priority: .default) { queue.drain() }
@@ -178,36 +180,18 @@ final class ThreadTarget: DeliveryTarget {
     }
 }
 
-/// Weak: what wakes a queue must not keep it.
-private final class WeakReference<Object: AnyObject & Sendable>: Sendable {
-    private struct Weak {
-        weak var object: Object?
-    }
-
-    private let reference = Mutex(Weak())
-
-    var object: Object? {
-        get { reference.withLock { $0.object } }
-        set { reference.withLock { $0.object = newValue } }
-    }
-}
-
 /// The targets of the operation queues that observers asked for. Observers of one queue share a target, so that they
 /// run in order.
 struct OperationQueueTargets {
-    private struct Entry {
-        weak var target: QueueTarget?
-    }
-
-    private var entries: [ObjectIdentifier: Entry] = [:]
+    private var entries: [ObjectIdentifier: Weak<QueueTarget>] = [:]
 
     mutating func target(for queue: OperationQueue) -> any DeliveryTarget {
         if queue === OperationQueue.main { return MainThreadTarget.shared }
         // A target that lives retains its queue: the address is still that queue's.
-        if let target = entries[ObjectIdentifier(queue)]?.target { return target }
-        entries = entries.filter { $0.value.target != nil }
+        if let target = entries[ObjectIdentifier(queue)]?.object { return target }
+        entries = entries.filter { $0.value.object != nil }
         let target = QueueTarget(queue)
-        entries[ObjectIdentifier(queue)] = Entry(target: target)
+        entries[ObjectIdentifier(queue)] = Weak(target)
         return target
     }
 }

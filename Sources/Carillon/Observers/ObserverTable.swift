@@ -1,3 +1,4 @@
+import Collections
 import NotificationCore
 
 /// The program's observers, by the registration at the service that they share (C11).

@@ -1,4 +1,4 @@
-import NotificationCore
+import Collections
 import Testing
 
 @Suite("C11: the index of observers", .timeLimit(.minutes(1)))
@@ -131,19 +131,6 @@ struct ObserverIndexTests {
 
     // MARK: Against a model
 
-    /// A generator whose numbers come again with the same seed (SplitMix64).
-    private struct Generator: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = state
-            mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
-        }
-    }
-
     @Test("C1, C3, C11: thousands of random steps agree with a plain list", arguments: [1, 2, 3, 0xBE11] as [UInt64])
     func random(seed: UInt64) {
         struct Entry {
@@ -152,7 +139,7 @@ struct ObserverIndexTests {
             let object: String?
             let position: Index.Position
         }
-        var generator = Generator(state: seed)
+        var generator = SplitMix(state: seed)
         var index = Index()
         var model: [Entry] = []
         func pick(_ prefix: String, orNone: Bool) -> String? {

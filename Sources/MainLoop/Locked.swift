@@ -1,3 +1,5 @@
+import Synchronization
+
 // The thread sanitizer does not see the standard library's mutex, which is not built with it, and would report all that
 // it guards. It does see that of the C library. So `tools/test-threads` builds with the condition below, which puts a
 // mutex of the same interface in the other's place; nothing else does.
@@ -8,8 +10,8 @@
         import Musl
     #endif
 
-    /// As `Synchronization.Mutex`.
-    package struct SanitizedMutex<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
+    /// A value behind a lock, as `Synchronization.Mutex`.
+    package struct Locked<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
         // Sendable: the value is touched only under the lock.
         private let mutex: UnsafeMutablePointer<pthread_mutex_t>
         private let value: UnsafeMutablePointer<Value>
@@ -37,5 +39,7 @@
         }
     }
 
-    typealias Mutex<Value: ~Copyable> = SanitizedMutex<Value>
+#else
+    /// A value behind a lock.
+    package typealias Locked<Value: ~Copyable> = Mutex<Value>
 #endif

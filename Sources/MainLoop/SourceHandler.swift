@@ -1,0 +1,77 @@
+import CGLib
+
+/// The functions of a `GSource` of our own: what GLib asks it, and has it do. One kind of source is one class.
+///
+/// Called on the thread that runs the context, with no lock held.
+protocol SourceHandler: AnyObject {
+    typealias Source = UnsafeMutablePointer<GSource>
+
+    /// Before the loop polls.
+    func prepare(_ source: Source) -> SourceReadiness
+
+    /// After the poll. False leaves it to the descriptors of the source, if it has any: one that is ready will do.
+    func check() -> Bool
+
+    /// - Returns: whether the source shall stay.
+    func dispatch(_ source: Source) -> Bool
+}
+
+enum SourceReadiness {
+    case ready
+    case waiting
+    /// Not in this iteration, but the next one shall come at once.
+    case resting
+}
+
+/// A source that is never ready.
+extension SourceHandler {
+    func prepare(_ source: Source) -> SourceReadiness { .waiting }
+    func check() -> Bool { false }
+    func dispatch(_ source: Source) -> Bool { true }
+}
+
+extension UnsafeMutablePointer<GSource> {
+    /// A new source, which belongs to the caller, and keeps its handler until it is finalized.
+    ///
+    /// GLib frees that when nobody holds the source any more, on whatever thread.
+    static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
+        let source = g_source_new(sourceFunctions.pointer, guint(handlerOffset + MemoryLayout<any SourceHandler>.size))!
+        source.handlerSlot.initialize(to: handler)
+        g_source_set_priority(source, priority)
+        return source
+    }
+
+    /// What the source was made with.
+    var handler: any SourceHandler { handlerSlot.pointee }
+
+    fileprivate var handlerSlot: UnsafeMutablePointer<any SourceHandler> {
+        (UnsafeMutableRawPointer(self) + handlerOffset).assumingMemoryBound(to: (any SourceHandler).self)
+    }
+}
+
+/// What all sources of this kind have in common, by which GLib finds them.
+var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
+
+/// The handler is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
+private let handlerOffset = MemoryLayout<GSource>.stride
+
+/// GLib keeps the address of the function table for as long as a source of it lives; this one lives for ever.
+private struct SourceFunctions: @unchecked Sendable {
+    // Sendable: written once, before anyone can see it.
+    let pointer: UnsafeMutablePointer<GSourceFuncs>
+
+    init() {
+        pointer = .allocate(capacity: 1)
+        pointer.initialize(to: GSourceFuncs())
+        pointer.pointee.prepare = { source, timeout in
+            let readiness = source!.handler.prepare(source!)
+            timeout?.pointee = readiness == .waiting ? -1 : 0
+            return readiness == .ready ? 1 : 0
+        }
+        pointer.pointee.check = { source in source!.handler.check() ? 1 : 0 }
+        pointer.pointee.dispatch = { source, _, _ in source!.handler.dispatch(source!) ? 1 : 0 }
+        pointer.pointee.finalize = { source in source!.handlerSlot.deinitialize(count: 1) }
+    }
+}
+
+private let sourceFunctions = SourceFunctions()

@@ -1,0 +1,24 @@
+import Collections
+import Testing
+
+@Suite("Texts that are equal byte for byte", .timeLimit(.minutes(1)))
+struct ExactTextTests {
+    @Test("Canonically equivalent texts are two")
+    func equivalents() {
+        let (one, other) = ("caf\u{E9}", "cafe\u{301}")
+        #expect(one == other)
+        #expect(ExactText(one) != ExactText(other))
+        #expect(Set([one, other].map(ExactText.init)).count == 2)
+    }
+
+    @Test("The same bytes are one text, however they are stored")
+    func same() {
+        let text = "a text that is too long for the small form"
+        let slice = String(("x" + text).dropFirst())
+        #expect(ExactText(text) == ExactText(slice))
+        #expect(ExactText(text).hashValue == ExactText(slice).hashValue)
+        #expect(ExactText("") == ExactText(""))
+        #expect(ExactText("a") != ExactText("ab"))
+        #expect(ExactText(text).text == text)
+    }
+}
