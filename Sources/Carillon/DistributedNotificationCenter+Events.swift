@@ -1,6 +1,7 @@
 import Foundation
 import MainLoop
 import NotificationWire
+import ThreadDelivery
 
 /// What the center tells the program about itself.
 extension DistributedNotificationCenter {

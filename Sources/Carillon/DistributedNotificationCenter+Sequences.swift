@@ -1,5 +1,6 @@
 import Foundation
 import MainLoop
+import ThreadDelivery
 
 /// Notifications as asynchronous sequences (C7).
 extension DistributedNotificationCenter {

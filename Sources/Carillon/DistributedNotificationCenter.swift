@@ -1,8 +1,8 @@
 import DBus
 import Foundation
-import LocalNotifications
 import MainLoop
 import NotificationWire
+import ThreadDelivery
 
 /// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
 /// bus.
@@ -66,7 +66,7 @@ public final class DistributedNotificationCenter: Sendable {
 
     let state = Locked(State())
     let link: BusLink
-    private let ownThread = ThreadTarget()
+    private let ownThread = OwnThreadTarget()
 
     /// A center on another bus than the session's, with a connection of its own. Most programs want ``default()``.
     ///

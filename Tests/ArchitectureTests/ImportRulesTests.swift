@@ -20,12 +20,13 @@ private enum ImportRules {
         ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
-        "LocalNotifications": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
+        "ThreadDelivery": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
+        "LocalNotifications": system.union(foundation).union(["ThreadDelivery", "Collections", "MainLoop"]),
         "Carillon": system.union(foundation).union([
-            "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+            "ThreadDelivery", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
         ]),
         "CarillonTool": system.union([
-            "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+            "Carillon", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
         ]),
     ]
 
@@ -99,19 +100,19 @@ struct ImportRulesTests {
 
     // MARK: The table itself
 
-    @Test("Only MainLoop imports CGLib, only DBus imports CDBus, and only LocalNotifications CMainQueue")
+    @Test("Only MainLoop imports CGLib, only DBus imports CDBus, and only ThreadDelivery CMainQueue")
     func wrappers() {
         for (folder, allowed) in ImportRules.table {
-            #expect(allowed.contains("CMainQueue") == (folder == "LocalNotifications"), "\(folder)")
+            #expect(allowed.contains("CMainQueue") == (folder == "ThreadDelivery"), "\(folder)")
             #expect(allowed.contains("CGLib") == (folder == "MainLoop"), "\(folder)")
             #expect(allowed.contains("CDBus") == (folder == "DBus"), "\(folder)")
         }
     }
 
-    @Test("Only LocalNotifications and Carillon may import Foundation, so the service never reaches it")
+    @Test("Only what is for Swift programs may import Foundation, so the service never reaches it")
     func foundation() {
         for (folder, allowed) in ImportRules.table {
-            let mayImport = ["LocalNotifications", "Carillon"].contains(folder)
+            let mayImport = ["ThreadDelivery", "LocalNotifications", "Carillon"].contains(folder)
             #expect(allowed.isDisjoint(with: ImportRules.foundation) == !mayImport, "\(folder)")
         }
         #expect(ImportRules.closure(of: "carillond").isDisjoint(with: ImportRules.foundation))
@@ -123,7 +124,15 @@ struct ImportRulesTests {
         let client = ImportRules.closure(of: "CarillonTool").union(ImportRules.closure(of: "Carillon"))
         #expect(client.isDisjoint(with: ["NotificationService", "carillond"]))
         #expect(
-            ImportRules.closure(of: "carillond").isDisjoint(with: ["Carillon", "LocalNotifications", "CarillonTool"]))
+            ImportRules.closure(of: "carillond").isDisjoint(with: [
+                "Carillon", "LocalNotifications", "ThreadDelivery", "CarillonTool",
+            ]))
+    }
+
+    @Test("Notifications within a process and between processes are siblings: neither reaches the other")
+    func siblings() {
+        #expect(!ImportRules.closure(of: "Carillon").contains("LocalNotifications"))
+        #expect(!ImportRules.closure(of: "LocalNotifications").contains("Carillon"))
     }
 
     @Test("Imports point down only: no row reaches itself")

@@ -1,6 +1,7 @@
 import Collections
 import NotificationCore
 import Testing
+import ThreadDelivery
 
 @testable import Carillon
 
