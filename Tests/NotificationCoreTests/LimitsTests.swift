@@ -1,7 +1,7 @@
 import NotificationCore
 import Testing
 
-@Suite("E1: limits", .timeLimit(.minutes(1)))
+@Suite("E1: limits", .timeLimit(.minutes(20)))
 struct LimitsTests {
     @Test("E1: the table has one row for every limit, with names as the bus shows them")
     func table() {
@@ -53,7 +53,7 @@ struct LimitsTests {
     }
 }
 
-@Suite("N3: property lists", .timeLimit(.minutes(1)))
+@Suite("N3: property lists", .timeLimit(.minutes(20)))
 struct PropertyListTests {
     @Test("N3: values of neighbour types are not equal")
     func kinds() {
