@@ -29,7 +29,7 @@ enum LoopStyle: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .timeLimit(.minutes(5)))
+@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .timeLimit(.minutes(20)))
 struct LoopStyleTests {
     @Test(
         "The example programs hear what is posted, and end as their loop does",
@@ -114,7 +114,7 @@ struct LoopStyleTests {
 
 /// The subject of these tests is time, so they wait. The programs are the examples, which start no tasks and operations:
 /// those make libdispatch look at its threads every second.
-@Suite("Idle programs sleep", .serialized, .timeLimit(.minutes(5)))
+@Suite("Idle programs sleep", .serialized, .timeLimit(.minutes(20)))
 struct IdleProgramTests {
     @Test("No wake-ups and no processor time while nothing happens", arguments: LoopStyle.allCases)
     func asleep(style: LoopStyle) throws {

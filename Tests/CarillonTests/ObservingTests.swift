@@ -5,7 +5,7 @@ import Testing
 
 import Carillon
 
-@Suite("Observing through the library, on a real bus", .timeLimit(.minutes(1)))
+@Suite("Observing through the library, on a real bus", .timeLimit(.minutes(20)))
 struct ObservingTests {
     @Test("D2: the table of C1, for blocks, handles and methods")
     func matching() throws {

@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Posting through the library, on a real bus", .timeLimit(.minutes(2)))
+@Suite("Posting through the library, on a real bus", .timeLimit(.minutes(20)))
 struct PostingTests {
     private let name = Notification.Name("a")
 

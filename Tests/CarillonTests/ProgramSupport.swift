@@ -36,9 +36,9 @@ final class Stage {
     ) throws -> RunningCommand {
         let before = start == .before ? try observerCounts(on: bus).reduce(0, +) : 0
         let program = try RunningCommand(try Executables.path(of: name), arguments, environment: bus.environment)
-        _ = try program.nextLine(within: .seconds(20)) { $0.hasPrefix(line) }
+        _ = try program.nextLine { $0.hasPrefix(line) }
         if start == .later, service == nil { service = try ServiceProcess(on: bus) }
-        try eventually("\(registered) registrations: \(program.transcript)", within: .seconds(20)) {
+        try eventually("\(registered) registrations: \(program.transcript)") {
             // Asking must not be what starts the service.
             try bus.processID(ofOwner: ServiceProcess.busName) != nil
                 && observerCounts(on: bus).reduce(0, +) == before + registered
@@ -82,7 +82,7 @@ struct Wakefulness: Equatable {
     /// What it is once the process has come to rest.
     static func settled(of pid: pid_t) throws -> Wakefulness {
         var last: Wakefulness?
-        try eventually("process \(pid) comes to rest", within: .seconds(20), every: .milliseconds(200)) {
+        try eventually("process \(pid) comes to rest", every: .milliseconds(200)) {
             defer { last = try? Wakefulness(of: pid) }
             return try Wakefulness(of: pid) == last
         }

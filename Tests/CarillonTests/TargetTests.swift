@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Methods of objects as observers (C5), and operation queues (C4)", .timeLimit(.minutes(1)))
+@Suite("Methods of objects as observers (C5), and operation queues (C4)", .timeLimit(.minutes(20)))
 struct TargetTests {
     @Test("C5: a target is not kept alive, and its registration goes with it")
     func weakly() throws {

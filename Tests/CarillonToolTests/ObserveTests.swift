@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("carillon observe", .serialized, .timeLimit(.minutes(1)))
+@Suite("carillon observe", .serialized, .timeLimit(.minutes(20)))
 struct ObserveTests {
     @Test(
         "B3: --json prints name, object, userInfo, observers, poster, serial and sequence", arguments: BusKind.available

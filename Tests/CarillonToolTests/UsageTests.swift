@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What `carillon` refuses, with which exit code, and what it says then.
-@Suite("carillon: usage and refusals", .serialized, .timeLimit(.minutes(1)))
+@Suite("carillon: usage and refusals", .serialized, .timeLimit(.minutes(20)))
 struct UsageTests {
     /// No bus is needed to see that the arguments are wrong.
     @Test(

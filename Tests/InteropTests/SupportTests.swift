@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The tools of the other tests: if one of these fails, look here first.
-@Suite("Test support", .timeLimit(.minutes(1)))
+@Suite("Test support", .timeLimit(.minutes(20)))
 struct SupportTests {
     // MARK: Commands
 

@@ -28,7 +28,7 @@ final class LoopThread: Sendable {
     }
 }
 
-@Suite("T: delivery on particular threads", .timeLimit(.minutes(1)), .serialized)
+@Suite("T: delivery on particular threads", .timeLimit(.minutes(20)), .serialized)
 struct ContextDeliveryTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

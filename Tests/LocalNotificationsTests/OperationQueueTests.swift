@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("C4: delivery on operation queues", .timeLimit(.minutes(1)))
+@Suite("C4: delivery on operation queues", .timeLimit(.minutes(20)))
 struct OperationQueueTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// A desktop's service has to be asleep when nothing happens. The subject of these tests is time, so they wait.
-@Suite("The idle service", .serialized, .timeLimit(.minutes(1)))
+@Suite("The idle service", .serialized, .timeLimit(.minutes(20)))
 struct IdleTests {
     @Test("No wake-ups while nothing happens", arguments: BusKind.available)
     func asleep(kind: BusKind) throws {

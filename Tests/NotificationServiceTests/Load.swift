@@ -51,7 +51,7 @@ final class Load {
         let before = try Growth(bus: bus.residentBytes(), service: service.residentBytes())
         let poster = try start(["post", "load", "--count", "\(count)", "--size", "\(Self.size)"] + arguments)
         var most = before
-        try eventually("all are posted: \(service.transcript)", within: .seconds(300), every: .milliseconds(20)) {
+        try eventually("all are posted: \(service.transcript)", within: .seconds(600), every: .milliseconds(20)) {
             most = try Growth(
                 bus: max(most.bus, bus.residentBytes()), service: max(most.service, service.residentBytes()))
             return !poster.isRunning
@@ -91,7 +91,7 @@ final class Observer {
     func resume() { command.signal(SIGCONT) }
 
     /// What it reports at the end of the load.
-    func report(within timeout: Duration = .seconds(120)) throws -> Report {
+    func report(within timeout: Duration = .seconds(600)) throws -> Report {
         Report(try command.nextLine(within: timeout) { $0.hasPrefix("received=") })
     }
 

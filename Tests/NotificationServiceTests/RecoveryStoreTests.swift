@@ -8,7 +8,7 @@ import Testing
 @testable import NotificationService
 
 /// The state's files, damaged in every way that there is room for here.
-@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(2)))
+@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(20)))
 struct RecoveryStoreTests {
     @Test("E3: what was remembered comes back as it was")
     func comesBack() throws {
@@ -76,7 +76,7 @@ struct RecoveryStoreTests {
     /// Opens the store. A child that another test starts at this moment has all descriptors of this process until it
     /// runs its program, the one that held the lock before among them.
     private func open(_ directory: TemporaryDirectory, report: @escaping (String) -> Void) throws -> RecoveryStore {
-        let deadline = Deadline(after: .seconds(20))
+        let deadline = Deadline(after: .patience)
         while true {
             let result = Result { () throws(RecoveryLog.Failure) in
                 try RecoveryStore(directory: directory.path, busID: "b", report: report)

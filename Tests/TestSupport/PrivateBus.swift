@@ -124,9 +124,9 @@ public final class PrivateBus: Sendable {
     /// Ends the bus and waits until it is gone; every connection to it is closed then. Harmless when repeated.
     public func stop() {
         process.terminate()
-        if (try? process.waitForExit(within: .seconds(5))) == nil {
+        if (try? process.waitForExit(within: .seconds(20))) == nil {
             process.kill()
-            _ = try? process.waitForExit(within: .seconds(5))
+            _ = try? process.waitForExit()
         }
     }
 
@@ -217,7 +217,7 @@ public final class PrivateBus: Sendable {
                 "--config-file=\(directory.entry("bus.conf"))", "--nofork", "--nopidfile", "--nosyslog",
                 "--print-address=1",
             ] + arguments, environment: environment, input: "")
-        return (process, try process.nextLine(within: .seconds(20)))
+        return (process, try process.nextLine())
     }
 
     /// The socket listens before the broker starts, and the broker confirms that it serves it.

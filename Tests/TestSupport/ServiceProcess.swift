@@ -38,7 +38,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Throws: ``NotInTime`` when it does not in time, when another process owns it, or when this one ended; it holds
     ///   the log.
-    public func waitUntilReady(within timeout: Duration = .seconds(20)) throws {
+    public func waitUntilReady(within timeout: Duration = .patience) throws {
         let seconds = max(1, Int(timeout.components.seconds))
         let wait = try RunningCommand(
             "gdbus", ["wait", "--address", bus.address, "--timeout", String(seconds), Self.busName],
@@ -46,8 +46,10 @@ public final class ServiceProcess: Sendable {
         // A service that ended will never own the name: whatever comes first ends the wait.
         let command = command
         Thread {
-            _ = try? command.waitForExit(within: timeout)
-            wait.terminate()
+            while wait.isRunning {
+                guard (try? command.waitForExit(within: .milliseconds(100))) != nil else { continue }
+                wait.terminate()
+            }
         }.start()
         let waited = try wait.waitForExit(within: timeout + .seconds(5))
         guard try waited == .exited(0) && bus.processID(ofOwner: Self.busName) == pid else {
@@ -78,7 +80,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Throws: ``NotInTime`` when there is none in time.
     public func nextLogLine(
-        within timeout: Duration = .seconds(10), where condition: (String) -> Bool = { _ in true }
+        within timeout: Duration = .patience, where condition: (String) -> Bool = { _ in true }
     ) throws -> String {
         try command.nextErrorLine(within: timeout, where: condition)
     }
@@ -98,7 +100,7 @@ public final class ServiceProcess: Sendable {
     /// - Returns: how it ended.
     /// - Throws: ``NotInTime`` when it does not end.
     @discardableResult
-    public func terminate(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+    public func terminate(within timeout: Duration = .patience) throws -> ExitStatus {
         command.terminate()
         return try command.waitForExit(within: timeout)
     }
@@ -113,7 +115,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Returns: how it ended.
     /// - Throws: ``NotInTime`` when it still runs then; it goes on running.
-    public func waitForExit(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+    public func waitForExit(within timeout: Duration = .patience) throws -> ExitStatus {
         try command.waitForExit(within: timeout)
     }
 }

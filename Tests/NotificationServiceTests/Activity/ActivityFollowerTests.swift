@@ -5,7 +5,7 @@ import Testing
 @testable import NotificationService
 
 /// How a source is chosen, lost, and tried again.
-@Suite("A3: choosing a source and keeping it", .timeLimit(.minutes(1)))
+@Suite("A3: choosing a source and keeping it", .timeLimit(.minutes(20)))
 struct ActivityFollowerTests {
     final class Stage {
         let context = MainContext()

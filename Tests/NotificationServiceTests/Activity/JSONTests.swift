@@ -2,7 +2,7 @@ import Testing
 
 @testable import NotificationService
 
-@Suite("JSON of the desktop's IPC", .timeLimit(.minutes(1)))
+@Suite("JSON of the desktop's IPC", .timeLimit(.minutes(20)))
 struct JSONTests {
     @Test(
         "Values",

@@ -5,7 +5,7 @@ import Testing
 @testable import NotificationService
 
 /// What is read of processes.
-@Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(1)))
+@Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(20)))
 struct ProcessTableTests {
     @Test("The kernel's table: this process, its parents, its environment")
     func own() throws {
@@ -112,7 +112,7 @@ struct ProcessTableTests {
 }
 
 /// What a session offers.
-@Suite("A3: sources by what the session offers", .timeLimit(.minutes(1)))
+@Suite("A3: sources by what the session offers", .timeLimit(.minutes(20)))
 struct SessionEnvironmentTests {
     @Test(
         "The best source comes first",

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Desktops that report over the bus, played by this process: it owns their names.
-@Suite("A3: desktops that report over the bus", .serialized, .timeLimit(.minutes(2)))
+@Suite("A3: desktops that report over the bus", .serialized, .timeLimit(.minutes(20)))
 struct ReportTests {
     /// A client that owns a desktop's name, and notes what it is asked.
     final class Shell {
