@@ -103,11 +103,11 @@ struct LoopStyleTests {
     @Test("A program is told that there is no service, and that one came")
     func state() throws {
         let stage = try Stage(.later)
-        let program = try stage.program("loop-probe", "glib", registered: 2)
-        for state in ["serviceUnavailable", "connected"] {
-            let line = try program.nextLine()
-            #expect(line.hasPrefix("state thread=main is=\(state)"), "\(program.transcript)")
-        }
+        // The service comes when the program has said that there is none.
+        let program = try stage.program(
+            "loop-probe", "glib", untilLine: "state thread=main is=serviceUnavailable", registered: 2)
+        let line = try program.nextLine()
+        #expect(line.hasPrefix("state thread=main is=connected"), "\(program.transcript)")
         program.terminate()
     }
 }
@@ -126,7 +126,7 @@ struct IdleProgramTests {
         }
         try post()
         for _ in style.example.lines { _ = try program.nextLine() }
-        try expectSleep(of: program, thenWakenBy: post)
+        try expectSleep(of: program, beside: stage.processes, thenWakenBy: post)
     }
 
     @Test("Nor while it waits for a service that does not come", arguments: LoopStyle.allCases)
@@ -136,13 +136,14 @@ struct IdleProgramTests {
             try Executables.path(of: style.example.name), environment: bus.environment)
         _ = try program.nextErrorLine { $0.contains("no notification center on the bus") }
         let service = Once()
-        try expectSleep(of: program) { try service.run { try ServiceProcess(on: bus) } }
+        try expectSleep(of: program, beside: [bus.pid]) { try service.run { try ServiceProcess(on: bus) } }
     }
 
-    private func expectSleep(of program: RunningCommand, thenWakenBy waken: () throws -> Void) throws {
-        let before = try Wakefulness.settled(of: program.pid)
-        Thread.sleep(forTimeInterval: 1)
-        #expect(try Wakefulness(of: program.pid) == before, "\(program.transcript)")
+    private func expectSleep(
+        of program: RunningCommand, beside others: [pid_t], thenWakenBy waken: () throws -> Void
+    ) throws {
+        let (before, after) = try Wakefulness.overASecond(of: program.pid, beside: others)
+        #expect(after == before, "\(program.transcript)")
         // The measure is one.
         try waken()
         try eventually("an event shows in the measure: \(program.transcript)") {

@@ -48,6 +48,7 @@ struct MacOSSourcesTests {
         // While suspended only what is posted to be delivered immediately arrives.
         try stage.post("com.example.Reader.activate", "--object", "no")
         try expect("suspended true")
+        try stage.waitUntilSuspended(true, program)
         try stage.post("AppleInterfaceThemeChangedNotification")
         try stage.post("AppleInterfaceThemeChangedNotification")
         // It brings what was held before it with it (S3), coalesced.

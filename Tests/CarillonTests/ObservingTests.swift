@@ -171,6 +171,7 @@ struct ObservingTests {
         kept.cancel()
         poster.post("a", "o", number: 2)
         #expect(try ear.everything(from: poster).count == 3)
+        try ear.center.settle()
         #expect(try observerCounts(on: desk.bus) == [1])
     }
 

@@ -18,8 +18,7 @@ struct RecoveryTests {
     private static func postUntilReceived(
         _ name: String, by inbox: Inbox<Int>, from poster: DistributedNotificationCenter, marker: Int
     ) throws {
-        try eventually("\(marker) of \(name) in \(inbox.all.suffix(5))", every: .milliseconds(50))
-        {
+        try eventually("\(marker) of \(name) in \(inbox.all.suffix(5))", every: .milliseconds(50)) {
             poster.post(name: .init(name), object: nil, userInfo: ["marker": marker])
             return inbox.contains { $0 == marker }
         }

@@ -132,7 +132,7 @@ struct TargetTests {
                     target.withLock { $0 = nil }
                     isReleased.signal()
                 }.start()
-                isReleased.wait()
+                guard isReleased.wait(timeout: .now() + 90) == .success else { throw NotInTime("round \(round)") }
             }
             try center.settle()
         }

@@ -111,6 +111,11 @@ public final class PrivateBus: Sendable {
         return pid_t(digits)
     }
 
+    /// Writes the configuration file of services on this bus. Whoever reads it meanwhile finds the old or the new one.
+    public func configure(_ text: String) throws {
+        try directory.write(text, to: "config/carillon/carillon.conf")
+    }
+
     /// Calls a method of the bus itself.
     private func call(_ method: String, _ argument: String) throws -> CommandResult {
         try Command.run(

@@ -90,7 +90,35 @@ public final class ServiceProcess: Sendable {
         try ProcessMemory.residentBytes(of: pid)
     }
 
-    /// Sends it a signal, for example SIGSTOP, SIGCONT or SIGHUP, if it still runs.
+    /// Stops it, and returns when it has stopped.
+    public func stop() throws {
+        try ProcessState.stop(pid)
+    }
+
+    /// Has it go on after ``stop()``.
+    public func goOn() {
+        signal(SIGCONT)
+    }
+
+    /// Stops it, and has it go on when that many posts, which `body` brings about, lie before it: in its socket, which
+    /// holds a hundred small ones and more. Whoever posts may be slow, and so may the bus be; the service finds all at
+    /// once.
+    ///
+    /// - Throws: ``NotInTime`` when there are not so many.
+    public func whileStopped(untilPosts count: Int, _ body: () throws -> Void) throws {
+        let monitor = try RunningCommand(
+            "dbus-monitor", ["--address", bus.address, "type='method_call',member='Post'"],
+            environment: bus.environment)
+        _ = try monitor.nextLine { $0.contains("member=NameLost") }  // it has become a monitor
+        try stop()
+        defer { goOn() }
+        try body()
+        for _ in 0..<count { _ = try monitor.nextLine { $0.contains("member=Post") } }
+        // The bus read them. dbus-broker writes 16 of them in a turn of its loop, and answers once in a turn.
+        for _ in 0..<2 + count / 16 { _ = try bus.processID(ofOwner: Self.busName) }
+    }
+
+    /// Sends it a signal, for example SIGHUP, if it still runs.
     public func signal(_ number: Int32) {
         command.signal(number)
     }

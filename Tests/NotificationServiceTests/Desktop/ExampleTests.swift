@@ -54,13 +54,13 @@ struct ExampleTests {
         let (bus, desktop) = try DesktopSupport.x11()
         let directory = try TemporaryDirectory()
         let command = try example.build(in: directory)
-        try bus.directory.write("[Activity]\nsource=none\n", to: "config/carillon/carillon.conf")
+        try bus.configure("[Activity]\nsource=none\n")
         let service = try ServiceProcess(on: bus, environment: desktop.environment)
         let client = try Client(on: bus)
         // Follows when it can; here it can't.
         try run(command, "explicit", desktop, client)
 
-        try bus.directory.write("", to: "config/carillon/carillon.conf")
+        try bus.configure("")
         try client.call("ReloadConfiguration")
         try client.waitForActivity()
         try run(command + ["--automatic"], "activity", desktop, client)

@@ -118,7 +118,7 @@ struct ReportTests {
         let name = try #require(line.split(separator: " ").last)
         #expect(script.contains("\"\(name)\""))
         #expect(shell.asked.first == "unloadScript", "that of an earlier process")
-        try bus.directory.write("[Activity]\nsource=none\n", to: "config/carillon/carillon.conf")
+        try bus.configure("[Activity]\nsource=none\n")
         try shell.client.call("ReloadConfiguration")
         try shell.client.run("the script is unloaded") { shell.asked.filter { $0 == "unloadScript" }.count == 2 }
     }
