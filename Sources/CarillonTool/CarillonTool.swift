@@ -1,13 +1,10 @@
 import MainLoop
-import NotificationWire
 
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
     import Musl
 #endif
-
-typealias UsageError = CommandLineParser.UsageError
 
 /// `carillon COMMAND …`
 @main
@@ -52,13 +49,9 @@ struct CarillonTool {
             stopsAtFirstArgument: true)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
-        if parser.value(version) { return showVersion() }
+        if parser.value(version) { return Output.writeVersion() }
         guard let name = rest.first else { throw UsageError("no command given") }
         guard let run = command(name) else { throw UsageError("there is no command '\(name)'") }
         return try run(Array(rest.dropFirst()))
-    }
-
-    static func showVersion() -> ExitCode {
-        Output.write("carillon \(Wire.softwareVersion)") ? .done : .outputFailed
     }
 }

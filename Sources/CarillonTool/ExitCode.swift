@@ -1,3 +1,5 @@
+import MainLoop
+
 /// The exit codes that scripts can rely on.
 enum ExitCode: Int32, CaseIterable {
     case done = 0
@@ -13,3 +15,6 @@ enum ExitCode: Int32, CaseIterable {
     /// Interrupted before the work was done (128 + SIGINT, as shells count).
     case interrupted = 130
 }
+
+/// What was wrong with the arguments; ends with ``ExitCode/usage``.
+typealias UsageError = CommandLineParser.UsageError

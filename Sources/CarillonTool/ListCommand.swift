@@ -11,7 +11,7 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon clients", usage: "", summary: "Lists the programs that the service knows.",
             description: description)
-        guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
+        guard let (isJSON, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
         return CommandSession.run(startsService: false) { session in
             session.ask(ListClients()) { clients in
@@ -24,7 +24,7 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon observers", usage: "[CLIENT]",
             summary: "Lists the observers of a client, such as :1.42, or of all.", description: description)
-        guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
+        guard let (isJSON, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
         let client = rest.first
         if let client, UniqueName(rawValue: client) == nil {

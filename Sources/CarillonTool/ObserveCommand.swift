@@ -30,7 +30,7 @@ enum ObserveCommand {
             "timeout", short: "t", placeholder: "SECONDS", help: "End after SECONDS, with status 3")
         let version = parser.flag("version", help: "Show the version and exit")
         let names = try parser.parse(arguments)
-        if parser.value(version) { return CarillonTool.showVersion() }
+        if parser.value(version) { return Output.writeVersion() }
 
         let wanted = try positive(parser.value(count), "--count") { Int($0) }
         let seconds = try positive(parser.value(timeout), "--timeout") { Double($0) }

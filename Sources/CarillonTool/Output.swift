@@ -1,4 +1,5 @@
 import MainLoop
+import NotificationWire
 
 /// What the command prints for its caller: on standard output, at once, and never lost silently.
 enum Output {
@@ -13,5 +14,10 @@ enum Output {
             printError("carillon: standard output: \(error)")
             return false
         }
+    }
+
+    /// Writes the version: the whole of a run with `--version`.
+    static func writeVersion() -> ExitCode {
+        write("carillon \(Wire.softwareVersion)") ? .done : .outputFailed
     }
 }

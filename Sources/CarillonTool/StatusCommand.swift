@@ -10,7 +10,7 @@ enum StatusCommand {
         let json = parser.flag("json", short: "j", help: "Print one JSON object")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
-        if parser.value(version) { return CarillonTool.showVersion() }
+        if parser.value(version) { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("status takes no argument '\(extra)'") }
         let isJSON = parser.value(json)
         return CommandSession.run(startsService: false) { session in

@@ -31,8 +31,8 @@ public final class WireUserInfo: UserInfo {
         fromCommonBody body: [UInt8]
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
         let message = Message.signal(
-            to: ":1.0", path: Wire.path, interface: Wire.interface, member: NotificationSignal.member,
-            serial: 1, signature: "ssa{sv}", body: body)
+            to: ":1.0", path: Wire.path, interface: Wire.interface, member: "NeverSent", serial: 1,
+            signature: "ssa{sv}", body: body)
         guard let message else { return nil }
         var limits = Limits()
         limits[.userInfoBytes] = .max
