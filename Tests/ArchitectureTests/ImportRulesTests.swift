@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// What each target may import: DESIGN.md, "Targets and what may import what".
+/// What each target may import; what it does import stands in `docs/architecture.md`.
 private enum ImportRules {
-    /// One row for every folder of `Sources/`, also for those of DESIGN.md that are still to come.
+    /// One row for every folder of `Sources/`.
     static let table: [String: Set<String>] = [
         "CDBus": [],
         "CGLib": [],
@@ -65,7 +65,7 @@ private func imports(in code: String) -> [String] {
     return code.matches(of: pattern).map { String($0.1) }
 }
 
-@Suite("Import rules (DESIGN: what may import what)", .timeLimit(.minutes(1)))
+@Suite("Import rules", .timeLimit(.minutes(1)))
 struct ImportRulesTests {
     @Test("A target imports only what its row of the table allows", arguments: SourceFile.all)
     func rows(file: SourceFile) throws {
