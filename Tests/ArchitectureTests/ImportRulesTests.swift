@@ -57,7 +57,7 @@ private enum ImportRules {
 }
 
 /// The modules that a file imports, in every form that an import can have.
-private func imports(in code: String) -> [String] {
+func imports(in code: String) -> [String] {
     // `import` is a keyword: outside comments and literals nothing else can be spelled so, but `.import` and `import`
     // in backticks.
     let pattern =
