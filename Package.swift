@@ -49,17 +49,23 @@ let package = Package(
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
-        // The client side.
+        // The client side: the engine of a client, and what programs and people see of it.
+        .target(
+            name: "ServiceClient",
+            dependencies: ["Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]),
         .target(name: "LocalNotifications", dependencies: ["Collections", "MainLoop", "CMainQueue"]),
         .target(
             name: "Carillon",
             dependencies: [
-                "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames",
-                "MainLoop",
+                "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "ServiceClient", "DBus",
+                "BusNames", "MainLoop",
             ]),
         .executableTarget(
             name: "CarillonTool",
-            dependencies: ["NotificationCore", "NotificationWire", "DBus", "BusNames", "JSON", "MainLoop"]
+            dependencies: [
+                "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
+                "MainLoop",
+            ]
         ),
 
         // The one of README.md, and one for each way of running.
@@ -105,6 +111,13 @@ let package = Package(
             dependencies: [
                 "NotificationService", "NotificationWire", "DesktopActivity", "NotificationCore", "DBus", "MainLoop",
                 "TestSupport", "carillond", "CarillonTool", "bus-load", "toolkit-window",
+            ]
+        ),
+        .testTarget(
+            name: "ServiceClientTests",
+            dependencies: [
+                "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "CDBus",
+                "MainLoop",
             ]
         ),
         .testTarget(

@@ -1,3 +1,5 @@
+import ServiceClient
+
 /// From the bus thread to the observers.
 extension DistributedNotificationCenter {
     /// Threads: the bus thread.

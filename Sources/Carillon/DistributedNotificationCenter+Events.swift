@@ -1,6 +1,7 @@
 import Foundation
 import MainLoop
 import NotificationWire
+import ServiceClient
 
 /// What the center tells the program about itself.
 extension DistributedNotificationCenter {
@@ -104,7 +105,7 @@ final class CenterReceiver: ServiceReceiver {
         center?.deliver(Received(signal: signal), for: keys)
     }
 
-    func stateChanged(_ state: DistributedNotificationCenter.ConnectionState) {
+    func stateChanged(_ state: ConnectionState) {
         guard let center else { return }
         let isNew = center.state.withLock { old -> Bool in
             defer { old.connectionState = state }
@@ -119,7 +120,7 @@ final class CenterReceiver: ServiceReceiver {
         center.report(.connectionStateChanged(state))
     }
 
-    func mayHaveMissed(_ gap: DistributedNotificationCenter.Gap) {
+    func mayHaveMissed(_ gap: Gap) {
         guard let center else { return }
         switch gap {
         case .missing(let count), .dropped(let count, _): center.count { $0.missed += count }
@@ -129,13 +130,13 @@ final class CenterReceiver: ServiceReceiver {
         center.report(.mayHaveMissedNotifications(gap))
     }
 
-    func lostPost(because error: DistributedNotificationError) {
-        center?.noteFailedPost(error)
+    func lostPost(because error: ServiceError) {
+        center?.noteFailedPost(DistributedNotificationError(error))
     }
 
-    func registrationRefused(_ key: RegistrationKey, because error: DistributedNotificationError) {
+    func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
         center?.noteRefusedObserver(
-            name: key.name.map { .init($0.text) }, object: key.object?.text, error)
+            name: key.name.map { .init($0.text) }, object: key.object?.text, DistributedNotificationError(error))
     }
 
     func suspensionChanged(_ isSuspended: Bool, cause: String) {

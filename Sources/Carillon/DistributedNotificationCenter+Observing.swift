@@ -2,6 +2,7 @@ import Collections
 import Foundation
 import MainLoop
 import NotificationCore
+import ServiceClient
 
 /// Adding and removing observers.
 extension DistributedNotificationCenter {

@@ -3,6 +3,7 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import ServiceClient
 
 /// Posting.
 extension DistributedNotificationCenter {
@@ -94,7 +95,10 @@ extension DistributedNotificationCenter {
             options: try wireOptions(options, style: style, coalescing: coalescing))
         let result = await withCheckedContinuation { continuation in
             do throws(DistributedNotificationError) {
-                try submit(post.completed { continuation.resume(returning: $0) })
+                try submit(
+                    post.completed { result in
+                        continuation.resume(returning: result.mapError(DistributedNotificationError.init))
+                    })
             } catch {
                 continuation.resume(returning: .failure(error))
             }
@@ -111,7 +115,11 @@ extension DistributedNotificationCenter {
     }
 
     private func submit(_ post: OutgoingPost) throws(DistributedNotificationError) {
-        try link.submit(.post(post))
+        do throws(ServiceError) {
+            try link.submit(.post(post))
+        } catch {
+            throw DistributedNotificationError(error)
+        }
         state.withLock { $0.statistics.posted += 1 }
     }
 
@@ -125,11 +133,9 @@ extension DistributedNotificationCenter {
         do throws(CenterError) {
             post = try PostCall(name: name.rawValue, object: object ?? "", userInfo: userInfo, options: options)
         } catch {
-            throw DistributedNotificationError(BusError(error))
+            throw DistributedNotificationError(error)
         }
-        return OutgoingPost(
-            message: post.message(wantsAnswer: false), byteCount: 256 + approximateByteCount(of: userInfo),
-            completion: nil)
+        return OutgoingPost(post, byteCount: 256 + approximateByteCount(of: userInfo))
     }
 
     func wireOptions(

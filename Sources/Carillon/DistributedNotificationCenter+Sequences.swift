@@ -1,5 +1,6 @@
 import Foundation
 import MainLoop
+import ServiceClient
 
 /// Notifications as asynchronous sequences (C7).
 extension DistributedNotificationCenter {

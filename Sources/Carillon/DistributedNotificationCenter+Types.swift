@@ -1,5 +1,6 @@
 import Foundation
 import NotificationCore
+import ServiceClient
 
 // Every other file of this target means Foundation's notification; the core has a class of the same name.
 
@@ -58,32 +59,10 @@ extension DistributedNotificationCenter {
     }
 
     /// Where the center stands with the bus and the service.
-    public enum ConnectionState: Hashable, Sendable {
-        /// Nothing was asked of the center yet, or its answer is awaited.
-        case connecting
-        /// The service has everything that the program asked for.
-        case connected
-        /// There is no service on the bus, and the bus can't start it. Observers are registered when one comes.
-        case serviceUnavailable(String)
-        /// There is no connection to the bus. It is tried again, at growing intervals of up to 30 seconds, where there
-        /// are observers, and with the next post.
-        case disconnected(String)
-    }
+    public typealias ConnectionState = ServiceClient.ConnectionState
 
     /// Why notifications may have been missed (E3, S4).
-    public enum Gap: Hashable, Sendable {
-        /// The service is another process than before. What was held for this program was taken over where that was
-        /// possible; what was on its way between the two is lost.
-        case serviceChanged
-        /// So many numbers are missing in the count of this program's notifications.
-        case missing(count: UInt64)
-        /// The service says that it lost so many, as this program did not read them in time.
-        case dropped(count: UInt64, reason: String)
-        /// The thread or queue of some observers did not run in time: so many waited too long in this process (T2).
-        case overflow(count: UInt64)
-        /// A message of the service was not understood.
-        case undecodable(String)
-    }
+    public typealias Gap = ServiceClient.Gap
 
     /// What a center tells its program about itself.
     public enum Event: Sendable {

@@ -3,6 +3,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import NotificationWire
+import ServiceClient
 
 /// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
 /// bus.

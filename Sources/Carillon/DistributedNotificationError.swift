@@ -1,3 +1,7 @@
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
 /// Why a distributed notification was not posted, or an observer not registered.
 ///
 /// Calls in the style of macOS do not throw: what they refuse is logged, and counted in
@@ -46,6 +50,33 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
         case .disconnected(let message): "no answer: \(message)"
         case .refused(let name, let message): "\(name): \(message)"
+        }
+    }
+}
+
+extension DistributedNotificationError {
+    init(_ error: ServiceError) {
+        switch error {
+        case .unavailable(let message): self = .serviceUnavailable(message)
+        case .disconnected(let message): self = .disconnected(message)
+        case .tooManyUnsentPosts(let limit): self = .tooManyUnsentPosts(limit: limit)
+        case .refused(let error):
+            switch error.centerError {
+            case .limitExceeded: self = .limitExceeded(error.message)
+            case .invalidUserInfo: self = .invalidUserInfo(keyPath: "userInfo", reason: error.message)
+            case .invalidOption: self = .unsupportedOption(reason: error.message)
+            default: self = .refused(name: error.name.rawValue, message: error.message)
+            }
+        }
+    }
+
+    /// What is wrong with a post that was not made yet.
+    init(_ error: CenterError) {
+        switch error {
+        case .invalidName: self = .invalidName("")
+        case .invalidUserInfo(let path, let reason): self = .invalidUserInfo(keyPath: path, reason: reason)
+        case .limitExceeded: self = .limitExceeded(error.description)
+        case .invalidOption, .unknownObserver: self = .unsupportedOption(reason: error.description)
         }
     }
 }

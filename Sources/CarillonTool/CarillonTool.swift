@@ -7,18 +7,6 @@ import NotificationWire
     import Musl
 #endif
 
-/// The exit codes that scripts can rely on.
-enum ExitCode: Int32 {
-    case done = 0
-    /// The arguments were wrong, or the service refused them.
-    case usage = 1
-    /// There is no bus, or no service on it.
-    case unavailable = 2
-    case timedOut = 3
-    /// Interrupted before the work was done (128 + SIGINT, as shells count).
-    case interrupted = 130
-}
-
 typealias UsageError = CommandLineParser.UsageError
 
 /// `carillon COMMAND …`
@@ -58,7 +46,8 @@ struct CarillonTool {
 
                 'carillon COMMAND --help' tells more.
 
-                Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out.
+                Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
+                were lost, 5 standard output can't be written.
                 """,
             stopsAtFirstArgument: true)
         let version = parser.flag("version", help: "Show the version and exit")
@@ -70,7 +59,6 @@ struct CarillonTool {
     }
 
     static func showVersion() -> ExitCode {
-        printLine("carillon \(Wire.softwareVersion)")
-        return .done
+        Output.write("carillon \(Wire.softwareVersion)") ? .done : .outputFailed
     }
 }

@@ -1,5 +1,6 @@
 import DBus
 import MainLoop
+import ServiceClient
 
 #if canImport(Glibc)
     import Glibc
@@ -10,13 +11,14 @@ import MainLoop
 /// `carillon post --lines`: posts once for each line of standard input, as it comes, on one connection.
 ///
 /// A line that is wrong, or whose post is refused, is reported with its number; the others are posted all the same.
-final class LinePoster: PolledSourceDelegate {
+final class LinePoster: PolledSourceDelegate, @unchecked Sendable {
+    // Sendable: the command has one thread.
     /// Posts without an answer at most; more lines are not read until some have one.
     private static let window = 256
     /// A line beyond it can't be posted anyway: it is larger than any userInfo.
     private static let longestLine = 80 << 20
 
-    private let session: BusSession
+    private let session: CommandSession
     private let post: PostArguments
     private var source: PolledSource!
     /// The registration of standard input, while it is read.
@@ -27,14 +29,14 @@ final class LinePoster: PolledSourceDelegate {
     private var hasEnded = false
     private var hasFailed = false
 
-    init(session: BusSession, post: PostArguments) {
+    init(session: CommandSession, post: PostArguments) {
         self.session = session
         self.post = post
     }
 
     func start() {
         session.finishWhenInterrupted { .interrupted }
-        source = PolledSource(delegate: self, priority: .default, context: session.connection.context)
+        source = PolledSource(delegate: self, priority: .default, context: .default)
         read()
     }
 
@@ -84,22 +86,23 @@ final class LinePoster: PolledSourceDelegate {
         let number = lineNumber
         do throws(UsageError) {
             guard let text = String(validating: line, as: UTF8.self) else { throw UsageError("it is no UTF-8") }
-            let message = try post.message(adding: try UserInfoArguments.userInfo(line: text))
+            let call = try post.call(adding: try UserInfoArguments.userInfo(line: text))
             unanswered += 1
-            session.connection.call(message) { [self] result in
-                unanswered -= 1
-                switch result {
-                case .success(let reply): post.report(reply)
-                case .failure(let error) where error.name.rawValue.hasPrefix("org.carillon.Error."):
-                    fail(error.message, line: number)
-                case .failure(let error): return session.fail(error)
-                }
-                if unanswered < Self.window / 2 { read() }
-                finishIfDone()
-            }
+            session.submit(.post(OutgoingPost(call, byteCount: line.count) { [self] in answered($0, line: number) }))
         } catch {
             fail("\(error)", line: number)
         }
+    }
+
+    private func answered(_ result: Result<Int, ServiceError>, line: Int) {
+        unanswered -= 1
+        switch result {
+        case .success(let receivers): post.report(receivers, on: session)
+        case .failure(.refused(let error)) where error.isRefusal: fail(error.message, line: line)
+        case .failure(let error): return session.fail(error)
+        }
+        if unanswered < Self.window / 2 { read() }
+        finishIfDone()
     }
 
     private func fail(_ reason: String, line: Int? = nil) {

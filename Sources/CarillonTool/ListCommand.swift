@@ -1,4 +1,4 @@
-import DBus
+import BusNames
 import MainLoop
 import NotificationCore
 import NotificationWire
@@ -13,10 +13,9 @@ enum ListCommand {
             description: description)
         guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
-        return BusSession.run { session in
+        return CommandSession.run(startsService: false) { session in
             session.ask(ListClients()) { clients in
-                show(clients.map(\.entries), columns: clientColumns, isJSON: isJSON)
-                session.finish(.done)
+                show(clients.map(\.entries), columns: clientColumns, isJSON: isJSON, on: session)
             }
         }
     }
@@ -27,8 +26,13 @@ enum ListCommand {
             summary: "Lists the observers of a client, such as :1.42, or of all.", description: description)
         guard let (isJSON, rest) = try parse(parser, arguments) else { return CarillonTool.showVersion() }
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
-        return BusSession.run { session in
-            if let client = rest.first { return collect(of: [client], on: session, isJSON: isJSON) }
+        let client = rest.first
+        if let client, UniqueName(rawValue: client) == nil {
+            throw UsageError(
+                "'\(client)' is no client; clients are called like :1.42, as 'carillon clients' lists them")
+        }
+        return CommandSession.run(startsService: false) { session in
+            if let client { return collect(of: [client], on: session, isJSON: isJSON) }
             session.ask(ListClients()) { clients in
                 collect(of: clients.map(\.name.rawValue), on: session, isJSON: isJSON)
             }
@@ -53,11 +57,10 @@ enum ListCommand {
 
     /// Asks for the observers of one client after the other.
     private static func collect(
-        of clients: [String], on session: BusSession, isJSON: Bool, rows: [Row] = []
+        of clients: [String], on session: CommandSession, isJSON: Bool, rows: [Row] = []
     ) {
         guard let client = clients.first else {
-            show(rows, columns: observerColumns, isJSON: isJSON)
-            return session.finish(.done)
+            return show(rows, columns: observerColumns, isJSON: isJSON, on: session)
         }
         session.ask(ListObservers(of: client)) { observers in
             let more = observers.map { observer -> Row in
@@ -71,25 +74,25 @@ enum ListCommand {
         }
     }
 
-    private static func show(_ rows: [Row], columns: [String], isJSON: Bool) {
+    private static func show(_ rows: [Row], columns: [String], isJSON: Bool, on session: CommandSession) {
+        defer { session.finish(.done) }
         if isJSON {
             for row in rows {
-                let members = row.map { "\(PropertyListJSON.quoted($0.key)): \(PropertyListJSON.text($0.value))" }
-                printLine("{\(members.joined(separator: ", "))}")
+                session.print(PropertyListJSON.object(row.map { ($0.key, PropertyListJSON.text($0.value)) }))
             }
             return
         }
         // Any name and object is the empty string on the bus; a person reads a star more easily.
         let cells = rows.map { row in
             columns.map { column in
-                let text = row.first { $0.key == column }.map { NotificationSignal.readable($0.value.readable) } ?? ""
+                let text = row.first { $0.key == column }.map { NotificationFormat.readable($0.value.readable) } ?? ""
                 return text.isEmpty ? "*" : text
             }
         }
         let widths = columns.indices.map { index in ([columns] + cells).map { $0[index].count }.max() ?? 0 }
         for row in [columns] + cells {
             let padded = zip(row, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
-            printLine(String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()))
+            session.print(String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()))
         }
     }
 }

@@ -1,8 +1,8 @@
-import BusNames
-import DBus
+import Collections
 import MainLoop
 import NotificationCore
 import NotificationWire
+import ServiceClient
 
 /// `carillon observe [NAME ...]`
 enum ObserveCommand {
@@ -11,7 +11,9 @@ enum ObserveCommand {
             program: "carillon observe", usage: "[NAME ...]",
             summary: "Prints the notifications of these names, or of any name, as they arrive.",
             description: """
-                Standard error says when observing has begun. Without --count it goes on until it is interrupted.
+                Standard error says when observing has begun, what was lost, and when the service goes and comes; with
+                --json standard output does, too, in objects with the member "event". Without --count it goes on until
+                it is interrupted. The exit status is 4 when notifications were lost.
                 """)
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only those about OBJECT")
         let behavior = parser.string(
@@ -33,19 +35,17 @@ enum ObserveCommand {
         let wanted = try positive(parser.value(count), "--count") { Int($0) }
         let seconds = try positive(parser.value(timeout), "--timeout") { Double($0) }
         if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is no name of a notification") }
-        let format = parser.value(json) ? NotificationSignal.json : NotificationSignal.line
         let about = parser.value(object) ?? ""
         var options = ObserverOptions()
         options.suspensionBehavior =
             try ChoiceArguments.one(parser.value(behavior), "--suspension-behavior") ?? options.suspensionBehavior
         options.runLoopMode = try ChoiceArguments.one(parser.value(mode), "--run-loop-mode") ?? options.runLoopMode
-        return BusSession.run { session in
-            let observation = Observation(
-                session: session, names: names.isEmpty ? [""] : names, object: about, options: options,
-                wanted: wanted, format: format)
-            session.finishWhenInterrupted { wanted == nil ? .done : .interrupted }
+        let watch = Watch(
+            names: names, object: about, options: options, wanted: wanted,
+            format: parser.value(json) ? .json : .people)
+        return CommandSession.run { session in
             if let seconds { session.finish(.timedOut, afterSeconds: seconds) }
-            observation.start()
+            watch.start(on: session)
         }
     }
 
@@ -60,26 +60,20 @@ enum ObserveCommand {
     }
 }
 
-/// Registrations that are made again whenever the service comes back.
-private final class Observation {
-    private unowned let session: BusSession
+/// What is observed, and what came of it.
+private final class Watch: CommandSession.Listener, @unchecked Sendable {
+    // Sendable: as its session, on one thread.
+    private unowned var session: CommandSession!
     private let names: [String]
     private let object: String
     private let options: ObserverOptions
-    private let format: (NotificationSignal) -> String
+    private let format: NotificationFormat
     private var remaining: Int?
-    /// The unique name of the service that has our registrations; nobody else's signals are believed.
-    private var service: UniqueName?
-    private var observers: Set<ObserverID> = []
-    private var hasStarted = false
-    /// Whether a call is under way that ends with our observers registered.
-    private var isRegistering = false
+    private var hasBegun = false
+    private var isServed = true
+    private var hasLost = false
 
-    init(
-        session: BusSession, names: [String], object: String, options: ObserverOptions, wanted: Int?,
-        format: @escaping (NotificationSignal) -> String
-    ) {
-        self.session = session
+    init(names: [String], object: String, options: ObserverOptions, wanted: Int?, format: NotificationFormat) {
         self.names = names
         self.object = object
         self.options = options
@@ -87,109 +81,71 @@ private final class Observation {
         remaining = wanted
     }
 
-    func start() {
-        // The connection keeps this object for as long as it lives.
-        session.connection.onMessage = { [self] message in handle(message) }
-        session.connection.addMatch(OwnerChange.matchRule(for: Wire.busName))
-        register()
-    }
-
-    private func handle(_ message: Message) -> Bool {
-        if let change = OwnerChange(message) {
-            if change.concerns(Wire.busName) { ownerChanged(to: change.newOwner) }
-            return true
+    func start(on session: CommandSession) {
+        self.session = session
+        session.listener = self
+        session.finishWhenInterrupted { [unowned self] in remaining == nil ? outcome : .interrupted }
+        for name in names.isEmpty ? [""] : names {
+            session.submit(
+                .register(
+                    RegistrationKey(
+                        name: name.isEmpty ? nil : ExactText(name), object: object.isEmpty ? nil : ExactText(object),
+                        options: options)))
         }
-        guard message.sender == service, let signal = try? NotificationSignal(message) else { return false }
-        guard remaining != 0 else { return true }
-        printLine(format(signal))
-        if let left = remaining {
-            remaining = left - 1
-            if left == 1 { session.finish(.done) }
-        }
-        return true
+        session.submit(.barrier { [self] isServed in if isServed { begin() } })
     }
 
-    private func ownerChanged(to owner: UniqueName?) {
-        guard hasStarted, owner != service else { return }
-        service = owner
-        if owner == nil { printError("carillon: the service went away; notifications may be missing") }
-        if !isRegistering { renew() }
-    }
-
-    private func renew() {
-        isRegistering = true
-        // The next service may have taken up our registrations. This call starts it where the bus can; where it
-        // can't, its coming is announced.
-        let question = ListObservers(of: session.connection.uniqueName!.rawValue)
-        session.connection.call(question.message()) { [self] result in
-            switch result {
-            case .success(let reply):
-                service = reply.sender
-                isRegistering = false
-                let listed = (try? ListObservers.reply(in: reply)) ?? []
-                if !observers.isSubset(of: listed.map(\.id)) { register() }
-            case .failure(let error): registrationFailed(error)
-            }
-        }
-    }
-
-    private func register() {
-        observers = []
-        isRegistering = true
-        for name in names {
-            let call = AddObserver(name: name, object: object, options: options)
-            session.connection.call(call.message()) { [self] result in
-                switch result {
-                case .success(let reply):
-                    service = reply.sender
-                    if let id = try? AddObserver.reply(in: reply) { observers.insert(id) }
-                    if observers.count == names.count { registered() }
-                case .failure(let error): registrationFailed(error)
-                }
-            }
-        }
-    }
-
-    /// Without a service we wait for the next one, unless there never was one, or it came while we were asking.
-    private func registrationFailed(_ error: BusError) {
-        guard hasStarted, error.meansNoService || error.name == BusError.noReplyName else { return session.fail(error) }
-        isRegistering = false
-        if service != nil { renew() }
-    }
-
-    private func registered() {
-        hasStarted = true
-        isRegistering = false
-        let what = names == [""] ? "all names" : names.joined(separator: ", ")
+    private func begin() {
+        hasBegun = true
+        let what = names.isEmpty ? "all names" : names.joined(separator: ", ")
         printError("observing \(what)\(object.isEmpty ? "" : " about \(object)")")
     }
-}
 
-extension NotificationSignal {
-    /// For programs: one JSON object.
-    static func json(_ signal: NotificationSignal) -> String {
-        """
-        {"name": \(PropertyListJSON.quoted(signal.name)), "object": \(PropertyListJSON.quoted(signal.object)), \
-        "userInfo": \(PropertyListJSON.text(.dictionary(signal.userInfo))), \
-        "observers": [\(signal.observers.map { String($0.rawValue) }.joined(separator: ", "))], \
-        "poster": \(PropertyListJSON.quoted(signal.poster.rawValue)), "serial": \(signal.serial), \
-        "sequence": \(signal.sequence)}
-        """
+    func received(_ signal: NotificationSignal) {
+        session.print(format.text(of: signal))
+        guard let left = remaining else { return }
+        remaining = left - 1
+        if left == 1 { session.finish(outcome) }
     }
 
-    /// For people: name, object, userInfo.
-    static func line(_ signal: NotificationSignal) -> String {
-        var parts = [readable(signal.name)]
-        if !signal.object.isEmpty { parts.append(readable(signal.object)) }
-        if !signal.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(signal.userInfo))) }
-        return parts.joined(separator: "  ")
-    }
+    private var outcome: ExitCode { hasLost ? .lost : .done }
 
-    /// As it is, unless that could confuse a reader or a terminal.
-    static func readable(_ text: String) -> String {
-        let isPlain = text.unicodeScalars.allSatisfy {
-            !$0.properties.isWhitespace && !PropertyListJSON.isDeceptive($0)
+    // MARK: What people and programs have to know besides
+
+    func mayHaveMissed(_ gap: Gap) {
+        switch gap {
+        case .dropped(let count, let reason):
+            hasLost = true
+            tell(.dropped(count: count, reason: reason), "the service lost \(count) notifications for us (\(reason))")
+        case .missing(let count):
+            hasLost = true
+            tell(.missing(count: count), "\(count) notifications are missing")
+        case .undecodable(let reason):
+            hasLost = true
+            tell(.undecodable(reason: reason), "a message of the service was not understood: \(reason)")
+        // Told by the change of state before it; this process has no queue of its own.
+        case .serviceChanged, .overflow: break
         }
-        return isPlain ? text : PropertyListJSON.quoted(text)
+    }
+
+    func stateChanged(_ state: ConnectionState) {
+        switch state {
+        case .connecting, .disconnected:
+            guard hasBegun, isServed else { return }
+            isServed = false
+            tell(.serviceGone, "the service went away; notifications may be missing")
+        case .connected:
+            guard hasBegun, !isServed else { return }
+            isServed = true
+            tell(.serviceBack, "the service is back")
+        case .serviceUnavailable(let reason):
+            // Once there was one, the next is waited for.
+            if !hasBegun { session.fail(.unavailable(reason)) }
+        }
+    }
+
+    private func tell(_ event: ObservationEvent, _ words: String) {
+        printError("carillon: \(words)")
+        if format == .json { session.print(event.json) }
     }
 }

@@ -1,7 +1,7 @@
-import DBus
 import MainLoop
 import NotificationCore
 import NotificationWire
+import ServiceClient
 
 /// `carillon post NAME ...`
 enum PostCommand {
@@ -47,27 +47,29 @@ enum PostCommand {
             isVerbose: parser.value(verbose))
         if parser.value(lines) {
             var poster: LinePoster?
-            return BusSession.run { session in
+            return CommandSession.run { session in
                 poster = LinePoster(session: session, post: post)
                 poster?.start()
             }
         }
-        let message = try post.message()
-        return BusSession.run { session in
-            session.connection.call(message) { result in
-                switch result {
-                case .failure(let error): session.fail(error)
-                case .success(let reply):
-                    post.report(reply)
-                    session.finish(.done)
-                }
-            }
+        let call = try post.call()
+        return CommandSession.run { session in
+            session.submit(
+                .post(
+                    OutgoingPost(call, byteCount: 0) { result in
+                        switch result {
+                        case .failure(let error): session.fail(error)
+                        case .success(let receivers):
+                            post.report(receivers, on: session)
+                            session.finish(.done)
+                        }
+                    }))
         }
     }
 }
 
 /// What the command line says of a post.
-struct PostArguments {
+struct PostArguments: Sendable {
     let name: String
     let object: String
     let userInfo: [String: PropertyList]
@@ -77,21 +79,18 @@ struct PostArguments {
     /// The call.
     ///
     /// - Parameter more: entries beside those of the command line, which they replace.
-    func message(adding more: [String: PropertyList] = [:]) throws(UsageError) -> Message {
+    func call(adding more: [String: PropertyList] = [:]) throws(UsageError) -> PostCall {
         do throws(CenterError) {
             let userInfo = userInfo.merging(more) { $1 }
-            return try PostCall(name: name, object: object, userInfo: userInfo, options: options).message()
+            return try PostCall(name: name, object: object, userInfo: userInfo, options: options)
         } catch {
             throw UsageError(error.description)
         }
     }
 
-    func report(_ reply: Message) {
+    func report(_ receivers: Int, on session: CommandSession) {
         guard isVerbose else { return }
-        if options.postingStyle != .now {
-            printLine("queued")
-        } else if let receivers = try? PostCall.reply(in: reply) {
-            printLine("\(receivers) \(receivers == 1 ? "client" : "clients")")
-        }
+        session.print(
+            options.postingStyle == .now ? "\(receivers) \(receivers == 1 ? "client" : "clients")" : "queued")
     }
 }

@@ -1,6 +1,4 @@
-import DBus
 import MainLoop
-import NotificationCore
 import NotificationWire
 
 /// `carillon status`
@@ -15,9 +13,9 @@ enum StatusCommand {
         if parser.value(version) { return CarillonTool.showVersion() }
         if let extra = rest.first { throw UsageError("status takes no argument '\(extra)'") }
         let isJSON = parser.value(json)
-        return BusSession.run { session in
+        return CommandSession.run(startsService: false) { session in
             session.askProperties { properties in
-                printLine(isJSON ? PropertyListJSON.text(.dictionary(properties.entries)) : text(of: properties))
+                session.print(isJSON ? PropertyListJSON.text(.dictionary(properties.entries)) : text(of: properties))
                 session.finish(.done)
             }
         }

@@ -6,7 +6,7 @@ import MainLoop
 ///
 /// Nothing here blocks: the handshake, calls and their replies all happen while the context runs. Threads: all members
 /// on the thread that runs the context.
-public final class Connection: MessageBus {
+public final class Connection: BusConnection {
     public let context: MainContext
     /// The name that the bus gave this connection; nil before ``hello(completion:)`` completed.
     public private(set) var uniqueName: UniqueName?

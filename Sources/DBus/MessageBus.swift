@@ -12,6 +12,20 @@ public protocol MessageBus: AnyObject {
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
 }
 
+/// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.
+public protocol BusConnection: MessageBus {
+    /// The name that the bus gave this connection; nil before ``hello(completion:)`` completed.
+    var uniqueName: UniqueName? { get }
+    /// Called with every method call and signal that arrives. Returns whether it took the message.
+    var onMessage: ((Message) -> Bool)? { get set }
+    /// Called once when the bus closed the connection.
+    var onDisconnect: (() -> Void)? { get set }
+    /// Bytes that were sent here and that the bus did not take yet.
+    var outgoingBytes: Int { get }
+    /// Registers with the bus, which every connection does once, first.
+    func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
+}
+
 /// How long a caller waits for a reply.
 public enum ReplyTimeout: Sendable {
     /// libdbus's own, 25 s.

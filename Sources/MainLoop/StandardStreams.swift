@@ -6,19 +6,41 @@
 
 /// Writes a line to standard error, for a person at a terminal. What belongs in the journal goes to ``Log``.
 public func printError(_ line: String) {
-    write(line, to: STDERR_FILENO)
+    try? write(line, to: STDERR_FILENO)
 }
 
-/// Writes a line to standard output at once, also into a pipe, where `print` would keep it back.
+/// Writes a line to standard output at once, also into a pipe, where `print` would keep it back. What can't be written
+/// is lost; see ``writeLine(_:)``.
 public func printLine(_ line: String) {
-    write(line, to: STDOUT_FILENO)
+    try? write(line, to: STDOUT_FILENO)
 }
 
-private func write(_ line: String, to descriptor: Int32) {
+/// Writes a line to standard output at once, and waits where that is a pipe or a terminal that takes no more for now.
+///
+/// - Throws: why it, or the rest of it, can't be written.
+public func writeLine(_ line: String) throws(StreamError) {
+    try write(line, to: STDOUT_FILENO)
+}
+
+/// Why a stream can't be written.
+public struct StreamError: Error, CustomStringConvertible {
+    public let code: Int32
+
+    public var description: String { String(cString: strerror(code)) }
+}
+
+private func write(_ line: String, to descriptor: Int32) throws(StreamError) {
     var bytes = Array((line + "\n").utf8)[...]
     while !bytes.isEmpty {
         let count = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
-        guard count > 0 || errno == EINTR else { return }
-        bytes = bytes.dropFirst(max(0, count))
+        if count > 0 {
+            bytes = bytes.dropFirst(count)
+        } else if errno == EAGAIN {
+            // Somebody who shares the descriptor made it non-blocking.
+            var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+            _ = poll(&writable, 1, -1)
+        } else if errno != EINTR {
+            throw StreamError(code: errno)
+        }
     }
 }

@@ -40,6 +40,14 @@ extension BusError {
         name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
     }
 
+    /// Whether whoever has the service's name does not serve this client, so that asking again would change nothing.
+    public var meansNotServed: Bool {
+        isRefusal
+            || ["AccessDenied", "UnknownMethod", "UnknownInterface", "UnknownObject"].contains {
+                name.rawValue == "org.freedesktop.DBus.Error." + $0
+            }
+    }
+
     /// Whether it says that nobody provides the service, and the bus could not start it.
     public var meansNoService: Bool {
         [BusError.serviceUnknownName, BusError.nameHasNoOwnerName, BusError.disconnectedName].contains(name)

@@ -24,12 +24,16 @@ private enum ImportRules {
         ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),
+        "ServiceClient": system.union([
+            "Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+        ]),
         "LocalNotifications": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
         "Carillon": system.union(foundation).union([
-            "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
+            "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "ServiceClient", "DBus",
+            "BusNames", "MainLoop",
         ]),
         "CarillonTool": system.union([
-            "Carillon", "LocalNotifications", "NotificationCore", "NotificationWire", "DBus", "BusNames", "JSON",
+            "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
             "MainLoop",
         ]),
     ]

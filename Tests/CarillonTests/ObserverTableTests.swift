@@ -1,5 +1,6 @@
 import Collections
 import NotificationCore
+import ServiceClient
 import Testing
 
 @testable import Carillon

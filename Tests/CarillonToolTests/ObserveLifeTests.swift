@@ -77,6 +77,7 @@ struct ObserveLifeTests {
             try service.kill()
             _ = try observer.nextErrorLine { $0.contains("the service went away") }
             service = try ServiceProcess(on: bus)
+            try expectReturn(of: observer)
             try expectOneObserver(of: observer, on: bus)
         }
         #expect(service.isRunning)
@@ -92,6 +93,7 @@ struct ObserveLifeTests {
             let pid = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
             kill(pid, SIGKILL)
             _ = try observer.nextErrorLine { $0.contains("the service went away") }
+            try expectReturn(of: observer)
             try expectOneObserver(of: observer, on: bus)
         }
         if let pid = try bus.processID(ofOwner: ServiceProcess.busName) { kill(pid, SIGTERM) }
@@ -108,6 +110,13 @@ struct ObserveLifeTests {
                 ], environment: bus.environment)
             return clients.standardOutput.contains("'pid': <uint32 \(observer.pid)>")
         }
+    }
+
+    /// For programs, the service's going and coming stand in the output, too.
+    private func expectReturn(of observer: RunningCommand) throws {
+        _ = try observer.nextErrorLine { $0.contains("the service is back") }
+        #expect(try observer.nextLine() == #"{"event": "service-gone"}"#)
+        #expect(try observer.nextLine() == #"{"event": "service-back"}"#)
     }
 
     /// Posts, and looks at the observers that the notification names.

@@ -1,5 +1,6 @@
 import Foundation
 import MainLoop
+import ServiceClient
 import Synchronization
 
 /// The way from the program's threads to the bus: a thread of the library's own, on which a ``ServiceSession`` runs,
@@ -23,7 +24,8 @@ final class BusLink: Sendable {
     ) {
         outbox = SharedOutbox(limits: limits)
         let session = BusThreadConfined(
-            ServiceSession(address: address, context: context, outbox: outbox, receiver: receiver))
+            ServiceSession(
+                bus: LoopBus(address: address, context: context), outbox: outbox, receiver: receiver))
         self.session = session
         source = SignalledSource(on: context, priority: .default) { session.value.pump() }
     }
@@ -35,8 +37,8 @@ final class BusLink: Sendable {
 
     /// Hands a request over and returns at once. Threads: any.
     ///
-    /// - Throws: ``DistributedNotificationError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
-    func submit(_ request: Request) throws(DistributedNotificationError) {
+    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
+    func submit(_ request: Request) throws(ServiceError) {
         try outbox.append(request)
         if hasStarted.exchange(true, ordering: .acquiringAndReleasing) {
             source.signal()
@@ -59,42 +61,6 @@ final class BusLink: Sendable {
             session.value.stop()
         }.start()
     }
-}
-
-/// What ``BusLink`` fills and its session empties.
-final class SharedOutbox: Sendable {
-    private struct State {
-        var outbox: Outbox<Request>
-        var isClosed = false
-    }
-
-    private let state: Locked<State>
-
-    init(limits: Outbox<Request>.Limits) {
-        state = Locked(State(outbox: Outbox(limits: limits)))
-    }
-
-    func append(_ request: Request) throws(DistributedNotificationError) {
-        let limit = state.withLock { state -> Int? in
-            switch request {
-            case .post(let post):
-                guard state.outbox.hasRoom(byteCount: post.byteCount) else { return state.outbox.limits.count }
-                state.outbox.append(request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
-            case .register: state.outbox.append(request, .registration)
-            case .unregister, .suspend, .barrier: state.outbox.append(request, .other)
-            }
-            return nil
-        }
-        if let limit { throw .tooManyUnsentPosts(limit: limit) }
-    }
-
-    func close() { state.withLock { $0.isClosed = true } }
-    var isClosed: Bool { state.withLock { $0.isClosed } }
-    var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
-    func next() -> (request: Request, confirms: Int?)? { state.withLock { $0.outbox.next() } }
-    func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
-    func reset() { state.withLock { $0.outbox.reset() } }
-    func removeAll() -> [Request] { state.withLock { $0.outbox.removeAll() } }
 }
 
 /// An object that is made on one thread and from then on used on the bus thread only.

@@ -2,6 +2,7 @@ import Foundation
 import NotificationCore
 import NotificationWire
 import Synchronization
+import ServiceClient
 
 /// A notification as it arrived, on its way to the program's observers.
 struct Received: Sendable {

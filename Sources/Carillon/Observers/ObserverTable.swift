@@ -1,5 +1,6 @@
 import Collections
 import NotificationCore
+import ServiceClient
 
 /// The program's observers, by the registration at the service that they share (C11).
 ///

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Carillon
+@testable import ServiceClient
 
 @Suite("Outbox: what waits for the service, in order and bounded (E1)")
 struct OutboxTests {

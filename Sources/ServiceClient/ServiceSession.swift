@@ -1,33 +1,17 @@
 import BusNames
 import DBus
-import MainLoop
 import NotificationCore
 import NotificationWire
-
-/// The address of a bus, in the syntax of D-Bus, or why there is none.
-typealias BusAddress = @Sendable () throws(BusError) -> String
-
-/// What a ``ServiceSession`` reports. Called on the bus thread; must not block.
-protocol ServiceReceiver: Sendable {
-    /// - Parameter keys: the registrations that it matched, as the service says.
-    func received(_ signal: NotificationSignal, for keys: [RegistrationKey])
-    func stateChanged(_ state: DistributedNotificationCenter.ConnectionState)
-    func mayHaveMissed(_ gap: DistributedNotificationCenter.Gap)
-    /// A post of which nobody waits for the outcome was not made.
-    func lostPost(because error: DistributedNotificationError)
-    func registrationRefused(_ key: RegistrationKey, because error: DistributedNotificationError)
-    func suspensionChanged(_ isSuspended: Bool, cause: String)
-}
 
 /// One program's dealings with the service: connects to the bus, has the service started, registers, posts, and does
 /// it again whenever the bus or the service is another one (E3).
 ///
 /// This file has the states and their changes; `+Requests` what is sent, `+Signals` what arrives. Threads: everything
-/// on the bus thread, but `init`.
-final class ServiceSession {
+/// on the thread of its bus, but `init`.
+public final class ServiceSession {
     enum State {
         /// No connection. The next attempt comes with the next request, or with the timer.
-        case offline(DistributedNotificationError)
+        case offline(ServiceError)
         /// The bus has not answered the handshake.
         case greeting
         /// Connected, and nothing was wanted of the service yet.
@@ -35,15 +19,15 @@ final class ServiceSession {
         /// The service, which the bus may have to start, was asked what it has of ours.
         case asking
         /// There is no service and the bus can't start one. Its coming is announced.
-        case absent(DistributedNotificationError)
+        case absent(ServiceError)
         case ready
     }
 
-    private let address: BusAddress
-    private let context: MainContext
+    private let bus: any SessionBus
+    private let startsService: Bool
     let outbox: SharedOutbox
     let receiver: any ServiceReceiver
-    private(set) var connection: Connection?
+    private(set) var connection: (any BusConnection)?
     private(set) var state = State.offline(.disconnected("not connected yet"))
     /// Who has the service's name, as far as the bus told. Nobody else's signals are believed.
     var owner: UniqueName?
@@ -55,29 +39,35 @@ final class ServiceSession {
     var pendingAnswers = 0
     private var isConnecting = false
     private var wasEverReady = false
-    private var retry: EventSource?
+    /// Set while another attempt is due.
+    private var retry: AnyObject?
     /// Holds the last connection until its callbacks have returned.
-    private var release: EventSource?
+    private var release: AnyObject?
     private var backOff = BackOff()
     private var lastFailure: ContinuousClock.Instant?
 
-    init(address: @escaping BusAddress, context: MainContext, outbox: SharedOutbox, receiver: any ServiceReceiver) {
-        self.address = address
-        self.context = context
+    /// - Parameters:
+    ///   - startsService: let the bus start a service when there is none.
+    ///   - outbox: what the program asks for; call ``pump()`` when something came into it.
+    public init(
+        bus: any SessionBus, startsService: Bool = true, outbox: SharedOutbox, receiver: any ServiceReceiver
+    ) {
+        self.bus = bus
+        self.startsService = startsService
         self.outbox = outbox
         self.receiver = receiver
     }
 
-    func start() {
+    public func start() {
         connect()
     }
 
-    func stop() {
+    public func stop() {
         connection = nil
     }
 
     /// Whether nothing is left to send that could be sent.
-    var isAtRest: Bool {
+    public var isAtRest: Bool {
         switch state {
         case .offline, .absent: true
         case .greeting, .asking: outbox.isEmpty
@@ -86,7 +76,7 @@ final class ServiceSession {
     }
 
     /// Goes on with what waits in the outbox.
-    func pump() {
+    public func pump() {
         switch state {
         case .greeting, .asking: break
         case .ready: sendRequests()
@@ -100,7 +90,7 @@ final class ServiceSession {
     }
 
     private var mayTryAgain: Bool {
-        lastFailure.map { ContinuousClock.now - $0 > .seconds(1) } ?? true
+        lastFailure.map { bus.now - $0 > .seconds(1) } ?? true
     }
 
     // MARK: The bus
@@ -109,20 +99,20 @@ final class ServiceSession {
         retry = nil
         isConnecting = true
         do throws(BusError) {
-            let connection = try Connection(address: try address(), context: context)
+            let connection = try bus.connect()
             connection.onMessage = { [unowned self] message in handle(message) }
-            connection.onDisconnect = { [weak self] in self?.disconnected(.disconnected("the bus closed it")) }
+            connection.onDisconnect = { [weak self] in self?.disconnected("the bus closed the connection") }
             self.connection = connection
             state = .greeting
             connection.hello { [weak self] result in
                 guard let self else { return }
                 switch result {
                 case .success: greeted()
-                case .failure(let error): disconnected(.disconnected(error.message))
+                case .failure(let error): disconnected(error.message)
                 }
             }
         } catch {
-            disconnected(.disconnected(error.message))
+            disconnected(error.message)
         }
     }
 
@@ -134,7 +124,7 @@ final class ServiceSession {
         if !registrations.isEmpty || suspension != nil { ask() } else { pump() }
     }
 
-    private func disconnected(_ error: DistributedNotificationError) {
+    private func disconnected(_ reason: String) {
         // A handshake that fails may be followed by the end of the connection.
         if case .offline = state, !isConnecting { return }
         isConnecting = false
@@ -142,17 +132,18 @@ final class ServiceSession {
         registrations.reset()
         sequence.reset()
         outbox.reset()
+        let error = ServiceError.disconnected(reason)
         state = .offline(error)
-        lastFailure = .now
+        lastFailure = bus.now
         // Not released inside its own callback.
         if let old = connection {
-            release = .idle(on: context, priority: .default) {
+            release = bus.once(milliseconds: 0) { [weak self] in
                 withExtendedLifetime(old) {}
-                return .remove
+                self?.release = nil
             }
         }
         connection = nil
-        receiver.stateChanged(.disconnected(error.description))
+        receiver.stateChanged(.disconnected(reason))
         settleWithoutService(error)
         if !registrations.isEmpty { tryAgainLater { [unowned self] in connect() } }
     }
@@ -164,7 +155,8 @@ final class ServiceSession {
         guard let connection, let name = connection.uniqueName else { return }
         retry = nil
         state = .asking
-        connection.call(ListObservers(of: name.rawValue).message()) { [weak self, weak connection] result in
+        let question = ListObservers(of: name.rawValue).message(startsService: startsService)
+        connection.call(question) { [weak self, weak connection] result in
             guard let self, connection === self.connection, case .asking = state else { return }
             switch result {
             case .success(let reply): answered(reply)
@@ -192,16 +184,15 @@ final class ServiceSession {
     }
 
     private func askingFailed(_ error: BusError) {
-        if error.meansNoService, owner == nil {
-            let reason = DistributedNotificationError.serviceUnavailable(error.message)
-            lastFailure = .now
-            state = .absent(reason)
-            receiver.stateChanged(.serviceUnavailable(error.message))
-            settleWithoutService(reason)
-        } else {
+        guard error.meansNotServed || (error.meansNoService && owner == nil) else {
             // It ended while it was asked, or is busy starting.
-            tryAgainLater { [unowned self] in ask() }
+            return tryAgainLater { [unowned self] in ask() }
         }
+        let reason = ServiceError(error)
+        lastFailure = bus.now
+        state = .absent(reason)
+        receiver.stateChanged(.serviceUnavailable(error.message))
+        settleWithoutService(reason)
     }
 
     func ownerChanged(to newOwner: UniqueName?) {
@@ -219,12 +210,15 @@ final class ServiceSession {
 
     /// The service has to be asked again, as it did not answer a request.
     func doubtService() {
-        guard case .ready = state, retry?.isPending != true else { return }
+        guard case .ready = state, retry == nil else { return }
         tryAgainLater { [unowned self] in if case .ready = state { ask() } }
     }
 
     private func tryAgainLater(_ action: @escaping () -> Void) {
-        retry = .once(milliseconds: backOff.next(), on: context, action: action)
+        retry = bus.once(milliseconds: backOff.next()) { [weak self] in
+            self?.retry = nil
+            action()
+        }
     }
 }
 

@@ -3,7 +3,7 @@ import NotificationCore
 import NotificationWire
 import Testing
 
-@testable import Carillon
+@testable import ServiceClient
 
 @Suite("Registrations: what a service has and what it should have (E3)")
 struct RegistrationsTests {

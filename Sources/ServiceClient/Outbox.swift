@@ -8,15 +8,20 @@ import Collections
 /// rest waits here, bounded (E1).
 ///
 /// Decides and does no input or output. Not thread-safe by itself.
-struct Outbox<Request> {
+public struct Outbox<Request> {
     /// Posts on their way at most. Enough to keep the line busy for the time of an answer, and little memory.
     static var window: Int { 256 }
     static var confirmEvery: Int { 64 }
 
-    struct Limits {
+    public struct Limits: Sendable {
         /// As many as the service would queue for one client.
-        var count = 131_072
-        var byteCount = 64 << 20
+        public var count = 131_072
+        public var byteCount = 64 << 20
+
+        public init(count: Int = 131_072, byteCount: Int = 64 << 20) {
+            self.count = count
+            self.byteCount = byteCount
+        }
     }
 
     let limits: Limits

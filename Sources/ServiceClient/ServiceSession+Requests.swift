@@ -16,6 +16,7 @@ extension ServiceSession {
             case .suspend(let word):
                 suspension = word
                 if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
+            case .call(let call): send(call)
             case .barrier(let completion): sendBarrier(completion)
             }
         }
@@ -23,7 +24,7 @@ extension ServiceSession {
 
     /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
     /// the service that comes.
-    func settleWithoutService(_ error: DistributedNotificationError) {
+    func settleWithoutService(_ error: ServiceError) {
         for request in outbox.removeAll() {
             switch request {
             case .post(let post):
@@ -35,6 +36,7 @@ extension ServiceSession {
             case .register(let key): registrations.want(key)
             case .unregister(let key): _ = registrations.forget(key)
             case .suspend(let word): suspension = word
+            case .call(let call): call.completion(.failure(error))
             case .barrier(let completion): completion(false)
             }
         }
@@ -48,7 +50,7 @@ extension ServiceSession {
         connection.call(post.message) { [weak self] result in
             self?.outbox.confirmed(confirms)
             let outcome = result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }
-                .mapError(DistributedNotificationError.init)
+                .mapError(ServiceError.init)
             if let completion = post.completion {
                 completion(outcome)
             } else if case .failure(let error) = outcome {
@@ -78,11 +80,20 @@ extension ServiceSession {
                 guard asked == owner else { return }
                 registrations.failed(key)
                 if error.isRefusal {
-                    receiver.registrationRefused(key, because: DistributedNotificationError(error))
+                    receiver.registrationRefused(key, because: ServiceError(error))
                 } else {
                     doubtService()
                 }
             }
+        }
+    }
+
+    private func send(_ call: OutgoingCall) {
+        guard let connection else { return call.completion(.failure(.disconnected("not connected"))) }
+        pendingAnswers += 1
+        connection.call(call.message) { [weak self] result in
+            self?.pendingAnswers -= 1
+            call.completion(result.mapError(ServiceError.init))
         }
     }
 
@@ -98,20 +109,6 @@ extension ServiceSession {
             case .success: completion(true)
             case .failure: completion(false)
             }
-        }
-    }
-}
-
-extension DistributedNotificationError {
-    init(_ error: BusError) {
-        switch error.centerError {
-        case .limitExceeded: self = .limitExceeded(error.message)
-        case .invalidUserInfo: self = .invalidUserInfo(keyPath: "userInfo", reason: error.message)
-        case .invalidOption: self = .unsupportedOption(reason: error.message)
-        case nil where error.name == BusError.disconnectedName || error.name == BusError.noReplyName:
-            self = .disconnected(error.message)
-        case nil where error.meansNoService: self = .serviceUnavailable(error.message)
-        default: self = .refused(name: error.name.rawValue, message: error.message)
         }
     }
 }

@@ -4,7 +4,7 @@ import NotificationWire
 
 /// Which registrations the program wants at the service, and which it is known to have there (E3).
 ///
-/// Decides and does no input or output. Threads: used on the bus thread only.
+/// Decides and does no input or output. Not thread-safe by itself.
 struct Registrations {
     /// What has to be asked of a service so that it has what the program wants.
     struct Repair: Equatable {

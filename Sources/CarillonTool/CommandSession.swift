@@ -1,0 +1,161 @@
+import DBus
+import MainLoop
+import NotificationWire
+import ServiceClient
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// One run of a command: a client of the service on the main loop, which ends with an exit code.
+///
+/// It is the same client that the Swift library has, with other eyes: what the library reports to its program, the
+/// command tells on standard error.
+final class CommandSession: @unchecked Sendable {
+    // Sendable: the command has one thread, on which everything here runs.
+
+    /// What a command that goes on for a while wants to know. Without it whatever is told ends the run.
+    protocol Listener: AnyObject {
+        func received(_ signal: NotificationSignal)
+        func mayHaveMissed(_ gap: Gap)
+        func stateChanged(_ state: ConnectionState)
+    }
+
+    weak var listener: (any Listener)?
+    private let loop = EventLoop()
+    private let outbox = SharedOutbox()
+    private var session: ServiceSession!
+    private let startsService: Bool
+    private var hasStarted = false
+    private var hasBeenServed = false
+    private var exitCode: ExitCode?
+    private var sources: [EventSource] = []
+
+    private init(startsService: Bool) {
+        self.startsService = startsService
+        session = ServiceSession(
+            bus: LoopBus(address: { () throws(BusError) in try Connection.sessionBusAddress() }, context: .default),
+            startsService: startsService, outbox: outbox, receiver: self)
+    }
+
+    /// Has `start` say what is wanted, and runs until ``finish(_:)``.
+    ///
+    /// - Parameter startsService: let the bus start a service when there is none.
+    static func run(startsService: Bool = true, _ start: (CommandSession) -> Void) -> ExitCode {
+        let session = CommandSession(startsService: startsService)
+        start(session)
+        session.hasStarted = true
+        session.session.start()
+        if session.exitCode == nil { session.loop.run() }
+        return session.exitCode ?? .done
+    }
+
+    /// Ends the run. The first code counts.
+    func finish(_ code: ExitCode) {
+        exitCode = exitCode ?? code
+        loop.quit()
+    }
+
+    // MARK: Asking
+
+    func submit(_ request: Request) {
+        do throws(ServiceError) {
+            try outbox.append(request)
+        } catch {
+            fail(error)
+        }
+        if hasStarted { session.pump() }
+    }
+
+    /// Calls a method of the service; an error ends the run.
+    func ask<Method: CenterMethod>(_ method: Method, _ answer: @escaping @Sendable (Method.Reply) -> Void) {
+        submit(
+            .call(method) { [self] result in
+                switch result {
+                case .success(let reply): answer(reply)
+                case .failure(let error): fail(error)
+                }
+            })
+    }
+
+    /// All properties of the service; an error ends the run.
+    func askProperties(_ answer: @escaping @Sendable (CenterProperties) -> Void) {
+        submit(
+            .call(CenterProperties.getAll()) { [self] result in
+                do throws(ServiceError) {
+                    let reply = try result.get()
+                    answer(
+                        try Result { () throws(BusError) in try CenterProperties(in: reply) }.mapError(
+                            ServiceError.init
+                        ).get())
+                } catch {
+                    fail(error)
+                }
+            })
+    }
+
+    // MARK: Telling
+
+    /// Prints a line for the caller; where that fails, the run ends.
+    func print(_ line: String) {
+        if exitCode == nil, !Output.write(line) { finish(.outputFailed) }
+    }
+
+    /// Ends the run with what an error of the bus or the service means, and says it.
+    func fail(_ error: ServiceError) {
+        guard exitCode == nil else { return }
+        if case .unavailable = error, !startsService {
+            printError("carillon: the service does not run")
+        } else {
+            printError("carillon: \(error)")
+        }
+        if case .refused(let error) = error, error.isRefusal { finish(.usage) } else { finish(.unavailable) }
+    }
+
+    // MARK: Ends from outside
+
+    func finish(_ code: ExitCode, afterSeconds seconds: Double) {
+        sources.append(
+            .timer(milliseconds: UInt32(max(1, seconds * 1000)), on: .default) { [unowned self] in
+                finish(code)
+                return .remove
+            })
+    }
+
+    /// Ends the run on SIGINT and SIGTERM, with what `code` says then.
+    func finishWhenInterrupted(_ code: @escaping () -> ExitCode) {
+        for signal in [SIGINT, SIGTERM] {
+            sources.append(
+                .unixSignal(signal, on: .default) { [unowned self] in
+                    finish(code())
+                    return .remove
+                })
+        }
+    }
+}
+
+extension CommandSession: ServiceReceiver {
+    func received(_ signal: NotificationSignal, for _: [RegistrationKey]) {
+        if exitCode == nil { listener?.received(signal) }
+    }
+
+    func mayHaveMissed(_ gap: Gap) {
+        if exitCode == nil { listener?.mayHaveMissed(gap) }
+    }
+
+    func stateChanged(_ state: ConnectionState) {
+        if case .disconnected(let reason) = state {
+            guard exitCode == nil else { return }
+            printError("carillon: \(hasBeenServed ? "" : "no bus: ")\(reason)")
+            return finish(.unavailable)
+        }
+        if state == .connected { hasBeenServed = true }
+        listener?.stateChanged(state)
+    }
+
+    func registrationRefused(_: RegistrationKey, because error: ServiceError) { fail(error) }
+    func lostPost(because error: ServiceError) { fail(error) }
+    func suspensionChanged(_: Bool, cause _: String) {}
+}

@@ -1,0 +1,15 @@
+/// The exit codes that scripts can rely on.
+enum ExitCode: Int32, CaseIterable {
+    case done = 0
+    /// The arguments were wrong, or the service refused them.
+    case usage = 1
+    /// There is no bus, or no service on it.
+    case unavailable = 2
+    case timedOut = 3
+    /// Notifications were lost on their way to this command.
+    case lost = 4
+    /// Standard output could not be written.
+    case outputFailed = 5
+    /// Interrupted before the work was done (128 + SIGINT, as shells count).
+    case interrupted = 130
+}

@@ -1,0 +1,65 @@
+import JSON
+import NotificationWire
+
+/// How a notification is printed.
+enum NotificationFormat {
+    /// Name, object, userInfo.
+    case people
+    /// One JSON object a line.
+    case json
+
+    func text(of signal: NotificationSignal) -> String {
+        switch self {
+        case .people:
+            var parts = [Self.readable(signal.name)]
+            if !signal.object.isEmpty { parts.append(Self.readable(signal.object)) }
+            if !signal.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(signal.userInfo))) }
+            return parts.joined(separator: "  ")
+        case .json:
+            return PropertyListJSON.object([
+                ("name", JSON.quoted(signal.name)), ("object", JSON.quoted(signal.object)),
+                ("userInfo", PropertyListJSON.text(.dictionary(signal.userInfo))),
+                ("observers", "[\(signal.observers.map { String($0.rawValue) }.joined(separator: ", "))]"),
+                ("poster", JSON.quoted(signal.poster.rawValue)), ("serial", String(signal.serial)),
+                ("sequence", String(signal.sequence)),
+            ])
+        }
+    }
+
+    /// A text as it is, unless that could confuse a reader or a terminal.
+    static func readable(_ text: String) -> String {
+        let isPlain = text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && !JSON.isDeceptive($0) }
+        return isPlain ? text : JSON.quoted(text)
+    }
+}
+
+/// What `observe --json` prints beside notifications: an object with the member `event`, where those have a `name`.
+enum ObservationEvent {
+    case dropped(count: UInt64, reason: String)
+    case missing(count: UInt64)
+    case undecodable(reason: String)
+    case serviceGone
+    case serviceBack
+
+    var json: String {
+        switch self {
+        case .dropped(let count, let reason):
+            object("dropped", ("count", String(count)), ("reason", JSON.quoted(reason)))
+        case .missing(let count): object("missing", ("count", String(count)))
+        case .undecodable(let reason): object("undecodable", ("reason", JSON.quoted(reason)))
+        case .serviceGone: object("service-gone")
+        case .serviceBack: object("service-back")
+        }
+    }
+
+    private func object(_ event: String, _ members: (key: String, value: String)...) -> String {
+        PropertyListJSON.object([("event", JSON.quoted(event))] + members)
+    }
+}
+
+extension PropertyList {
+    /// As people read it: a string as it is, everything else as JSON.
+    var readable: String {
+        if case .string(let text) = self { text } else { PropertyListJSON.text(self) }
+    }
+}

@@ -1,0 +1,73 @@
+import DBus
+import NotificationWire
+
+/// What a program asks of the service, in the order in which it asked.
+public enum Request: Sendable {
+    case post(OutgoingPost)
+    case register(RegistrationKey)
+    case unregister(RegistrationKey)
+    /// The program's word about its suspension; nil takes it back.
+    case suspend(Bool?)
+    /// Any other call, which is answered.
+    case call(OutgoingCall)
+    /// Tells when the service has taken all that was asked before.
+    case barrier(Completion<Bool>)
+
+    public typealias Completion<Value> = @Sendable (Value) -> Void
+
+    /// A call of one of the service's methods.
+    public static func call<Method: CenterMethod>(
+        _ method: Method, completion: @escaping Completion<Result<Method.Reply, ServiceError>>
+    ) -> Request {
+        .call(method.message()) { result in
+            completion(
+                result.flatMap { reply in
+                    Result { () throws(BusError) in try Method.reply(in: reply) }.mapError(ServiceError.init)
+                })
+        }
+    }
+
+    /// A call of any kind to the service.
+    public static func call(
+        _ message: Message, completion: @escaping Completion<Result<Message, ServiceError>>
+    ) -> Request {
+        .call(OutgoingCall(message: message, completion: completion))
+    }
+}
+
+/// A post, ready to be sent.
+public struct OutgoingPost: @unchecked Sendable {
+    // Sendable: the poster's thread makes the message and never touches it again; the session's thread sends it.
+    let message: Message
+    /// What it counts against the bound of what waits, in bytes.
+    let byteCount: Int
+    /// Gets the number of clients that it matched; nil for fire and forget.
+    let completion: Request.Completion<Result<Int, ServiceError>>?
+
+    /// - Parameters:
+    ///   - byteCount: what it counts against the bound of what waits.
+    ///   - completion: gets the number of clients that it matched, on the session's thread; nil for fire and forget.
+    public init(
+        _ post: PostCall, byteCount: Int, completion: Request.Completion<Result<Int, ServiceError>>? = nil
+    ) {
+        self.init(message: post.message(wantsAnswer: false), byteCount: byteCount, completion: completion)
+    }
+
+    private init(message: Message, byteCount: Int, completion: Request.Completion<Result<Int, ServiceError>>?) {
+        self.message = message
+        self.byteCount = byteCount
+        self.completion = completion
+    }
+
+    /// The same with a completion.
+    public func completed(_ completion: @escaping Request.Completion<Result<Int, ServiceError>>) -> OutgoingPost {
+        OutgoingPost(message: message, byteCount: byteCount, completion: completion)
+    }
+}
+
+/// A call, ready to be sent.
+public struct OutgoingCall: @unchecked Sendable {
+    // Sendable: as for a post.
+    let message: Message
+    let completion: Request.Completion<Result<Message, ServiceError>>
+}

@@ -1,0 +1,41 @@
+import MainLoop
+
+/// What a program's threads fill and its session empties. Threads: any.
+public final class SharedOutbox: Sendable {
+    private struct State {
+        var outbox: Outbox<Request>
+        var isClosed = false
+    }
+
+    private let state: Locked<State>
+
+    public init(limits: Outbox<Request>.Limits = .init()) {
+        state = Locked(State(outbox: Outbox(limits: limits)))
+    }
+
+    /// Puts a request behind all others.
+    ///
+    /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
+    public func append(_ request: Request) throws(ServiceError) {
+        let limit = state.withLock { state -> Int? in
+            switch request {
+            case .post(let post):
+                guard state.outbox.hasRoom(byteCount: post.byteCount) else { return state.outbox.limits.count }
+                state.outbox.append(request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
+            case .register: state.outbox.append(request, .registration)
+            case .unregister, .suspend, .call, .barrier: state.outbox.append(request, .other)
+            }
+            return nil
+        }
+        if let limit { throw .tooManyUnsentPosts(limit: limit) }
+    }
+
+    /// Nothing more will come.
+    public func close() { state.withLock { $0.isClosed = true } }
+    public var isClosed: Bool { state.withLock { $0.isClosed } }
+    public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
+    func next() -> (request: Request, confirms: Int?)? { state.withLock { $0.outbox.next() } }
+    func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
+    func reset() { state.withLock { $0.outbox.reset() } }
+    func removeAll() -> [Request] { state.withLock { $0.outbox.removeAll() } }
+}

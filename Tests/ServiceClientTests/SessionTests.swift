@@ -1,0 +1,318 @@
+import BusNames
+import Collections
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+import Testing
+
+@testable import ServiceClient
+
+/// What the engine of a client does when the bus and the service come, go, refuse and replace each other, on a bus and
+/// a clock that the test plays.
+@Suite("Service session", .timeLimit(.minutes(1)))
+struct SessionTests {
+    /// What a session told, in words.
+    final class Ear: ServiceReceiver, @unchecked Sendable {
+        // Sendable: a test has one thread.
+        var told: [String] = []
+
+        func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {
+            told.append("\(signal.name) \(signal.sequence) for \(keys.map { $0.name?.text ?? "any" })")
+        }
+        func stateChanged(_ state: ConnectionState) { told.append("\(state)") }
+        func mayHaveMissed(_ gap: Gap) { told.append("\(gap)") }
+        func lostPost(because error: ServiceError) { told.append("lost: \(error)") }
+        func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
+            told.append("refused \(key.name?.text ?? ""): \(error)")
+        }
+        func suspensionChanged(_ isSuspended: Bool, cause: String) { told.append("suspended \(isSuspended) \(cause)") }
+    }
+
+    final class Stage {
+        let bus = SimulatedBus()
+        let ear = Ear()
+        let outbox = SharedOutbox()
+        let session: ServiceSession
+        /// What the service has of the client.
+        var observers: [ListedObserver] = []
+        private var lastID: UInt64 = 0
+        private var hasStarted = false
+
+        init() {
+            session = ServiceSession(bus: bus, outbox: outbox, receiver: ear)
+            serve()
+        }
+
+        func ask(_ requests: Request...) throws {
+            for request in requests { try outbox.append(request) }
+            if hasStarted { session.pump() }
+        }
+
+        func start() {
+            hasStarted = true
+            session.start()
+        }
+
+        /// From now on there is a service that answers.
+        func serve() {
+            bus.answer = { [unowned self] call in
+                switch call.member {
+                case ListObservers.member?:
+                    return .success(call.answered { ListObservers.append(self.observers, to: &$0) })
+                case AddObserver.member?:
+                    var reader = MessageReader(call)
+                    guard let wanted = try? AddObserver(from: &reader) else { return nil }
+                    lastID += 1
+                    let id = ObserverID(rawValue: lastID)
+                    observers.append(
+                        ListedObserver(
+                            id: id, name: wanted.name, object: wanted.object,
+                            suspensionBehavior: wanted.options.suspensionBehavior.rawValue))
+                    return .success(call.answered { AddObserver.append(id, to: &$0) })
+                case PostCall.member?: return .success(call.answered { PostCall.append(1, to: &$0) })
+                default: return .success(call.answered())
+                }
+            }
+        }
+
+        /// From now on every call to the service fails so.
+        func fail(_ name: InterfaceName, _ message: String = "why") {
+            bus.answer = { _ in .failure(BusError(name: name, message: message)) }
+        }
+
+        func arrive(_ message: Message) -> Bool { bus.connection.onMessage!(message) }
+
+        func notify(_ sequence: UInt64, observer: UInt64 = 1, from sender: String = ":1.100") {
+            let signal = NotificationSignal(
+                name: "Ding", object: "", userInfo: [:], observers: [ObserverID(rawValue: observer)], poster: ":1.9",
+                serial: sequence, sequence: sequence)
+            _ = arrive(signal.message(to: ":1.1").carried(from: sender))
+        }
+
+        func takeTold() -> [String] {
+            defer { ear.told = [] }
+            return ear.told
+        }
+    }
+
+    private static let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
+    private static let serviceUnknown = BusError.serviceUnknownName
+    private let name = "org.carillon.NotificationCenter1"
+
+    private func post(_ completion: Request.Completion<Result<Int, ServiceError>>? = nil) throws -> Request {
+        .post(OutgoingPost(try PostCall(name: "Ding"), byteCount: 1, completion: completion))
+    }
+
+    @Test("It asks what the service has before it says what it wants, and tells that it is served")
+    func begins() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "AddObserver?"])
+        #expect(stage.takeTold() == ["connected"])
+        stage.notify(1)
+        #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
+        #expect(stage.session.isAtRest)
+    }
+
+    @Test("Nothing is wanted of the service: it is not even asked for")
+    func quiet() {
+        let stage = Stage()
+        stage.start()
+        #expect(stage.bus.connection.takeSent() == ["AddMatch"])
+        #expect(stage.takeTold().isEmpty)
+    }
+
+    @Test("E3: without a bus it is tried again at growing intervals while something is observed")
+    func noBus() throws {
+        let stage = Stage()
+        stage.bus.failure = .noServer("nothing listens")
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        #expect(stage.takeTold() == [#"disconnected("nothing listens")"#])
+        stage.bus.pass(milliseconds: 200_000)
+        #expect(stage.bus.pauses.prefix(11) == [50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000])
+        #expect(stage.bus.pauses.dropFirst(10).allSatisfy { $0 == 30_000 })
+        stage.bus.failure = nil
+        stage.bus.pass(milliseconds: 30_000)
+        #expect(stage.takeTold().last == "connected")
+        #expect(stage.observers.count == 1)
+        let attempts = stage.bus.pauses.count
+        stage.bus.pass(milliseconds: 1_000_000)
+        #expect(stage.bus.pauses.count == attempts, "what is connected sleeps")
+    }
+
+    @Test("A bus that closes: posts without an outcome are told as lost, calls fail, observers come back")
+    func busCloses() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.answer = { _ in nil }
+        stage.bus.failure = .noServer("gone")
+        stage.bus.connection.onDisconnect?()
+        var outcome: [String] = []
+        let box = Box { outcome.append($0) }
+        try stage.ask(
+            try post(), .call(ListClients()) { box.add("\($0)") }, .barrier { box.add("barrier \($0)") })
+        #expect(stage.takeTold().filter { $0.hasPrefix("lost") } == ["lost: no answer: the bus closed the connection"])
+        #expect(outcome.count == 2 && outcome[1] == "barrier false", "\(outcome)")
+        stage.bus.failure = nil
+        stage.observers = []
+        stage.serve()
+        stage.bus.pass(milliseconds: 60_000)
+        #expect(stage.takeTold().suffix(2) == ["connected", "serviceChanged"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("There is no service: posts fail at once, and it is not asked for again for each of them")
+    func noService() throws {
+        let stage = Stage()
+        stage.fail(Self.serviceUnknown)
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        #expect(stage.takeTold() == [#"serviceUnavailable("why")"#])
+        _ = stage.bus.connection.takeSent()
+        for _ in 0..<10 { try stage.ask(try post()) }
+        #expect(stage.bus.connection.takeSent().isEmpty)
+        #expect(stage.takeTold().count == 10)
+        // After a moment the next request asks again.
+        stage.bus.pass(milliseconds: 1_500)
+        try stage.ask(try post())
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?"])
+        // Its coming is announced.
+        stage.serve()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.takeTold().last == "connected")
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("Who is not served by policy is told, and does not ask again and again")
+    func denied() throws {
+        let stage = Stage()
+        stage.fail("org.freedesktop.DBus.Error.AccessDenied", "no")
+        var outcomes: [String] = []
+        let box = Box { outcomes.append($0) }
+        try stage.ask(.register(Self.ding), .call(ListClients()) { box.add("\($0)") })
+        stage.start()
+        stage.bus.pass(milliseconds: 600_000)
+        #expect(stage.takeTold() == [#"serviceUnavailable("no")"#])
+        #expect(outcomes.count == 1 && outcomes[0].contains("AccessDenied"), "\(outcomes)")
+        #expect(stage.bus.pauses.isEmpty)
+    }
+
+    @Test("E3: a service that is slow to answer is asked again, and everything is there in the end")
+    func slowStart() throws {
+        let stage = Stage()
+        stage.fail(BusError.noReplyName)
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.pass(milliseconds: 40)
+        stage.serve()
+        stage.bus.pass(milliseconds: 20)
+        #expect(stage.takeTold() == ["connected"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("E3: the next service that knows our registrations is told nothing twice; a gap is told")
+    func replaced() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding), .suspend(true))
+        stage.start()
+        stage.notify(1)
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.bus.connection.takeSent().filter { $0 == "AddObserver?" }.isEmpty)
+        #expect(stage.takeTold().contains("serviceChanged"))
+        // It took the sequence over.
+        stage.notify(2)
+        #expect(stage.takeTold() == [#"Ding 2 for ["Ding"]"#])
+    }
+
+    @Test("E3: a service that knows nothing gets all of it again, the suspension first, and counts from one")
+    func forgetful() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding), .suspend(true))
+        stage.start()
+        stage.notify(1)
+        stage.notify(2)
+        stage.observers = []
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?", "SetSuspended", "AddObserver?"])
+        #expect(stage.takeTold() == ["connecting", "connected", "serviceChanged"])
+        stage.notify(1, observer: 2)
+        #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
+    }
+
+    @Test("D6, S4: holes and announced losses are told once each; the very same again is no notification")
+    func gaps() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        for sequence: UInt64 in [1, 2, 2, 5] { stage.notify(sequence) }
+        _ = stage.arrive(
+            DroppedSignal(count: 3, observers: [ObserverID(rawValue: 1)], reason: "queue-full").message(to: ":1.1")
+                .carried(from: ":1.100"))
+        stage.notify(9)
+        #expect(
+            stage.takeTold() == [
+                #"Ding 1 for ["Ding"]"#, #"Ding 2 for ["Ding"]"#, "missing(count: 2)", #"Ding 5 for ["Ding"]"#,
+                #"dropped(count: 3, reason: "queue-full")"#, #"Ding 9 for ["Ding"]"#,
+            ])
+    }
+
+    @Test("E6: signals of anybody but the service are not believed")
+    func strangers() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        stage.notify(1, from: ":1.66")
+        #expect(stage.takeTold().isEmpty)
+        // Nor an owner change that a client made up.
+        let forged = Message.ownerChange(name, to: ":1.66").carried(from: ":1.66")
+        _ = stage.arrive(forged)
+        stage.notify(1, from: ":1.66")
+        #expect(stage.takeTold().isEmpty)
+        stage.notify(1)
+        #expect(stage.takeTold().count == 1)
+    }
+
+    @Test("A registration that the service refuses is told, and the others stand")
+    func refused() throws {
+        let stage = Stage()
+        let answer = stage.bus.answer
+        stage.bus.answer = { call in
+            call.member == AddObserver.member
+                ? .failure(BusError(CenterError.limitExceeded(.observersPerClient, value: 1))) : answer(call)
+        }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        #expect(stage.takeTold().last == "refused Ding: over the limit observers-per-client = 1")
+    }
+
+    @Test("A barrier is answered behind all that was asked before, a call with its value")
+    func barrier() throws {
+        let stage = Stage()
+        var outcomes: [String] = []
+        let box = Box { outcomes.append($0) }
+        try stage.ask(
+            try post { box.add("post \($0)") }, .call(ListObservers(of: ":1.1")) { box.add("list \($0)") },
+            .barrier { box.add("barrier \($0)") })
+        stage.start()
+        #expect(outcomes == ["post success(1)", "list success([])", "barrier true"])
+    }
+
+    /// What completions, which may come on any thread, add to a test's list.
+    private final class Box: @unchecked Sendable {
+        // Sendable: a test has one thread.
+        let add: (String) -> Void
+
+        init(_ add: @escaping (String) -> Void) {
+            self.add = add
+        }
+    }
+}
