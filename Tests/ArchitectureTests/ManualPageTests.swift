@@ -104,14 +104,26 @@ struct ManualPageTests {
         ])
     func exitCodes(page: String, folder: String, program: String) throws {
         let source = try #require(
-            try Document.all(in: folder, suffix: ".swift").first { $0.text.contains("enum ExitCode: Int32 {") },
+            try Document.all(in: folder, suffix: ".swift").first { $0.text.contains("enum ExitCode: Int32") },
             "no file in \(folder) has enum ExitCode: Int32")
-        let cases = source.text.split(separator: "enum ExitCode: Int32 {")[1].prefix { $0 != "}" }
+        let cases = source.text.split(separator: "enum ExitCode: Int32")[1].prefix { $0 != "}" }
         let codes = cases.matches(of: /\bcase \w+ = ([0-9]+)/).compactMap { Int($0.1) }
         try #require(!codes.isEmpty)
         let listed = try Page(page).section(".Sh EXIT STATUS").matches(of: /\.It ([0-9]+)\n/).compactMap { Int($0.1) }
         #expect(listed == codes.sorted())
         #expect(Set(codes).isSuperset(of: try HelpText(of: program).exitCodes))
+    }
+
+    @Test("carillon(1) has the events that observe prints as JSON, and their members")
+    func events() throws {
+        let source = try Document("Sources/CarillonTool/NotificationFormat.swift").text
+        let events = source.matches(of: /\bobject\("([a-z-]+)"/).map { String($0.1) }
+        try #require(!events.isEmpty)
+        let section = try Page("carillon.1").section(".Ss carillon observe")
+        #expect(section.matches(of: /\n\.It Li ([a-z-]+)\n/).map { String($0.1) } == events)
+        for member in source.matches(of: /\("([a-zA-Z]+)", [A-Z\w"]/) {
+            #expect(section.contains(".Li \(member.1)"), "\(member.1)")
+        }
     }
 
     // MARK: carillond
