@@ -29,12 +29,17 @@ struct DocumentTests {
                 #expect(before.isSuperset(of: quoted(in: row[2])), "\(name) stands before what it imports")
             }
         }
-        #expect(Set(documented.keys) == Set(SourceFile.folders))
+        for folder in SourceFile.folders {
+            #expect(documented[folder] != nil, "docs/architecture.md has no row for Sources/\(folder)")
+        }
         let known = Set(SourceFile.folders).union(["Foundation"])
         for (folder, imported) in documented {
             let files = SourceFile.all.filter { $0.folder == folder }
             let actual = Set(files.flatMap { imports(in: $0.code) }).intersection(known)
-            #expect(imported == actual, "Sources/\(folder)")
+            #expect(
+                imported == actual,
+                "the row of Sources/\(folder) lacks \(actual.subtracting(imported).sorted()), and has \(imported.subtracting(actual).sorted()) too much"
+            )
         }
     }
 
