@@ -4,12 +4,12 @@ import PackageDescription
 let package = Package(
     name: "Carillon",
     products: [
-        // With the loop that a plain GLib program runs.
-        .library(name: "Carillon", targets: ["Carillon", "MainLoop"]),
+        // With what its interface speaks of, and the loop that a plain GLib program runs.
+        .library(name: "Carillon", targets: ["Carillon", "ThreadDelivery", "MainLoop"]),
         .executable(name: "carillond", targets: ["carillond"]),
         .executable(name: "carillon", targets: ["CarillonTool"]),
         // With the contexts and modes that its interface speaks of.
-        .library(name: "LocalNotifications", targets: ["LocalNotifications", "MainLoop"]),
+        .library(name: "LocalNotifications", targets: ["LocalNotifications", "ThreadDelivery", "MainLoop"]),
     ],
     targets: [
         // C libraries of the distribution.
@@ -49,15 +49,17 @@ let package = Package(
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
 
-        // The client side: the engine of a client, and what programs and people see of it.
+        // The client side: the engine of a client, what runs an observer where it wants to be, and what programs and
+        // people see of both.
         .target(
             name: "ServiceClient",
             dependencies: ["Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop"]),
-        .target(name: "LocalNotifications", dependencies: ["Collections", "MainLoop", "CMainQueue"]),
+        .target(name: "ThreadDelivery", dependencies: ["Collections", "MainLoop", "CMainQueue"]),
+        .target(name: "LocalNotifications", dependencies: ["ThreadDelivery", "Collections", "MainLoop"]),
         .target(
             name: "Carillon",
             dependencies: [
-                "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "ServiceClient", "DBus",
+                "ThreadDelivery", "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus",
                 "BusNames", "MainLoop",
             ]),
         .executableTarget(
@@ -120,20 +122,22 @@ let package = Package(
                 "MainLoop",
             ]
         ),
+        .testTarget(name: "ThreadDeliveryTests", dependencies: ["ThreadDelivery", "MainLoop", "TestSupport"]),
         .testTarget(
             name: "LocalNotificationsTests",
-            dependencies: ["LocalNotifications", "MainLoop", "TestSupport", "main-thread-probe"]
+            dependencies: ["LocalNotifications", "ThreadDelivery", "MainLoop", "TestSupport", "main-thread-probe"]
         ),
         // What needs the main thread of a process of its own.
         .executableTarget(
-            name: "main-thread-probe", dependencies: ["LocalNotifications", "MainLoop", "TestSupport"],
+            name: "main-thread-probe",
+            dependencies: ["LocalNotifications", "ThreadDelivery", "MainLoop", "TestSupport"],
             path: "Tests/MainThreadProbe"
         ),
         .testTarget(
             name: "CarillonTests",
             dependencies: [
-                "Carillon", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop", "TestSupport",
-                "carillond",
+                "Carillon", "ThreadDelivery", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+                "TestSupport", "carillond",
                 "CarillonTool", "example-glib-loop", "example-run-loop", "example-dispatch-main", "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",
             ]

@@ -2,6 +2,7 @@ import Foundation
 import MainLoop
 import NotificationWire
 import ServiceClient
+import ThreadDelivery
 
 /// What the center tells the program about itself.
 extension DistributedNotificationCenter {

@@ -3,6 +3,7 @@ import Foundation
 import MainLoop
 import NotificationCore
 import ServiceClient
+import ThreadDelivery
 
 /// Adding and removing observers.
 extension DistributedNotificationCenter {

@@ -1,6 +1,7 @@
 import Foundation
 import MainLoop
 import ServiceClient
+import ThreadDelivery
 
 /// Notifications as asynchronous sequences (C7).
 extension DistributedNotificationCenter {

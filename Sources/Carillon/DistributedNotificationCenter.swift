@@ -1,9 +1,9 @@
 import DBus
 import Foundation
-import LocalNotifications
 import MainLoop
 import NotificationWire
 import ServiceClient
+import ThreadDelivery
 
 /// Notifications between the processes of a session, as on macOS, through the notification center on the D-Bus session
 /// bus.
@@ -67,7 +67,7 @@ public final class DistributedNotificationCenter: Sendable {
 
     let state = Locked(State())
     let link: BusLink
-    private let ownThread = ThreadTarget()
+    private let ownThread = OwnThreadTarget()
 
     /// A center on another bus than the session's, with a connection of its own. Most programs want ``default()``.
     ///

@@ -3,7 +3,7 @@ extension NotificationCenter {
     /// with it and run code of their own.
     struct State: @unchecked Sendable {
         // Sendable: senders that are values are only compared, under the lock, and never handed out.
-        var index = Index()
+        var index = RegistrationIndex()
         private var byTarget: [ObjectIdentifier: [Registration]] = [:]
         private var byTargetAndName: [TargetAndName: [Registration]] = [:]
         private var insertionsUntilSweep = 1_024

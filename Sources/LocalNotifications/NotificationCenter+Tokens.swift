@@ -1,6 +1,6 @@
 import Foundation
 import MainLoop
-import Synchronization
+import ThreadDelivery
 
 extension NotificationCenter {
     /// Stands for a block that observes. Removing it twice is harmless, also when there are new observers since.
@@ -15,25 +15,8 @@ extension NotificationCenter {
         }
     }
 
-    /// An observer that lasts as long as this object, or until ``cancel()`` (C7). Threads: any.
-    public final class Observation: Sendable {
-        private let token: Token
-        private let center: NotificationCenter
-
-        init(_ token: Token, of center: NotificationCenter) {
-            self.token = token
-            self.center = center
-        }
-
-        deinit {
-            cancel()
-        }
-
-        /// Ends the observation. Doing it again changes nothing.
-        public func cancel() {
-            center.removeObserver(token)
-        }
-    }
+    /// An observer that lasts as long as this object, or until `cancel()` (C7). Threads: any.
+    public typealias Observation = ThreadDelivery.Observation
 
     /// Has a block called for each matching notification as long as the result is kept.
     ///
@@ -45,7 +28,7 @@ extension NotificationCenter {
         _ name: Notification.Name?, object: Any? = nil, queue: OperationQueue? = nil,
         using block: @escaping @Sendable (Notification) -> Void
     ) -> Observation {
-        Observation(addObserver(forName: name, object: object, queue: queue, using: block), of: self)
+        observation(addObserver(forName: name, object: object, queue: queue, using: block))
     }
 
     /// The same on the thread that runs a main context; posts do not wait for it.
@@ -53,7 +36,10 @@ extension NotificationCenter {
         _ name: Notification.Name?, object: Any? = nil, context: MainContext,
         modes: Set<RunLoopMode> = [.common], using block: @escaping @Sendable (Notification) -> Void
     ) -> Observation {
-        Observation(
-            addObserver(forName: name, object: object, context: context, modes: modes, using: block), of: self)
+        observation(addObserver(forName: name, object: object, context: context, modes: modes, using: block))
+    }
+
+    private func observation(_ token: Token) -> Observation {
+        Observation { self.removeObserver(token) }
     }
 }

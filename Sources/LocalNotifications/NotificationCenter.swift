@@ -1,7 +1,7 @@
-import Collections
 import Foundation
 import MainLoop
 import Synchronization
+import ThreadDelivery
 
 /// A notification center within the process (part C): observers register for a name, a sender, both or neither, and
 /// posting calls those that match, in the order of their registration, before it returns.
@@ -15,8 +15,6 @@ import Synchronization
 /// An observer that was removed before its turn in a post is not called any more; one that is added during a post gets
 /// the next. On another thread an observer may be running at the moment of its removal.
 public final class NotificationCenter: Sendable {
-    typealias Index = ObserverIndex<String, SenderKey, Registration>
-
     /// The process's center. It is not Foundation's.
     public static let `default` = NotificationCenter()
 
@@ -46,7 +44,7 @@ public final class NotificationCenter: Sendable {
 
     /// Has a block called on the thread that runs a main context; the post does not wait for it (T1).
     ///
-    /// What arrives while the thread does not run its loop waits, up to ``DeliveryQueue/Limits/standard``; beyond that,
+    /// What arrives while the thread does not run its loop waits, up to `DeliveryQueue.Limits.standard`; beyond that,
     /// and when the context ends, it is lost, counted (``lostDeliveries``) and logged. The registration does not keep
     /// the context alive, and ends with it.
     ///

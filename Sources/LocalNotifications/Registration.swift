@@ -1,5 +1,9 @@
+import Collections
 import Foundation
 import Synchronization
+import ThreadDelivery
+
+typealias RegistrationIndex = ObserverIndex<String, SenderKey, Registration>
 
 /// One registration: who wants what, and where.
 final class Registration: @unchecked Sendable {
@@ -35,7 +39,7 @@ final class Registration: @unchecked Sendable {
 
     // MARK: The center's
 
-    var position: NotificationCenter.Index.Position?
+    var position: RegistrationIndex.Position?
     /// Where it stands in the center's list of its target, and in that of its target and name.
     var targetSlot = 0
     var targetNameSlot = 0
@@ -97,7 +101,11 @@ final class Registration: @unchecked Sendable {
             return WaitingQueues.run(on: queue) { self.call(notification.value) } ?? true
         case .context(let delivery):
             if targetID != nil, target == nil { return false }
-            return delivery.append(notification, for: self)
+            let entries = notification.userInfo?.count ?? 0
+            let notification = Carried(notification)
+            return delivery.append(byteCount: DeliveryQueue.assumedByteCount + 64 * entries) {
+                self.call(notification.value)
+            }
         }
     }
 

@@ -1,5 +1,3 @@
-import CGLib
-
 /// The modes of a context (M3). Threads: any, unless said otherwise; the loop looks at its sources anew after a change.
 ///
 /// Only sources that were given modes depend on them: those of GLib, GTK and everyone else are dispatched in all.
@@ -34,40 +32,6 @@ extension MainContext {
     public func addCommonMode(_ mode: RunLoopMode) {
         precondition(mode != .common, "the set of common modes does not contain itself")
         state.addCommonMode(mode)
-    }
-
-    /// Runs the context in a mode until a condition holds: a nested loop when called from a callback of the same
-    /// context. The mode is left at the end.
-    ///
-    /// Call it on the thread that runs the context; when none does, this one does meanwhile.
-    ///
-    /// - Parameter isDone: asked before each iteration. If another thread makes it true, that has to ``wakeUp()`` the
-    ///   context.
-    public func run(mode: RunLoopMode, until isDone: () -> Bool) {
-        acquire()
-        defer { g_main_context_release(pointer) }
-        pushMode(mode)
-        defer { popMode(mode) }
-        while !isDone() { iterate(mayBlock: true) }
-    }
-
-    /// Runs the context in a mode for a time.
-    ///
-    /// - Parameter limit: when to return, after what is being dispatched then.
-    public func run(mode: RunLoopMode, until limit: ContinuousClock.Instant) {
-        acquire()
-        defer { g_main_context_release(pointer) }
-        let left = ContinuousClock.now.duration(to: limit)
-        let milliseconds = left.components.seconds * 1_000 + left.components.attoseconds / 1_000_000_000_000_000
-        // Ends the poll; it says nothing itself, so that being late behind other sources changes nothing.
-        let timer = EventSource.timer(
-            milliseconds: UInt32(clamping: milliseconds + 1), on: self, priority: .high, action: { .keep })
-        run(mode: mode, until: { ContinuousClock.now >= limit })
-        withExtendedLifetime(timer) {}
-    }
-
-    private func acquire() {
-        precondition(g_main_context_acquire(pointer) != 0, "another thread runs this context")
     }
 }
 

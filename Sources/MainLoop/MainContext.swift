@@ -56,29 +56,3 @@ extension MainContext: Hashable {
         hasher.combine(pointer)
     }
 }
-
-/// A `GMainLoop`: runs a context until told to quit.
-///
-/// Threads: `run` on the thread that shall own the context; `quit` from any thread.
-public final class EventLoop: @unchecked Sendable {
-    // Sendable: GMainLoop's quit and is_running are thread-safe; the pointer never changes after `init`.
-    private let pointer: OpaquePointer
-
-    public init(context: MainContext = .default) {
-        pointer = g_main_loop_new(context.pointer, 0)
-    }
-
-    deinit {
-        g_main_loop_unref(pointer)
-    }
-
-    /// Dispatches events until ``quit()``.
-    public func run() {
-        g_main_loop_run(pointer)
-    }
-
-    /// Makes ``run()`` return after what is being dispatched.
-    public func quit() {
-        g_main_loop_quit(pointer)
-    }
-}

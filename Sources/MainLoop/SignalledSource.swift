@@ -24,29 +24,29 @@ public final class SignalledSource: Sendable {
         on context: MainContext, priority: EventSource.Priority, modes: Set<RunLoopMode>? = nil,
         action: @escaping @Sendable () -> Void
     ) {
-        self.init(on: context, priority: priority, kind: nil, modes: modes, action: action)
+        self.init(on: context, priority: priority, work: nil, modes: modes, action: action)
     }
 
-    /// A source whose priority is that of its kind in the context's current mode (M2), whatever that is.
+    /// A source whose priority is that of its work in the context's current mode (M2), whatever that is.
     ///
     /// - Parameters:
     ///   - modes: those in which the action may run; nil = in every mode.
     ///   - action: called on the thread that runs `context`, after a ``signal()``.
     public convenience init(
-        on context: MainContext, for kind: DeliveryKind, modes: Set<RunLoopMode>? = [.common],
+        on context: MainContext, for work: LoopWork, modes: Set<RunLoopMode>? = [.common],
         action: @escaping @Sendable () -> Void
     ) {
-        let priority = EventSource.Priority.of(kind, in: context.currentMode)
-        self.init(on: context, priority: priority, kind: kind, modes: modes, action: action)
+        let priority = EventSource.Priority.of(work, in: context.currentMode)
+        self.init(on: context, priority: priority, work: work, modes: modes, action: action)
     }
 
     private init(
-        on context: MainContext, priority: EventSource.Priority, kind: DeliveryKind?, modes: Set<RunLoopMode>?,
+        on context: MainContext, priority: EventSource.Priority, work: LoopWork?, modes: Set<RunLoopMode>?,
         action: @escaping @Sendable () -> Void
     ) {
         core = SourceCore(context: context.state, modes: modes, action: action)
         source = AttachedSource(core, on: context, priority: priority, canRecurse: true)
-        if let kind { follower = PriorityFollower(kind: kind, source: source) } else { follower = nil }
+        if let work { follower = PriorityFollower(work: work, source: source) } else { follower = nil }
         if let follower {
             context.state.add(follower)
             // The mode may have changed in between.
@@ -172,14 +172,14 @@ private final class SourceCore: SourceHandler, Sendable {
     }
 }
 
-/// Gives a source the priority of its kind in the current mode.
+/// Gives a source the priority of its work in the current mode.
 private final class PriorityFollower: ContextState.ModeFollower, @unchecked Sendable {
     // Sendable: GLib locks the source's context for each change; the pointer never changes after `init`.
     private let source: UnsafeMutablePointer<GSource>
-    private let kind: DeliveryKind
+    private let work: LoopWork
 
-    init(kind: DeliveryKind, source: AttachedSource) {
-        self.kind = kind
+    init(work: LoopWork, source: AttachedSource) {
+        self.work = work
         // Not the object: whoever tells followers of a mode must not keep the source on its context.
         self.source = g_source_ref(source.pointer)
     }
@@ -189,7 +189,7 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
     }
 
     func modeDidChange(to mode: RunLoopMode) {
-        let priority = EventSource.Priority.of(kind, in: mode).rawValue
+        let priority = EventSource.Priority.of(work, in: mode).rawValue
         // Where it stays the same, no list is sorted again.
         if g_source_get_priority(source) != priority { g_source_set_priority(source, priority) }
     }

@@ -21,7 +21,7 @@ extension CenterObject {
         case .startProbeTimer(let client, let seconds):
             // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
             probeTimers[client] = .once(
-                milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: DeliveryPriority.of(.control)
+                milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: .of(.control)
             ) { [unowned self] in
                 perform { effects in center.probeTimedOut(client, effects: &effects) }
             }

@@ -80,7 +80,7 @@ final class ClientProber {
     private func retry(_ client: ClientName) {
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(
-            .once(milliseconds: 1000, on: bus.context, priority: DeliveryPriority.of(.control)) { [unowned self] in
+            .once(milliseconds: 1000, on: bus.context, priority: .of(.control)) { [unowned self] in
                 probe(client)
             })
     }

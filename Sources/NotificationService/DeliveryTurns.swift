@@ -35,7 +35,7 @@ final class DeliveryTurns {
         for lane in DeliveryLane.allCases {
             sources.append(
                 ReadySource(
-                    on: context, priority: DeliveryPriority.of(lane: lane),
+                    on: context, priority: .of(lane: lane),
                     isReady: { [unowned object] in
                         object.center.isReady(lane)
                     },
@@ -43,14 +43,14 @@ final class DeliveryTurns {
         }
         sources.append(
             ReadySource(
-                on: context, priority: DeliveryPriority.of(.asap),
+                on: context, priority: .of(.queuedAsap),
                 isReady: { [unowned object] in
                     object.center.hasQueuedPosts(.asap)
                 },
                 run: { [unowned self] in post(.asap) }))
         sources.append(
             ReadySource(
-                on: context, priority: DeliveryPriority.of(.whenIdle), isReady: { [unowned self] in isIdle },
+                on: context, priority: .of(.queuedWhenIdle), isReady: { [unowned self] in isIdle },
                 run: { [unowned self] in postWhileIdle() }))
     }
 
@@ -79,7 +79,7 @@ final class DeliveryTurns {
     private func startQuietTimer() {
         let seen = activity
         quietTimer = .once(
-            milliseconds: Self.quietMilliseconds, on: object.bus.context, priority: DeliveryPriority.of(.whenIdle)
+            milliseconds: Self.quietMilliseconds, on: object.bus.context, priority: .of(.queuedWhenIdle)
         ) { [unowned self] in
             // At this priority it is dispatched only when nothing else is ready.
             looks += 1

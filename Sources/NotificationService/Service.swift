@@ -36,8 +36,8 @@ public final class Service {
     public init(address: String, context: MainContext = .default, onEnd: @escaping (End) -> Void) throws(End) {
         do throws(BusError) {
             connection = try Connection(
-                address: address, context: context, priority: DeliveryPriority.of(.reading))
-            control = try Connection(address: address, context: context, priority: DeliveryPriority.of(.control))
+                address: address, context: context, priority: .of(.reading))
+            control = try Connection(address: address, context: context, priority: .of(.control))
         } catch {
             throw .noBus(error)
         }

@@ -27,9 +27,10 @@ private enum ImportRules {
         "ServiceClient": system.union([
             "Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "MainLoop",
         ]),
-        "LocalNotifications": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
+        "ThreadDelivery": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
+        "LocalNotifications": system.union(foundation).union(["ThreadDelivery", "Collections", "MainLoop"]),
         "Carillon": system.union(foundation).union([
-            "Collections", "LocalNotifications", "NotificationCore", "NotificationWire", "ServiceClient", "DBus",
+            "ThreadDelivery", "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus",
             "BusNames", "MainLoop",
         ]),
         "CarillonTool": system.union([
@@ -112,16 +113,16 @@ struct ImportRulesTests {
     func wrappers() {
         for (folder, allowed) in ImportRules.table {
             #expect(allowed.contains("CXCB") == (folder == "DesktopActivity"), "\(folder)")
-            #expect(allowed.contains("CMainQueue") == (folder == "LocalNotifications"), "\(folder)")
+            #expect(allowed.contains("CMainQueue") == (folder == "ThreadDelivery"), "\(folder)")
             #expect(allowed.contains("CGLib") == (folder == "MainLoop"), "\(folder)")
             #expect(allowed.contains("CDBus") == (folder == "DBus"), "\(folder)")
         }
     }
 
-    @Test("Only LocalNotifications and Carillon may import Foundation, so the service never reaches it")
+    @Test("Only what is for Swift programs may import Foundation, so the service never reaches it")
     func foundation() {
         for (folder, allowed) in ImportRules.table {
-            let mayImport = ["LocalNotifications", "Carillon"].contains(folder)
+            let mayImport = ["ThreadDelivery", "LocalNotifications", "Carillon"].contains(folder)
             #expect(allowed.isDisjoint(with: ImportRules.foundation) == !mayImport, "\(folder)")
         }
         #expect(ImportRules.closure(of: "carillond").isDisjoint(with: ImportRules.foundation))
@@ -133,7 +134,15 @@ struct ImportRulesTests {
         let client = ImportRules.closure(of: "CarillonTool").union(ImportRules.closure(of: "Carillon"))
         #expect(client.isDisjoint(with: ["NotificationService", "carillond"]))
         #expect(
-            ImportRules.closure(of: "carillond").isDisjoint(with: ["Carillon", "LocalNotifications", "CarillonTool"]))
+            ImportRules.closure(of: "carillond").isDisjoint(with: [
+                "Carillon", "LocalNotifications", "ThreadDelivery", "CarillonTool",
+            ]))
+    }
+
+    @Test("Notifications within a process and between processes are siblings: neither reaches the other")
+    func siblings() {
+        #expect(!ImportRules.closure(of: "Carillon").contains("LocalNotifications"))
+        #expect(!ImportRules.closure(of: "LocalNotifications").contains("Carillon"))
     }
 
     @Test("Imports point down only: no row reaches itself")

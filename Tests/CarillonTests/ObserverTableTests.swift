@@ -2,6 +2,7 @@ import Collections
 import NotificationCore
 import ServiceClient
 import Testing
+import ThreadDelivery
 
 @testable import Carillon
 

@@ -4,6 +4,7 @@ import MainLoop
 import Synchronization
 import TestSupport
 import Testing
+import ThreadDelivery
 
 /// A thread that runs a context of its own.
 final class LoopThread: Sendable {

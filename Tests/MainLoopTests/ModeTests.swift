@@ -40,29 +40,7 @@ struct ModeTests {
         #expect(MainContext().commonModes.count == 3)
     }
 
-    @Test("M2: event tracking before modal panel before default; asap first, when idle last, in every mode")
-    func table() {
-        let modes: [RunLoopMode] = [.eventTracking, .modalPanel, .default]
-        for kind in DeliveryKind.allCases {
-            let numbers = modes.map { EventSource.Priority.of(kind, in: $0).rawValue }
-            #expect(numbers == numbers.sorted())
-        }
-        for mode in modes + ["own"] {
-            let order: [DeliveryKind] = [.asap, .control, .immediate, .ordinary, .whenIdle]
-            let numbers = order.map { EventSource.Priority.of($0, in: mode).rawValue }
-            #expect(numbers == numbers.sorted() && Set(numbers).count == numbers.count)
-        }
-        // What is distributed comes before GTK's resize and redraw, and immediate behind GLib's high.
-        #expect(EventSource.Priority.of(.ordinary, in: .default) == .default)
-        #expect(EventSource.Priority.of(.immediate, in: .default).rawValue > EventSource.Priority.high.rawValue)
-        #expect(
-            EventSource.Priority.of(.immediate, in: .default).rawValue
-                < EventSource.Priority.of(.ordinary, in: .eventTracking).rawValue)
-        // "Nothing else" is behind G_PRIORITY_LOW, in each mode.
-        #expect(EventSource.Priority.of(.whenIdle, in: .eventTracking).rawValue > 300)
-    }
-
-    @Test("M2: a source of a kind has the number of the current mode")
+    @Test("M2: a source that does some work has the number of the current mode")
     func followsMode() {
         let order = Locked<[String]>([])
         let kind = SignalledSource(on: context, for: .ordinary) { order.withLock { $0.append("ordinary") } }

@@ -3,6 +3,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import ThreadDelivery
 
 extension MainThreadProbe {
     /// The main queue, the main actor and the main operation queue, from this and from another thread.

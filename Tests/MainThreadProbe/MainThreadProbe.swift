@@ -3,6 +3,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import TestSupport
+import ThreadDelivery
 
 typealias NotificationCenter = LocalNotifications.NotificationCenter
 typealias NotificationQueue = LocalNotifications.NotificationQueue

@@ -3,6 +3,7 @@ import NotificationCore
 import NotificationWire
 import Synchronization
 import ServiceClient
+import ThreadDelivery
 
 /// A notification as it arrived, on its way to the program's observers.
 struct Received: Sendable {

@@ -1,6 +1,7 @@
 import Collections
 import NotificationCore
 import ServiceClient
+import ThreadDelivery
 
 /// The program's observers, by the registration at the service that they share (C11).
 ///

@@ -61,8 +61,8 @@ final class QueuePump: Sendable {
     }
 
     private func makeSource(_ key: SourceKey, on context: MainContext) -> SignalledSource {
-        let kind = key.style == .asap ? DeliveryKind.asap : .whenIdle
-        let source = SignalledSource(on: context, for: kind, modes: key.modes) { [weak self] in
+        let work = key.style == .asap ? LoopWork.asap : .whenIdle
+        let source = SignalledSource(on: context, for: work, modes: key.modes) { [weak self] in
             guard let self else { return }
             if key.style == .asap { postAll(signalling: key) } else { postOne(signalling: key) }
         }

@@ -1,8 +1,8 @@
-import LocalNotifications
 import MainLoop
 import Synchronization
 import TestSupport
 import Testing
+import ThreadDelivery
 
 @Suite("T1, T2: the delivery queue", .timeLimit(.minutes(1)))
 struct DeliveryQueueTests {
@@ -140,9 +140,9 @@ struct DeliveryQueueTests {
         let doorbell = Doorbell()
         let queue = DeliveryQueue { doorbell.ring() }
         let (threads, count) = (4, 5_000)
-        let received = (0..<threads).map { _ in Recorder<Int>() }
+        let received = (0..<threads).map { _ in Probe() }
         async let consumer: Void = onOwnThread {
-            while received.reduce(0, { $0 + $1.count }) < threads * count {
+            while received.reduce(0, { $0 + $1.numbers.count }) < threads * count {
                 try doorbell.wait()
                 queue.drain()
             }
@@ -151,9 +151,7 @@ struct DeliveryQueueTests {
             for thread in 0..<threads {
                 group.addTask {
                     try await onOwnThread {
-                        for number in 0..<count {
-                            queue.append { received[thread].add(number) }
-                        }
+                        for number in 0..<count { queue.append(received[thread].note(number)) }
                     }
                 }
             }
@@ -161,6 +159,6 @@ struct DeliveryQueueTests {
         }
         try await consumer
         #expect(queue.lost == 0)
-        #expect(received.map(\.all) == Array(repeating: Array(0..<count), count: threads))
+        #expect(received.map(\.numbers) == Array(repeating: Array(0..<count), count: threads))
     }
 }

@@ -1,19 +1,17 @@
-import Foundation
 import MainLoop
 import Synchronization
 
-/// What goes to the observers on one main context, in some modes (T1): one queue and one source for all of them, of
-/// every center.
+/// What goes to a main context, in some modes (T1): one queue and one source for all that is for both.
 ///
 /// It does not keep the context alive. When that is gone, what waits is lost, counted and reported (T2).
-final class ContextDelivery: Sendable {
+package final class ContextDelivery: Sendable {
     /// Those of one context.
     private final class OfContext: Sendable {
         let byModes = Locked<[Set<RunLoopMode>: ContextDelivery]>([:])
     }
 
     /// The one for a context and modes, which lives as long as the context.
-    static func to(_ context: MainContext, modes: Set<RunLoopMode>) -> ContextDelivery {
+    package static func to(_ context: MainContext, modes: Set<RunLoopMode>) -> ContextDelivery {
         let deliveries = context.attachment(OfContext.self) { OfContext() }
         if let found = deliveries.byModes.withLock({ $0[modes] }) { return found }
         let made = ContextDelivery(context, modes)
@@ -27,7 +25,7 @@ final class ContextDelivery: Sendable {
     }
 
     /// Lost in the whole process.
-    static let lost = Atomic<UInt64>(0)
+    package static let lost = Atomic<UInt64>(0)
 
     private let queue: DeliveryQueue
     private let source: SignalledSource
@@ -55,13 +53,11 @@ final class ContextDelivery: Sendable {
         self.lostSince = lostSince
     }
 
+    /// Has `work` run on the thread of the context, after everything before. Returns at once.
+    ///
     /// - Returns: false when the context is gone.
-    func append(_ notification: Notification, for registration: Registration) -> Bool {
-        let carried = Carried(notification)
-        let entries = notification.userInfo?.count ?? 0
-        let lost = queue.append(byteCount: DeliveryQueue.assumedByteCount + 64 * entries) {
-            registration.call(carried.value)
-        }
+    package func append(byteCount: Int, _ work: @escaping @Sendable () -> Void) -> Bool {
+        let lost = queue.append(byteCount: byteCount, work)
         guard lost > 0 else { return true }
         if isClosed {
             Self.lost.add(UInt64(lost), ordering: .relaxed)
@@ -71,7 +67,8 @@ final class ContextDelivery: Sendable {
         return true
     }
 
-    var isClosed: Bool {
+    /// Whether the context is gone.
+    package var isClosed: Bool {
         closed.load(ordering: .acquiring)
     }
 

@@ -1,16 +1,17 @@
 import Foundation
-import TestSupport
 
 /// Lets a thread wait until another one rings.
-final class Doorbell: Sendable {
+public final class Doorbell: Sendable {
     private let semaphore = DispatchSemaphore(value: 0)
 
-    func ring() {
+    public init() {}
+
+    public func ring() {
         semaphore.signal()
     }
 
     /// - Throws: ``NotInTime`` when nobody rings for ten seconds.
-    func wait(_ what: String = "a ring") throws {
+    public func wait(_ what: String = "a ring") throws {
         guard semaphore.wait(timeout: .now() + 10) == .success else { throw NotInTime("nobody rang for \(what)") }
     }
 }

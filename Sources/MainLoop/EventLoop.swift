@@ -1,0 +1,64 @@
+import CGLib
+
+/// A `GMainLoop`: runs a context until told to quit.
+///
+/// Threads: `run` on the thread that shall own the context; `quit` from any thread.
+public final class EventLoop: @unchecked Sendable {
+    // Sendable: GMainLoop's quit and is_running are thread-safe; the pointer never changes after `init`.
+    private let pointer: OpaquePointer
+
+    public init(context: MainContext = .default) {
+        pointer = g_main_loop_new(context.pointer, 0)
+    }
+
+    deinit {
+        g_main_loop_unref(pointer)
+    }
+
+    /// Dispatches events until ``quit()``.
+    public func run() {
+        g_main_loop_run(pointer)
+    }
+
+    /// Makes ``run()`` return after what is being dispatched.
+    public func quit() {
+        g_main_loop_quit(pointer)
+    }
+}
+
+/// Running a context in a mode (M3).
+extension MainContext {
+    /// Runs the context in a mode until a condition holds: a nested loop when called from a callback of the same
+    /// context. The mode is left at the end.
+    ///
+    /// Call it on the thread that runs the context; when none does, this one does meanwhile.
+    ///
+    /// - Parameter isDone: asked before each iteration. If another thread makes it true, that has to ``wakeUp()`` the
+    ///   context.
+    public func run(mode: RunLoopMode, until isDone: () -> Bool) {
+        acquire()
+        defer { g_main_context_release(pointer) }
+        pushMode(mode)
+        defer { popMode(mode) }
+        while !isDone() { iterate(mayBlock: true) }
+    }
+
+    /// Runs the context in a mode for a time.
+    ///
+    /// - Parameter limit: when to return, after what is being dispatched then.
+    public func run(mode: RunLoopMode, until limit: ContinuousClock.Instant) {
+        acquire()
+        defer { g_main_context_release(pointer) }
+        let left = ContinuousClock.now.duration(to: limit)
+        let milliseconds = left.components.seconds * 1_000 + left.components.attoseconds / 1_000_000_000_000_000
+        // Ends the poll; it says nothing itself, so that being late behind other sources changes nothing.
+        let timer = EventSource.timer(
+            milliseconds: UInt32(clamping: milliseconds + 1), on: self, priority: .high, action: { .keep })
+        run(mode: mode, until: { ContinuousClock.now >= limit })
+        withExtendedLifetime(timer) {}
+    }
+
+    private func acquire() {
+        precondition(g_main_context_acquire(pointer) != 0, "another thread runs this context")
+    }
+}
