@@ -19,7 +19,8 @@ final class DeliveryTurns {
     /// hold up what waits for idleness for ever: 2 s.
     private static let mostLooks = 40
 
-    private unowned let object: CenterObject
+    private unowned let driver: CenterDriver
+    private let context: MainContext
     private var sources: [ReadySource] = []
     private var activity: UInt64 = 0
     private var activityWhenIdle: UInt64 = 0
@@ -29,23 +30,23 @@ final class DeliveryTurns {
     private var looks = 0
     private var isIdle = false
 
-    init(of object: CenterObject) {
-        self.object = object
-        let context = object.bus.context
+    init(of driver: CenterDriver, on context: MainContext) {
+        self.driver = driver
+        self.context = context
         for lane in DeliveryLane.allCases {
             sources.append(
                 ReadySource(
                     on: context, priority: .of(lane: lane),
-                    isReady: { [unowned object] in
-                        object.center.isReady(lane)
+                    isReady: { [unowned driver] in
+                        driver.center.isReady(lane)
                     },
                     run: { [unowned self] in send(upTo: lane) }))
         }
         sources.append(
             ReadySource(
                 on: context, priority: .of(.queuedAsap),
-                isReady: { [unowned object] in
-                    object.center.hasQueuedPosts(.asap)
+                isReady: { [unowned driver] in
+                    driver.center.hasQueuedPosts(.asap)
                 },
                 run: { [unowned self] in post(.asap) }))
         sources.append(
@@ -57,15 +58,15 @@ final class DeliveryTurns {
     /// A message came from the bus, and is handled next.
     func noteActivity() {
         activity += 1
-        guard object.center.isReady(.standard) else { return }
+        guard driver.center.isReady(.standard) else { return }
         readAhead += 1
         if readAhead > Self.mostReadAhead { send(upTo: .standard) }
     }
 
     private func send(upTo lane: DeliveryLane) {
         if lane == .standard { readAhead = 0 }
-        object.perform { effects in
-            object.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
+        driver.perform { effects in
+            driver.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
         }
     }
 
@@ -79,7 +80,7 @@ final class DeliveryTurns {
     private func startQuietTimer() {
         let seen = activity
         quietTimer = .once(
-            milliseconds: Self.quietMilliseconds, on: object.bus.context, priority: .of(.queuedWhenIdle)
+            milliseconds: Self.quietMilliseconds, on: context, priority: .of(.queuedWhenIdle)
         ) { [unowned self] in
             // At this priority it is dispatched only when nothing else is ready.
             looks += 1
@@ -88,7 +89,7 @@ final class DeliveryTurns {
     }
 
     private func beginIdleness() {
-        isIdle = object.center.hasQueuedPosts(.whenIdle)
+        isIdle = driver.center.hasQueuedPosts(.whenIdle)
         activityWhenIdle = activity
     }
 
@@ -97,14 +98,14 @@ final class DeliveryTurns {
         // What came meanwhile belongs to the next pass, and what is left waits for that too.
         let isInterrupted = activity != activityWhenIdle && looks < Self.mostLooks
         if !isInterrupted { post(.whenIdle) }
-        guard isInterrupted || !object.center.hasQueuedPosts(.whenIdle) else { return }
+        guard isInterrupted || !driver.center.hasQueuedPosts(.whenIdle) else { return }
         isIdle = false
-        if object.center.hasQueuedPosts(.whenIdle) { startQuietTimer() }
+        if driver.center.hasQueuedPosts(.whenIdle) { startQuietTimer() }
     }
 
     private func post(_ style: PostingStyle) {
-        object.perform { effects in
-            object.center.postQueued(style, limit: Self.perDispatch, effects: &effects)
+        driver.perform { effects in
+            driver.center.postQueued(style, limit: Self.perDispatch, effects: &effects)
         }
     }
 }

@@ -126,7 +126,7 @@ public final class Service {
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
     public func reloadConfiguration() {
-        try? object.reloadConfiguration()
+        object.reloadConfiguration()
     }
 }
 

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What the completion offers, asked of bash, is what `--help` shows.
-@Suite("Completion in bash", .timeLimit(.minutes(1)))
+@Suite("Completion in bash", .timeLimit(.minutes(20)))
 struct CompletionTests {
     @Test("It offers every command, and no other")
     func commands() throws {

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What documents say of the tree is so.
-@Suite("Documents", .timeLimit(.minutes(1)))
+@Suite("Documents", .timeLimit(.minutes(20)))
 struct DocumentTests {
     @Test("Links to files lead somewhere")
     func links() throws {

@@ -70,7 +70,7 @@ func imports(in code: String) -> [String] {
     return code.matches(of: pattern).map { String($0.1) }
 }
 
-@Suite("Import rules", .timeLimit(.minutes(1)))
+@Suite("Import rules", .timeLimit(.minutes(20)))
 struct ImportRulesTests {
     @Test("A target imports only what its row of the table allows", arguments: SourceFile.all)
     func rows(file: SourceFile) throws {

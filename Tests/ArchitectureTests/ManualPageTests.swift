@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The manual pages say what the programs say of themselves with `--help`, and what is in their source.
-@Suite("Manual pages", .timeLimit(.minutes(1)))
+@Suite("Manual pages", .timeLimit(.minutes(20)))
 struct ManualPageTests {
     /// A page in mdoc(7).
     private struct Page {

@@ -1,7 +1,7 @@
 import Testing
 
 /// `docs/rules.md` says which test fails when a rule is broken. Here is what fails when it does not.
-@Suite("The table of rules and their tests", .timeLimit(.minutes(1)))
+@Suite("The table of rules and their tests", .timeLimit(.minutes(20)))
 struct RuleTableTests {
     private let document: Document
     private let index: TestIndex

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Safety rules of the sources", .timeLimit(.minutes(1)))
+@Suite("Safety rules of the sources", .timeLimit(.minutes(20)))
 struct SafetyRulesTests {
     @Test(
         "@unchecked Sendable and nonisolated(unsafe) have their reason in a comment within two lines",
@@ -109,7 +109,7 @@ struct SafetyRulesTests {
     }
 }
 
-@Suite("Linkage of the service", .timeLimit(.minutes(1)))
+@Suite("Linkage of the service", .timeLimit(.minutes(20)))
 struct LinkageTests {
     @Test("carillond is linked with libdbus and GLib, and with nothing of Foundation or X")
     func libraries() throws {

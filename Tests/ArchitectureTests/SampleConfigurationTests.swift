@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// `data/carillon.conf` has every key that the service knows, with what the source says of it.
-@Suite("The sample configuration", .timeLimit(.minutes(1)))
+@Suite("The sample configuration", .timeLimit(.minutes(20)))
 struct SampleConfigurationTests {
     /// A key that is a comment, with the paragraph of comments before it.
     private struct Entry {

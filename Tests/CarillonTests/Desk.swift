@@ -24,7 +24,7 @@ final class Desk: Sendable {
 extension DistributedNotificationCenter {
     /// Blocks until the service has taken all that was asked of it.
     func settle() throws {
-        guard flush(timeout: 20) else { throw NotInTime("the service did not take everything: \(connectionState)") }
+        guard flush(timeout: 90) else { throw NotInTime("the service did not take everything: \(connectionState)") }
     }
 
     /// Posts a notification with a number in its userInfo.

@@ -33,7 +33,7 @@ final class FakeService: @unchecked Sendable {
             while self?.isStopped.load(ordering: .relaxed) == false { context.iterate(mayBlock: true) }
         }
         thread.start()
-        guard ready.wait(timeout: .now() + 20) == .success else { throw NotInTime("the fake service's name") }
+        guard ready.wait(timeout: .now() + 90) == .success else { throw NotInTime("the fake service's name") }
     }
 
     deinit {
@@ -81,7 +81,7 @@ final class FakeService: @unchecked Sendable {
     func barrier() throws {
         let done = DispatchSemaphore(value: 0)
         run { $0.busID { _ in done.signal() } }
-        guard done.wait(timeout: .now() + 20) == .success else { throw NotInTime("the bus") }
+        guard done.wait(timeout: .now() + 90) == .success else { throw NotInTime("the bus") }
     }
 
     private func send(_ signal: some CenterSignal, to client: UniqueName?) {

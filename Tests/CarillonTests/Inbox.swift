@@ -11,7 +11,7 @@ final class Inbox<Value: Sendable>: Sendable {
     func contains(where condition: (Value) -> Bool) -> Bool { values.withLock { $0.contains(where: condition) } }
 
     /// Blocks until so many are there.
-    func wait(for count: Int, within timeout: Duration = .seconds(20)) throws -> [Value] {
+    func wait(for count: Int, within timeout: Duration = .patience) throws -> [Value] {
         try eventually("\(count) values, got \(all)", within: timeout) { all.count >= count }
         return all
     }

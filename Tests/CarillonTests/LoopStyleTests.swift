@@ -29,7 +29,7 @@ enum LoopStyle: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 }
 
-@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .timeLimit(.minutes(5)))
+@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .timeLimit(.minutes(20)))
 struct LoopStyleTests {
     @Test(
         "The example programs hear what is posted, and end as their loop does",
@@ -103,18 +103,18 @@ struct LoopStyleTests {
     @Test("A program is told that there is no service, and that one came")
     func state() throws {
         let stage = try Stage(.later)
-        let program = try stage.program("loop-probe", "glib", registered: 2)
-        for state in ["serviceUnavailable", "connected"] {
-            let line = try program.nextLine()
-            #expect(line.hasPrefix("state thread=main is=\(state)"), "\(program.transcript)")
-        }
+        // The service comes when the program has said that there is none.
+        let program = try stage.program(
+            "loop-probe", "glib", untilLine: "state thread=main is=serviceUnavailable", registered: 2)
+        let line = try program.nextLine()
+        #expect(line.hasPrefix("state thread=main is=connected"), "\(program.transcript)")
         program.terminate()
     }
 }
 
 /// The subject of these tests is time, so they wait. The programs are the examples, which start no tasks and operations:
 /// those make libdispatch look at its threads every second.
-@Suite("Idle programs sleep", .serialized, .timeLimit(.minutes(5)))
+@Suite("Idle programs sleep", .serialized, .timeLimit(.minutes(20)))
 struct IdleProgramTests {
     @Test("No wake-ups and no processor time while nothing happens", arguments: LoopStyle.allCases)
     func asleep(style: LoopStyle) throws {
@@ -126,7 +126,7 @@ struct IdleProgramTests {
         }
         try post()
         for _ in style.example.lines { _ = try program.nextLine() }
-        try expectSleep(of: program, thenWakenBy: post)
+        try expectSleep(of: program, beside: stage.processes, thenWakenBy: post)
     }
 
     @Test("Nor while it waits for a service that does not come", arguments: LoopStyle.allCases)
@@ -136,13 +136,14 @@ struct IdleProgramTests {
             try Executables.path(of: style.example.name), environment: bus.environment)
         _ = try program.nextErrorLine { $0.contains("no notification center on the bus") }
         let service = Once()
-        try expectSleep(of: program) { try service.run { try ServiceProcess(on: bus) } }
+        try expectSleep(of: program, beside: [bus.pid]) { try service.run { try ServiceProcess(on: bus) } }
     }
 
-    private func expectSleep(of program: RunningCommand, thenWakenBy waken: () throws -> Void) throws {
-        let before = try Wakefulness.settled(of: program.pid)
-        Thread.sleep(forTimeInterval: 1)
-        #expect(try Wakefulness(of: program.pid) == before, "\(program.transcript)")
+    private func expectSleep(
+        of program: RunningCommand, beside others: [pid_t], thenWakenBy waken: () throws -> Void
+    ) throws {
+        let (before, after) = try Wakefulness.overASecond(of: program.pid, beside: others)
+        #expect(after == before, "\(program.transcript)")
         // The measure is one.
         try waken()
         try eventually("an event shows in the measure: \(program.transcript)") {

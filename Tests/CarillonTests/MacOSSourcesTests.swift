@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Programs as they stand on macOS behave as they do there (B4)", .timeLimit(.minutes(2)))
+@Suite("Programs as they stand on macOS behave as they do there (B4)", .timeLimit(.minutes(20)))
 struct MacOSSourcesTests {
     @Test("Swift 5: observers with tokens, object filters, queues, deinit, wrappers and suspension")
     func swift5() throws {
@@ -48,6 +48,7 @@ struct MacOSSourcesTests {
         // While suspended only what is posted to be delivered immediately arrives.
         try stage.post("com.example.Reader.activate", "--object", "no")
         try expect("suspended true")
+        try stage.waitUntilSuspended(true, program)
         try stage.post("AppleInterfaceThemeChangedNotification")
         try stage.post("AppleInterfaceThemeChangedNotification")
         // It brings what was held before it with it (S3), coalesced.

@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Typed messages", .timeLimit(.minutes(1)))
+@Suite("Typed messages", .timeLimit(.minutes(20)))
 struct MessageTests {
     /// Everything that a Codable type may have.
     struct Everything: DistributedMessage, Equatable {

@@ -36,14 +36,25 @@ final class Stage {
     ) throws -> RunningCommand {
         let before = start == .before ? try observerCounts(on: bus).reduce(0, +) : 0
         let program = try RunningCommand(try Executables.path(of: name), arguments, environment: bus.environment)
-        _ = try program.nextLine(within: .seconds(20)) { $0.hasPrefix(line) }
+        _ = try program.nextLine { $0.hasPrefix(line) }
         if start == .later, service == nil { service = try ServiceProcess(on: bus) }
-        try eventually("\(registered) registrations: \(program.transcript)", within: .seconds(20)) {
+        try eventually("\(registered) registrations: \(program.transcript)") {
             // Asking must not be what starts the service.
             try bus.processID(ofOwner: ServiceProcess.busName) != nil
                 && observerCounts(on: bus).reduce(0, +) == before + registered
         }
         return program
+    }
+
+    /// The bus, and the service unless the bus started it.
+    var processes: [pid_t] { [bus.pid] + (service.map { [$0.pid] } ?? []) }
+
+    /// Waits until the service has suspended, or resumed, the program: it says so to the service, and goes on.
+    func waitUntilSuspended(_ isSuspended: Bool, _ program: RunningCommand) throws {
+        try eventually("suspended is \(isSuspended): \(program.transcript)") {
+            try gdbusCall("ListClients", on: bus).contains(
+                try Regex("'pid': <uint32 \(program.pid)>[^}]*'suspended': <\(isSuspended)>"))
+        }
     }
 
     /// Runs `carillon post`.
@@ -56,36 +67,5 @@ final class Stage {
     /// Runs a program of this package to its end.
     func run(_ name: String, _ arguments: String...) throws -> CommandResult {
         try Command.run(try Executables.path(of: name), arguments, environment: bus.environment)
-    }
-}
-
-/// How often the threads of a process went to sleep, and the processor time that they used, in clock ticks.
-struct Wakefulness: Equatable {
-    let switches: Int
-    let ticks: Int
-
-    init(of pid: pid_t) throws {
-        let tasks = "/proc/\(pid)/task"
-        switches = try FileManager.default.contentsOfDirectory(atPath: tasks).reduce(0) { sum, task in
-            // A thread that ends while it is looked at.
-            guard let status = try? String(contentsOfFile: "\(tasks)/\(task)/status", encoding: .utf8),
-                let count = status.firstMatch(of: /\nvoluntary_ctxt_switches:\s*(\d+)/)
-            else { return sum }
-            return sum + (Int(count.1) ?? 0)
-        }
-        let stat = try String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)
-        // Behind the name in parentheses, which may hold anything: fields 14 and 15 are the times.
-        let fields = stat[(stat.lastIndex(of: ")") ?? stat.startIndex)...].split(separator: " ")
-        ticks = (Int(fields[12]) ?? 0) + (Int(fields[13]) ?? 0)
-    }
-
-    /// What it is once the process has come to rest.
-    static func settled(of pid: pid_t) throws -> Wakefulness {
-        var last: Wakefulness?
-        try eventually("process \(pid) comes to rest", within: .seconds(20), every: .milliseconds(200)) {
-            defer { last = try? Wakefulness(of: pid) }
-            return try Wakefulness(of: pid) == last
-        }
-        return last!
     }
 }

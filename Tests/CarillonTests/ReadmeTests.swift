@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("The example of README.md", .timeLimit(.minutes(1)))
+@Suite("The example of README.md", .timeLimit(.minutes(20)))
 struct ReadmeTests {
     @Test("It is the program in Examples, which hears its own post and prints it")
     func example() async throws {
@@ -15,7 +15,7 @@ struct ReadmeTests {
         let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
         let result = try await onOwnThread {
             try Command.run(
-                try Executables.path(of: "example-saved"), [], environment: bus.environment, timeout: .seconds(30))
+                try Executables.path(of: "example-saved"), [], environment: bus.environment)
         }
         #expect(result.exitCode == 0 && result.standardOutput == "saved: report.txt 4711\n", "\(result)")
     }

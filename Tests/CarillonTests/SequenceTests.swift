@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Notifications as asynchronous sequences (C7)", .timeLimit(.minutes(1)))
+@Suite("Notifications as asynchronous sequences (C7)", .timeLimit(.minutes(20)))
 struct SequenceTests {
     private let name = Notification.Name("a")
 

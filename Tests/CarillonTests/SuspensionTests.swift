@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Suspension through the library (S1 to S3)", .timeLimit(.minutes(1)))
+@Suite("Suspension through the library (S1 to S3)", .timeLimit(.minutes(20)))
 struct SuspensionTests {
     typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
 

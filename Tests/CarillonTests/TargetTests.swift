@@ -4,7 +4,7 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Methods of objects as observers (C5), and operation queues (C4)", .timeLimit(.minutes(1)))
+@Suite("Methods of objects as observers (C5), and operation queues (C4)", .timeLimit(.minutes(20)))
 struct TargetTests {
     @Test("C5: a target is not kept alive, and its registration goes with it")
     func weakly() throws {
@@ -132,7 +132,7 @@ struct TargetTests {
                     target.withLock { $0 = nil }
                     isReleased.signal()
                 }.start()
-                isReleased.wait()
+                guard isReleased.wait(timeout: .now() + 90) == .success else { throw NotInTime("round \(round)") }
             }
             try center.settle()
         }

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What ends `carillon observe`, and what does not.
-@Suite("carillon observe: signals, pipes and restarts", .serialized, .timeLimit(.minutes(1)))
+@Suite("carillon observe: signals, pipes and restarts", .serialized, .timeLimit(.minutes(20)))
 struct ObserveLifeTests {
     @Test(
         "B3: interrupted, it is done without --count (0), and was stopped short with it (130)",

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What `carillon status`, `clients` and `observers` show.
-@Suite("B3: carillon looks into the service", .serialized, .timeLimit(.minutes(1)))
+@Suite("B3: carillon looks into the service", .serialized, .timeLimit(.minutes(20)))
 struct StatusTests {
     private func lines(_ result: CommandResult) throws -> [String] {
         try #require(result.exitCode == 0, "\(result)")

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// Posting styles and run-loop modes on the command line; what they do is tested at the service.
-@Suite("carillon: posting styles and run-loop modes", .serialized, .timeLimit(.minutes(1)))
+@Suite("carillon: posting styles and run-loop modes", .serialized, .timeLimit(.minutes(20)))
 struct StyleTests {
     @Test("Q7, B3: --posting-style and --coalesce-on reach the service", arguments: BusKind.available)
     func post(kind: BusKind) throws {

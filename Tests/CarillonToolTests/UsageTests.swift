@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// What `carillon` refuses, with which exit code, and what it says then.
-@Suite("carillon: usage and refusals", .serialized, .timeLimit(.minutes(1)))
+@Suite("carillon: usage and refusals", .serialized, .timeLimit(.minutes(20)))
 struct UsageTests {
     /// No bus is needed to see that the arguments are wrong.
     @Test(
@@ -135,7 +135,7 @@ struct UsageTests {
     @Test("B3: a bus without the service is exit code 2", arguments: BusKind.available)
     func noService(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
-        for arguments in [["post", "Ding"], ["observe"], ["observe", "Ding", "--timeout", "5"]] {
+        for arguments in [["post", "Ding"], ["observe"], ["observe", "Ding", "--timeout", "600"]] {
             let result = try Command.run(try Bell.path(), arguments, environment: bus.environment)
             #expect(result.status == .exited(2), "\(result)")
             #expect(result.standardError.contains("carillon: "), "\(result)")

@@ -1,7 +1,7 @@
 import Collections
 import Testing
 
-@Suite("The queue", .timeLimit(.minutes(1)))
+@Suite("The queue", .timeLimit(.minutes(20)))
 struct DequeTests {
     @Test("Thousands of random steps agree with an array", arguments: [1, 2, 3, 0xDE0E] as [UInt64])
     func random(seed: UInt64) {

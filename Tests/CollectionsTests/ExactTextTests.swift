@@ -1,7 +1,7 @@
 import Collections
 import Testing
 
-@Suite("Texts that are equal byte for byte", .timeLimit(.minutes(1)))
+@Suite("Texts that are equal byte for byte", .timeLimit(.minutes(20)))
 struct ExactTextTests {
     @Test("Canonically equivalent texts are two")
     func equivalents() {

@@ -1,7 +1,7 @@
 import Collections
 import Testing
 
-@Suite("C11: the index of observers", .timeLimit(.minutes(1)))
+@Suite("C11: the index of observers", .timeLimit(.minutes(20)))
 struct ObserverIndexTests {
     private typealias Index = ObserverIndex<String, String, Int>
 

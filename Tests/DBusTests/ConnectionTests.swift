@@ -5,7 +5,7 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Connections to a bus", .serialized, .timeLimit(.minutes(1)))
+@Suite("Connections to a bus", .serialized, .timeLimit(.minutes(20)))
 struct ConnectionTests {
     @Test("hello gives the connection its unique name", arguments: BusKind.available)
     func hello(kind: BusKind) throws {

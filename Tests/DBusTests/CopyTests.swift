@@ -3,7 +3,7 @@ import Foundation
 import Testing
 
 /// `copyValue`, by which userInfo passes through the service with its types unchanged (N3).
-@Suite("N3: values copied from message to message", .timeLimit(.minutes(1)))
+@Suite("N3: values copied from message to message", .timeLimit(.minutes(20)))
 struct CopyTests {
     @Test("N3: values of every type are copied unchanged")
     func everyType() throws {

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Properties and introspection, which the table gives an object for nothing.
-@Suite("Exported objects: properties and introspection", .serialized, .timeLimit(.minutes(1)))
+@Suite("Exported objects: properties and introspection", .serialized, .timeLimit(.minutes(20)))
 struct ExporterStandardTests {
     @Test("Get gives a property's value in a variant of its type", arguments: BusKind.available)
     func get(kind: BusKind) throws {

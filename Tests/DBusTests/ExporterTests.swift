@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// An object with a table of methods and properties, called over a bus.
-@Suite("Exported objects", .serialized, .timeLimit(.minutes(1)))
+@Suite("Exported objects", .serialized, .timeLimit(.minutes(20)))
 struct ExporterTests {
     @Test("A method runs with its arguments, and its reply carries the result", arguments: BusKind.available)
     func method(kind: BusKind) throws {

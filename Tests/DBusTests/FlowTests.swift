@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Many messages: none is lost, none overtakes, and the loop still turns.
-@Suite("The flow of messages", .serialized, .timeLimit(.minutes(1)))
+@Suite("The flow of messages", .serialized, .timeLimit(.minutes(20)))
 struct FlowTests {
     @Test("D4: signals of one sender arrive in their order", arguments: BusKind.available)
     func order(kind: BusKind) throws {

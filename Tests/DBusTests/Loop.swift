@@ -13,7 +13,7 @@ final class Loop {
     /// Runs the context until `condition` holds.
     ///
     /// - Throws: ``NotInTime``.
-    func run(_ what: String, within milliseconds: UInt32 = 20_000, until condition: () -> Bool) throws {
+    func run(_ what: String, within milliseconds: UInt32 = 90_000, until condition: () -> Bool) throws {
         var isLate = false
         let timer = EventSource.timer(milliseconds: milliseconds, on: context) {
             isLate = true

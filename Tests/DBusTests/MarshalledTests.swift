@@ -5,7 +5,7 @@ import Testing
 @testable import DBus
 
 /// Messages made from bytes, by which one notification goes to many clients.
-@Suite("Marshalled messages", .timeLimit(.minutes(1)))
+@Suite("Marshalled messages", .timeLimit(.minutes(20)))
 struct MarshalledTests {
     @Test("A signal made from the body of another message has its values")
     func signal() throws {

@@ -1,7 +1,7 @@
 import DBus
 import Testing
 
-@Suite("D-Bus messages", .timeLimit(.minutes(1)))
+@Suite("D-Bus messages", .timeLimit(.minutes(20)))
 struct MessageTests {
     @Test("A method call has its header fields")
     func methodCall() {

@@ -4,7 +4,7 @@ import Testing
 @testable import DesktopActivity
 
 /// Whose window it is, and who is never suspended.
-@Suite("A1, A2: from windows to clients", .timeLimit(.minutes(1)))
+@Suite("A1, A2: from windows to clients", .timeLimit(.minutes(20)))
 struct ActivityTrackerTests {
     let desktop = TrackedDesktop()
 

@@ -5,7 +5,7 @@ import Testing
 @testable import DesktopActivity
 
 /// What is read of processes.
-@Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(1)))
+@Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(20)))
 struct ProcessTableTests {
     @Test("The kernel's table: this process, its parents, its environment")
     func own() throws {

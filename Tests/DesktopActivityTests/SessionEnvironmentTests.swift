@@ -3,7 +3,7 @@ import Testing
 @testable import DesktopActivity
 
 /// What a session offers.
-@Suite("A3: sources by what the session offers", .timeLimit(.minutes(1)))
+@Suite("A3: sources by what the session offers", .timeLimit(.minutes(20)))
 struct SessionEnvironmentTests {
     @Test(
         "The best source comes first",

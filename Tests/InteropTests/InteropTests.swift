@@ -27,7 +27,7 @@ struct InteropTests {
     static let cannotRun: Int32 = 77
 
     /// One after the other: each keeps several processes busy.
-    @Test("Python module", .serialized, .timeLimit(.minutes(10)), arguments: Module.all, BusKind.available)
+    @Test("Python module", .serialized, .timeLimit(.minutes(20)), arguments: Module.all, BusKind.available)
     func module(_ module: Module, on kind: BusKind) async throws {
         guard FileManager.default.isExecutableFile(atPath: Self.python) else {
             try skip(module, "\(Self.python) is not installed")
@@ -37,7 +37,7 @@ struct InteropTests {
         let service = try ServiceProcess(on: bus)
         let environment = bus.environment.merging(["CARILLON_INTERFACE_XML": Executables.interfaceXML]) { $1 }
         let result = try await onOwnThread {
-            try Command.run(Self.python, ["-B", module.path], environment: environment, timeout: .seconds(300))
+            try Command.run(Self.python, ["-B", module.path], environment: environment, timeout: .seconds(1000))
         }
 
         if result.exitCode == Self.cannotRun {

@@ -2,7 +2,7 @@ import Foundation
 import JSON
 import Testing
 
-@Suite("JSON", .timeLimit(.minutes(1)))
+@Suite("JSON", .timeLimit(.minutes(20)))
 struct JSONTests {
     @Test(
         "Values",

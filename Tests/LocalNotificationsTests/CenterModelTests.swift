@@ -29,7 +29,7 @@ private enum Reaction {
     case post(String)
 }
 
-@Suite("C: random sequences against a plain model", .timeLimit(.minutes(1)))
+@Suite("C: random sequences against a plain model", .timeLimit(.minutes(20)))
 struct CenterModelTests {
     private final class Target: Sendable {
         let called: @Sendable (Int) -> Void

@@ -3,7 +3,7 @@ import LocalNotifications
 import TestSupport
 import Testing
 
-@Suite("C: the center within the process", .timeLimit(.minutes(1)))
+@Suite("C: the center within the process", .timeLimit(.minutes(20)))
 struct CenterTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

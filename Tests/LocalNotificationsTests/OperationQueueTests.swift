@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("C4: delivery on operation queues", .timeLimit(.minutes(1)))
+@Suite("C4: delivery on operation queues", .timeLimit(.minutes(20)))
 struct OperationQueueTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
@@ -146,16 +146,16 @@ struct OperationQueueTests {
         let token = center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in calls.add("A") }
         try await onOwnThread { [center] in
             let blocker = occupy()
-            let hasReturned = DispatchSemaphore(value: 0)
+            let hasReturned = Doorbell()
             Thread {
                 center.post(name: .a, object: nil)
-                hasReturned.signal()
+                hasReturned.ring()
             }.start()
             defer { blocker.signal() }
             try eventually("the operation") { queue.operationCount == 2 }
             center.removeObserver(token)
             blocker.signal()
-            hasReturned.wait()
+            try hasReturned.wait("the end of the post")
         }
         #expect(calls.all == [])
 
@@ -163,16 +163,16 @@ struct OperationQueueTests {
         try await onOwnThread { [center] in
             queue.waitUntilAllOperationsAreFinished()
             let blocker = occupy()
-            let hasReturned = DispatchSemaphore(value: 0)
+            let hasReturned = Doorbell()
             Thread {
                 center.post(name: .b, object: nil)
-                hasReturned.signal()
+                hasReturned.ring()
             }.start()
             defer { blocker.signal() }
             try eventually("the operation") { queue.operationCount == 2 }
             queue.cancelAllOperations()
             // Also while the queue is busy with something else.
-            hasReturned.wait()
+            try hasReturned.wait("the end of the post")
         }
         #expect(calls.all == [])
     }

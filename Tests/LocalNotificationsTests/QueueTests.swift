@@ -36,7 +36,7 @@ private final class Bench: Sendable {
     }
 }
 
-@Suite("Q: the notification queue", .timeLimit(.minutes(1)))
+@Suite("Q: the notification queue", .timeLimit(.minutes(20)))
 struct QueueTests {
     private func bench(_ body: (Bench) throws -> Void) rethrows {
         let bench = Bench()

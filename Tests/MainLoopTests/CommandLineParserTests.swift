@@ -2,7 +2,7 @@ import MainLoop
 import Testing
 
 /// Serialized: GLib keeps the program's name for the process.
-@Suite("The command-line parser", .serialized, .timeLimit(.minutes(1)))
+@Suite("The command-line parser", .serialized, .timeLimit(.minutes(20)))
 struct CommandLineParserTests {
     private struct Parsed: Equatable {
         var flag = false

@@ -3,7 +3,7 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Event sources", .timeLimit(.minutes(1)))
+@Suite("Event sources", .timeLimit(.minutes(20)))
 struct EventSourceTests {
     @Test("A timer fires not before its time, and again as long as it is kept")
     func timer() throws {

@@ -7,7 +7,7 @@ extension MainContext {
     /// - Throws: ``NotInTime``.
     func run(_ what: String, until condition: () -> Bool) throws {
         var isLate = false
-        let timer = EventSource.timer(milliseconds: 10_000, on: self) {
+        let timer = EventSource.timer(milliseconds: 90_000, on: self) {
             isLate = true
             return .remove
         }

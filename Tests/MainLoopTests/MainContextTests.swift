@@ -3,7 +3,7 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Main contexts and loops", .serialized, .timeLimit(.minutes(1)))
+@Suite("Main contexts and loops", .serialized, .timeLimit(.minutes(20)))
 struct MainContextTests {
     @Test("The thread that runs a context owns it, meanwhile")
     func owner() {

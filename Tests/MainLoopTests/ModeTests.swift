@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("M1 to M3: run-loop modes", .timeLimit(.minutes(1)))
+@Suite("M1 to M3: run-loop modes", .timeLimit(.minutes(20)))
 struct ModeTests {
     private let context = MainContext()
 

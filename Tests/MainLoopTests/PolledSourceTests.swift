@@ -3,7 +3,7 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Polled sources", .timeLimit(.minutes(1)))
+@Suite("Polled sources", .timeLimit(.minutes(20)))
 struct PolledSourceTests {
     /// A source over the reading end of a pipe.
     private final class Reader: PolledSourceDelegate {

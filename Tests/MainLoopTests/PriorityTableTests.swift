@@ -2,7 +2,7 @@ import Foundation
 import MainLoop
 import Testing
 
-@Suite("M2, M6: the table of priorities", .timeLimit(.minutes(1)))
+@Suite("M2, M6: the table of priorities", .timeLimit(.minutes(20)))
 struct PriorityTableTests {
     private static let modes: [RunLoopMode] = [.eventTracking, .modalPanel, .default]
 

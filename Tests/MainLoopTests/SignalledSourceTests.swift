@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Signalled sources", .timeLimit(.minutes(1)))
+@Suite("Signalled sources", .timeLimit(.minutes(20)))
 struct SignalledSourceTests {
     @Test("Signals of one batch run the action once, on the thread that runs the context")
     func batch() async throws {

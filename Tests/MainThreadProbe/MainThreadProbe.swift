@@ -48,7 +48,7 @@ struct MainThreadProbe {
 
     /// Runs the default context until a condition holds.
     static func run(_ what: String, until condition: () -> Bool) throws {
-        let deadline = ContinuousClock.now + .seconds(20)
+        let deadline = ContinuousClock.now + .seconds(90)
         let timer = EventSource.timer(milliseconds: 100, on: .default) { .keep }
         while !condition() {
             guard ContinuousClock.now < deadline else { throw NotInTime(what) }

@@ -2,7 +2,7 @@ import NotificationCore
 import Testing
 
 /// What is due leaves in the order of its urgency, however it came.
-@Suite("M6: run-loop modes at the center", .timeLimit(.minutes(1)))
+@Suite("M6: run-loop modes at the center", .timeLimit(.minutes(20)))
 struct DeliveryLaneTests {
     @Test("M6: immediate before event tracking before modal panel before default, when all are ready")
     func lanes() throws {

@@ -1,7 +1,7 @@
 import NotificationCore
 import Testing
 
-@Suite("E1: limits", .timeLimit(.minutes(1)))
+@Suite("E1: limits", .timeLimit(.minutes(20)))
 struct LimitsTests {
     @Test("E1: the table has one row for every limit, with names as the bus shows them")
     func table() {

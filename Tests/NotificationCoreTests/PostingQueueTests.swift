@@ -2,7 +2,7 @@ import NotificationCore
 import Testing
 
 /// Posts that wait in their poster's queue.
-@Suite("Q7: posting styles and coalescing", .timeLimit(.minutes(1)))
+@Suite("Q7: posting styles and coalescing", .timeLimit(.minutes(20)))
 struct PostingQueueTests {
     @Test("Q7: a queued post has no receivers yet; it is matched and gets its serial when it is posted")
     func matchedLater() throws {

@@ -1,4 +1,5 @@
 import NotificationCore
+import Testing
 
 /// A center under test and everything that it decided, with clients that read: what a client is asked, it answers at
 /// once, unless it is ``stop(_:)``ped.
@@ -51,6 +52,11 @@ final class Scenario {
     private var tags = 0
     /// Clients that read and were asked, and did not answer yet.
     private var asked: [ClientName] = []
+    /// Whether an event is being carried out, of which this one is a part.
+    private var isPerforming = false
+    /// What of one event, and of what comes of it, is more than any test has: a center that goes round and round.
+    private static let tooMany = 100_000
+    private let test = Test.current?.name ?? "a test"
 
     init(_ limits: [Limits.Key: UInt64] = [:]) {
         center = DistributedCenter()
@@ -164,9 +170,13 @@ final class Scenario {
 
     /// Has what is ready in a lane, and in more urgent ones, sent; without a limit also what answers make ready.
     func send(upTo lane: DeliveryLane = .standard, limit: Int = .max) {
-        repeat {
+        for _ in 0..<Self.tooMany {
             perform { effects in center.sendReady(upTo: lane, limit: limit, effects: &effects) }
-        } while limit == .max && DeliveryLane.allCases.contains { $0 <= lane && center.isReady($0) }
+            guard limit == .max, DeliveryLane.allCases.contains(where: { $0 <= lane && center.isReady($0) }) else {
+                return
+            }
+        }
+        Issue.record("there is always more that is ready")
     }
 
     // MARK: Reading and not reading
@@ -245,15 +255,30 @@ final class Scenario {
     private func perform<Result, Failure: Error>(
         _ event: (inout [Effect]) throws(Failure) -> Result
     ) throws(Failure) -> Result {
+        guard !isPerforming else { return try carryOut(event) }
+        isPerforming = true
+        defer { isPerforming = false }
+        return try Watchdog.watch(test) { _ throws(Failure) in
+            let result = try carryOut(event)
+            // Answers are events of their own: they come when all of this one is carried out.
+            for _ in 0..<Self.tooMany {
+                guard let client = asked.first else { return result }
+                asked.removeFirst()
+                answer(client)
+            }
+            Issue.record("each answer is asked for another one")
+            asked = []
+            return result
+        }
+    }
+
+    private func carryOut<Result, Failure: Error>(
+        _ event: (inout [Effect]) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
         var effects: [Effect] = []
         let result = try event(&effects)
         if !isBusy { center.sendAllReady(effects: &effects) }
         for effect in effects { carryOut(effect) }
-        // Answers are events of their own: they come when all of this one is carried out.
-        while let client = asked.first {
-            asked.removeFirst()
-            answer(client)
-        }
         return result
     }
 

@@ -1,4 +1,5 @@
 import NotificationCore
+import Testing
 
 /// A distributed center with what it decided so far.
 final class Tower {
@@ -12,6 +13,7 @@ final class Tower {
 
     let center: DistributedCenter
     var effects: [Effect] = []
+    private let test = Test.current?.name ?? "a test"
 
     init(_ change: (inout Limits) -> Void = { _ in }) {
         var limits = Limits()
@@ -29,10 +31,12 @@ final class Tower {
     /// Returns how many clients matched.
     @discardableResult
     func post(_ name: String, _ object: String = "", from poster: ClientName = ":1.99") throws -> Int {
-        let receipt = try center.post(
-            name: name, object: object, userInfo: Payload(), from: poster, effects: &effects)
-        center.sendAllReady(effects: &effects)
-        return receipt.receivers
+        try Watchdog.watch(test) { _ in
+            let receipt = try center.post(
+                name: name, object: object, userInfo: Payload(), from: poster, effects: &effects)
+            center.sendAllReady(effects: &effects)
+            return receipt.receivers
+        }
     }
 
     func remove(_ id: ObserverID, of client: ClientName) throws {

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Bus activation, which dbus-daemon does by itself (dbus-broker leaves it to systemd).
-@Suite("D1: bus activation", .serialized, .timeLimit(.minutes(1)))
+@Suite("D1: bus activation", .serialized, .timeLimit(.minutes(20)))
 struct ActivationTests {
     @Test("D1: the first AddObserver starts the service, and observes")
     func addObserver() throws {

@@ -65,7 +65,7 @@ final class Client {
     /// Runs the context until `condition` holds.
     func run(_ what: String, until condition: () -> Bool) throws {
         var isLate = false
-        let timer = EventSource.timer(milliseconds: 10_000, on: context) {
+        let timer = EventSource.timer(milliseconds: 90_000, on: context) {
             isLate = true
             return .remove
         }

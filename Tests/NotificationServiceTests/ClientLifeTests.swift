@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Clients that come and go.
-@Suite("D8: clients that leave", .serialized, .timeLimit(.minutes(1)))
+@Suite("D8: clients that leave", .serialized, .timeLimit(.minutes(20)))
 struct ClientLifeTests {
     @Test("D8: a client that is killed is forgotten, with all that it had", arguments: BusKind.available)
     func killed(kind: BusKind) throws {

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// How carillond starts, and how it ends: its exit codes, and what it says.
-@Suite("Start and end of the service", .serialized, .timeLimit(.minutes(1)))
+@Suite("Start and end of the service", .serialized, .timeLimit(.minutes(20)))
 struct LifecycleTests {
     @Test("D1: one service per bus; a second one says so and exits with 3", arguments: BusKind.available)
     func startedTwice(kind: BusKind) throws {

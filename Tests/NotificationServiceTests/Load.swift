@@ -18,7 +18,7 @@ final class Load {
         bus = try PrivateBus(kind)
         if !limits.isEmpty {
             let lines = ["[Limits]"] + limits.map { "\($0.key)=\($0.value)" }
-            try bus.directory.write(lines.joined(separator: "\n") + "\n", to: "config/carillon/carillon.conf")
+            try bus.configure(lines.joined(separator: "\n") + "\n")
         }
         service = try ServiceProcess(on: bus)
     }
@@ -33,14 +33,14 @@ final class Load {
     /// Starts an observer, stops it, and returns when it is registered and stopped.
     func stoppedObserver() throws -> Observer {
         let observer = try observer()
-        observer.stop()
+        try observer.stop()
         return observer
     }
 
     /// Starts an observer that stops itself before it reads anything that follows its registration.
     func observerThatNeverAnswered() throws -> Observer {
         let command = try start(["observe", "load", "--stop"])
-        try eventually("it has stopped") { try Observer.isStopped(command.pid) }
+        try eventually("it has stopped") { try ProcessState.isStopped(command.pid) }
         return Observer(command, uniqueName: nil)
     }
 
@@ -51,7 +51,7 @@ final class Load {
         let before = try Growth(bus: bus.residentBytes(), service: service.residentBytes())
         let poster = try start(["post", "load", "--count", "\(count)", "--size", "\(Self.size)"] + arguments)
         var most = before
-        try eventually("all are posted: \(service.transcript)", within: .seconds(300), every: .milliseconds(20)) {
+        try eventually("all are posted: \(service.transcript)", within: .seconds(600), every: .milliseconds(20)) {
             most = try Growth(
                 bus: max(most.bus, bus.residentBytes()), service: max(most.service, service.residentBytes()))
             return !poster.isRunning
@@ -87,18 +87,12 @@ final class Observer {
         self.uniqueName = uniqueName
     }
 
-    func stop() { command.signal(SIGSTOP) }
+    func stop() throws { try ProcessState.stop(command.pid) }
     func resume() { command.signal(SIGCONT) }
 
     /// What it reports at the end of the load.
-    func report(within timeout: Duration = .seconds(120)) throws -> Report {
+    func report(within timeout: Duration = .seconds(600)) throws -> Report {
         Report(try command.nextLine(within: timeout) { $0.hasPrefix("received=") })
-    }
-
-    static func isStopped(_ pid: pid_t) throws -> Bool {
-        // The state stands behind the name, which is in parentheses.
-        let status = try String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)
-        return status.split(separator: ")").last?.hasPrefix(" T") ?? false
     }
 }
 

@@ -8,14 +8,14 @@ import Testing
 @testable import NotificationService
 
 /// The state's files, damaged in every way that there is room for here.
-@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(2)))
+@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(20)))
 struct RecoveryStoreTests {
     @Test("E3: what was remembered comes back as it was")
     func comesBack() throws {
         let directory = try TemporaryDirectory()
         let written = try fill(directory)
         let center = DistributedCenter()
-        let store = try RecoveryStore(directory: directory.path, busID: "b")
+        let store = try open(directory)
         #expect(store.restore(into: center) == 2)
         #expect(state(of: center) == state(of: written))
         var effects: [Effect] = []
@@ -75,8 +75,10 @@ struct RecoveryStoreTests {
 
     /// Opens the store. A child that another test starts at this moment has all descriptors of this process until it
     /// runs its program, the one that held the lock before among them.
-    private func open(_ directory: TemporaryDirectory, report: @escaping (String) -> Void) throws -> RecoveryStore {
-        let deadline = Deadline(after: .seconds(20))
+    private func open(
+        _ directory: TemporaryDirectory, report: @escaping (String) -> Void = { _ in }
+    ) throws -> RecoveryStore {
+        let deadline = Deadline(after: .patience)
         while true {
             let result = Result { () throws(RecoveryLog.Failure) in
                 try RecoveryStore(directory: directory.path, busID: "b", report: report)
@@ -112,7 +114,7 @@ struct RecoveryStoreTests {
         for size in [0, 1, 31, 32, 4096, 5000] {
             try Data(repeating: 0xFF, count: size).write(to: URL(filePath: directory.path + "/b.counts"))
             let center = DistributedCenter()
-            _ = try RecoveryStore(directory: directory.path, busID: "b").restore(into: center)
+            _ = try open(directory).restore(into: center)
             #expect(center.statistics.observers == 2)
         }
     }

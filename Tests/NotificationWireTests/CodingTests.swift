@@ -4,7 +4,7 @@ import NotificationWire
 import Testing
 
 /// A client's userInfo, written and read (N3).
-@Suite("N3: userInfo as values", .timeLimit(.minutes(1)))
+@Suite("N3: userInfo as values", .timeLimit(.minutes(20)))
 struct CodingTests {
     @Test("N3: every kind of value arrives as what it was, not as a neighbour type")
     func roundTrips() throws {

@@ -5,7 +5,7 @@ import NotificationWire
 import Testing
 
 /// Every method, signal and property of the contract is a value that is coded both ways.
-@Suite("The contract's messages", .timeLimit(.minutes(1)))
+@Suite("The contract's messages", .timeLimit(.minutes(20)))
 struct ContractTests {
     // MARK: Methods
 

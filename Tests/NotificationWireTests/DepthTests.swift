@@ -4,7 +4,7 @@ import NotificationWire
 import Testing
 
 /// How deep userInfo may nest, at the service and at the client that writes it (E1).
-@Suite("E1: the depth of userInfo", .timeLimit(.minutes(1)))
+@Suite("E1: the depth of userInfo", .timeLimit(.minutes(20)))
 struct DepthTests {
     /// userInfo itself is the first level.
     private enum Nesting: String, CaseIterable, CustomTestStringConvertible {

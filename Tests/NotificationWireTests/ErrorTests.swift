@@ -3,7 +3,7 @@ import NotificationCore
 import NotificationWire
 import Testing
 
-@Suite("Errors on the wire", .timeLimit(.minutes(1)))
+@Suite("Errors on the wire", .timeLimit(.minutes(20)))
 struct ErrorTests {
     @Test("Every error of the center has its name of the contract, and its words as the message")
     func names() {
@@ -53,7 +53,7 @@ struct ErrorTests {
     }
 }
 
-@Suite("The signal Notification", .timeLimit(.minutes(1)))
+@Suite("The signal Notification", .timeLimit(.minutes(20)))
 struct SignalTests {
     @Test("D6: what the service sends, a client reads: userInfo, observers, poster, serial and sequence")
     func roundTrip() throws {

@@ -4,7 +4,7 @@ import NotificationWire
 import Testing
 
 /// `a{sv}` options: an unknown key or value is an error, for a typing slip must not pass silently.
-@Suite("Options on the wire", .timeLimit(.minutes(1)))
+@Suite("Options on the wire", .timeLimit(.minutes(20)))
 struct OptionsTests {
     // MARK: Observers
 

@@ -1,7 +1,7 @@
 import NotificationWire
 import Testing
 
-@Suite("N3: property lists", .timeLimit(.minutes(1)))
+@Suite("N3: property lists", .timeLimit(.minutes(20)))
 struct PropertyListTests {
     @Test("N3: values of neighbour types are not equal")
     func kinds() {

@@ -10,7 +10,7 @@ import Testing
 
 /// What the engine of a client does when the bus and the service come, go, refuse and replace each other, on a bus and
 /// a clock that the test plays.
-@Suite("Service session", .timeLimit(.minutes(1)))
+@Suite("Service session", .timeLimit(.minutes(20)))
 struct SessionTests {
     /// What a session told, in words.
     final class Ear: ServiceReceiver, @unchecked Sendable {

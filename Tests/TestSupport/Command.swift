@@ -49,7 +49,7 @@ public enum Command {
     @discardableResult
     public static func run(
         _ executable: String, _ arguments: [String] = [], environment: [String: String]? = nil, input: String = "",
-        timeout: Duration = .seconds(30)
+        timeout: Duration = .patience
     ) throws -> CommandResult {
         let command = try RunningCommand(executable, arguments, environment: environment, input: input)
         do {

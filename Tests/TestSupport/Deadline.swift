@@ -20,6 +20,13 @@ public struct Deadline: Sendable {
     }
 }
 
+extension Duration {
+    /// How long something that has to happen may take. Only a test that fails waits for so long, so this is far beyond
+    /// what a machine needs that has much else to do. What must *not* happen is never waited for; for that, wait for
+    /// something that comes after it.
+    public static let patience = Duration.seconds(90)
+}
+
 /// A condition that did not come true in time.
 public struct NotInTime: Error, CustomStringConvertible, Sendable {
     /// What was waited for, and what is known about why it did not happen.
@@ -42,7 +49,7 @@ public struct NotInTime: Error, CustomStringConvertible, Sendable {
 /// - Throws: ``NotInTime`` when the condition did not hold in time, and whatever `condition` throws.
 public func eventually(
     _ what: @autoclosure () -> String,
-    within timeout: Duration = .seconds(10),
+    within timeout: Duration = .patience,
     every interval: Duration = .milliseconds(5),
     _ condition: () throws -> Bool
 ) throws {

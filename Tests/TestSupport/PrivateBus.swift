@@ -111,6 +111,11 @@ public final class PrivateBus: Sendable {
         return pid_t(digits)
     }
 
+    /// Writes the configuration file of services on this bus. Whoever reads it meanwhile finds the old or the new one.
+    public func configure(_ text: String) throws {
+        try directory.write(text, to: "config/carillon/carillon.conf")
+    }
+
     /// Calls a method of the bus itself.
     private func call(_ method: String, _ argument: String) throws -> CommandResult {
         try Command.run(
@@ -124,9 +129,9 @@ public final class PrivateBus: Sendable {
     /// Ends the bus and waits until it is gone; every connection to it is closed then. Harmless when repeated.
     public func stop() {
         process.terminate()
-        if (try? process.waitForExit(within: .seconds(5))) == nil {
+        if (try? process.waitForExit(within: .seconds(20))) == nil {
             process.kill()
-            _ = try? process.waitForExit(within: .seconds(5))
+            _ = try? process.waitForExit()
         }
     }
 
@@ -217,7 +222,7 @@ public final class PrivateBus: Sendable {
                 "--config-file=\(directory.entry("bus.conf"))", "--nofork", "--nopidfile", "--nosyslog",
                 "--print-address=1",
             ] + arguments, environment: environment, input: "")
-        return (process, try process.nextLine(within: .seconds(20)))
+        return (process, try process.nextLine())
     }
 
     /// The socket listens before the broker starts, and the broker confirms that it serves it.

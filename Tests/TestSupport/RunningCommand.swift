@@ -91,7 +91,7 @@ public final class RunningCommand: Sendable {
     /// without a newline at the end of the output counts as a line.
     ///
     /// - Throws: ``NotInTime`` when there is none in time, or no more because the output ended.
-    public func nextLine(within timeout: Duration = .seconds(10)) throws -> String {
+    public func nextLine(within timeout: Duration = .patience) throws -> String {
         try takeLine(from: output, within: timeout, what: "a line of output") { _ in true }
     }
 
@@ -99,14 +99,14 @@ public final class RunningCommand: Sendable {
     ///
     /// - Throws: ``NotInTime`` when there is none in time, or none before the output ended.
     public func nextLine(
-        within timeout: Duration = .seconds(10), where condition: (String) -> Bool
+        within timeout: Duration = .patience, where condition: (String) -> Bool
     ) throws -> String {
         try takeLine(from: output, within: timeout, what: "such a line of output", where: condition)
     }
 
     /// As ``nextLine(within:where:)``, of its standard error.
     public func nextErrorLine(
-        within timeout: Duration = .seconds(10), where condition: (String) -> Bool = { _ in true }
+        within timeout: Duration = .patience, where condition: (String) -> Bool = { _ in true }
     ) throws -> String {
         try takeLine(from: errorOutput, within: timeout, what: "such a line of standard error", where: condition)
     }
@@ -171,12 +171,12 @@ public final class RunningCommand: Sendable {
     /// Blocks until it ended.
     ///
     /// - Throws: ``NotInTime`` when it still runs after `timeout`. It goes on running.
-    public func waitForExit(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+    public func waitForExit(within timeout: Duration = .patience) throws -> ExitStatus {
         guard let status = process.waitForExit(until: Deadline(after: timeout)) else {
             throw NotInTime("still running after \(timeout): \(transcript)")
         }
         // What it wrote last may still be in the pipe. A child of it that holds the pipe is not waited for long.
-        collectOutput(until: Deadline(after: .seconds(2)))
+        collectOutput(until: Deadline(after: .seconds(30)))
         return status
     }
 
@@ -190,7 +190,7 @@ public final class RunningCommand: Sendable {
     ///
     /// The output ends later than the process if a child of it still holds the pipe; such a child is not waited for
     /// longer than `grace`.
-    func result(grace: Duration = .seconds(5)) throws -> CommandResult {
+    func result(grace: Duration = .seconds(30)) throws -> CommandResult {
         let deadline = Deadline(after: grace)
         let status = try waitForExit(within: grace)
         collectOutput(until: deadline)

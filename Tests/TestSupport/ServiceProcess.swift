@@ -38,7 +38,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Throws: ``NotInTime`` when it does not in time, when another process owns it, or when this one ended; it holds
     ///   the log.
-    public func waitUntilReady(within timeout: Duration = .seconds(20)) throws {
+    public func waitUntilReady(within timeout: Duration = .patience) throws {
         let seconds = max(1, Int(timeout.components.seconds))
         let wait = try RunningCommand(
             "gdbus", ["wait", "--address", bus.address, "--timeout", String(seconds), Self.busName],
@@ -46,8 +46,10 @@ public final class ServiceProcess: Sendable {
         // A service that ended will never own the name: whatever comes first ends the wait.
         let command = command
         Thread {
-            _ = try? command.waitForExit(within: timeout)
-            wait.terminate()
+            while wait.isRunning {
+                guard (try? command.waitForExit(within: .milliseconds(100))) != nil else { continue }
+                wait.terminate()
+            }
         }.start()
         let waited = try wait.waitForExit(within: timeout + .seconds(5))
         guard try waited == .exited(0) && bus.processID(ofOwner: Self.busName) == pid else {
@@ -78,7 +80,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Throws: ``NotInTime`` when there is none in time.
     public func nextLogLine(
-        within timeout: Duration = .seconds(10), where condition: (String) -> Bool = { _ in true }
+        within timeout: Duration = .patience, where condition: (String) -> Bool = { _ in true }
     ) throws -> String {
         try command.nextErrorLine(within: timeout, where: condition)
     }
@@ -88,7 +90,35 @@ public final class ServiceProcess: Sendable {
         try ProcessMemory.residentBytes(of: pid)
     }
 
-    /// Sends it a signal, for example SIGSTOP, SIGCONT or SIGHUP, if it still runs.
+    /// Stops it, and returns when it has stopped.
+    public func stop() throws {
+        try ProcessState.stop(pid)
+    }
+
+    /// Has it go on after ``stop()``.
+    public func goOn() {
+        signal(SIGCONT)
+    }
+
+    /// Stops it, and has it go on when that many posts, which `body` brings about, lie before it: in its socket, which
+    /// holds a hundred small ones and more. Whoever posts may be slow, and so may the bus be; the service finds all at
+    /// once.
+    ///
+    /// - Throws: ``NotInTime`` when there are not so many.
+    public func whileStopped(untilPosts count: Int, _ body: () throws -> Void) throws {
+        let monitor = try RunningCommand(
+            "dbus-monitor", ["--address", bus.address, "type='method_call',member='Post'"],
+            environment: bus.environment)
+        _ = try monitor.nextLine { $0.contains("member=NameLost") }  // it has become a monitor
+        try stop()
+        defer { goOn() }
+        try body()
+        for _ in 0..<count { _ = try monitor.nextLine { $0.contains("member=Post") } }
+        // The bus read them. dbus-broker writes 16 of them in a turn of its loop, and answers once in a turn.
+        for _ in 0..<2 + count / 16 { _ = try bus.processID(ofOwner: Self.busName) }
+    }
+
+    /// Sends it a signal, for example SIGHUP, if it still runs.
     public func signal(_ number: Int32) {
         command.signal(number)
     }
@@ -98,7 +128,7 @@ public final class ServiceProcess: Sendable {
     /// - Returns: how it ended.
     /// - Throws: ``NotInTime`` when it does not end.
     @discardableResult
-    public func terminate(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+    public func terminate(within timeout: Duration = .patience) throws -> ExitStatus {
         command.terminate()
         return try command.waitForExit(within: timeout)
     }
@@ -113,7 +143,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Returns: how it ended.
     /// - Throws: ``NotInTime`` when it still runs then; it goes on running.
-    public func waitForExit(within timeout: Duration = .seconds(10)) throws -> ExitStatus {
+    public func waitForExit(within timeout: Duration = .patience) throws -> ExitStatus {
         try command.waitForExit(within: timeout)
     }
 }

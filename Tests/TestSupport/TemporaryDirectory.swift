@@ -37,7 +37,7 @@ public final class TemporaryDirectory: Sendable {
         return entry(name)
     }
 
-    /// Writes a file, and the directories that it is in.
+    /// Writes a file, and the directories that it is in. Whoever reads it finds the whole of the old or of the new one.
     ///
     /// - Returns: its path.
     @discardableResult
@@ -45,7 +45,7 @@ public final class TemporaryDirectory: Sendable {
         let url = URL(fileURLWithPath: entry(name))
         try FileManager.default.createDirectory(
             at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
-        try Data(content.utf8).write(to: url)
+        try Data(content.utf8).write(to: url, options: .atomic)
         return url.path
     }
 }

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 import ThreadDelivery
 
-@Suite("T1, T2: the delivery queue", .timeLimit(.minutes(1)))
+@Suite("T1, T2: the delivery queue", .timeLimit(.minutes(20)))
 struct DeliveryQueueTests {
     /// What the tests see of a queue: how often it woke its target, and what ran.
     final class Probe: Sendable {

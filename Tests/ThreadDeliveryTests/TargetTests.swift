@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 import ThreadDelivery
 
-@Suite("Where observers run", .timeLimit(.minutes(1)))
+@Suite("Where observers run", .timeLimit(.minutes(20)))
 struct TargetTests {
     @Test("An operation queue that runs several at once runs one delivery at a time, in order")
     func operationQueue() throws {

@@ -7,11 +7,18 @@ struct Difference: CustomStringConvertible {
     let description: String
 
     /// Runs a sequence on both. Nil when they agree from beginning to end.
-    static func first(in steps: [Step]) -> Difference? {
+    ///
+    /// - Parameter name: of the sequence, for the message when one of them does not end.
+    static func first(in steps: [Step], name: String = "a sequence") -> Difference? {
+        Watchdog.watch(name) { begin in first(in: steps, begin: begin) }
+    }
+
+    private static func first(in steps: [Step], begin: (Int) -> Void) -> Difference? {
         let restarts = steps.contains { if case .restart = $0 { true } else { false } }
         let subject = Subject(remembersChanges: restarts)
         var model = ModelCenter(remembersChanges: restarts)
         for (place, step) in steps.enumerated() {
+            begin(place)
             let actual = subject.run(step, beside: model)
             let expected = model.run(step)
             if actual.0 != expected.0 {

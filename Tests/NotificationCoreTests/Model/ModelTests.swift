@@ -44,16 +44,17 @@ struct ModelTests {
     ) {
         for seed in seeds {
             let steps = Step.sequence(seed: seed, count: Self.length, restarts: restarts(seed))
-            guard var difference = Difference.first(in: steps) else { continue }
+            let name = "seed \(seed), restarts \(restarts(seed))"
+            guard var difference = Difference.first(in: steps, name: name) else { continue }
             let fewest = shrink(steps) { shorter in
-                guard let found = Difference.first(in: shorter) else { return false }
+                guard let found = Difference.first(in: shorter, name: "what is left of \(name)") else { return false }
                 difference = found
                 return true
             }
             let text = fewest.enumerated().map { "\($0.offset == difference.step ? "→" : " ") \($0.element)" }
             Issue.record(
                 """
-                seed \(seed), restarts \(restarts(seed)), \(fewest.count) steps:
+                \(name), \(fewest.count) steps:
                 \(text.joined(separator: "\n"))
                 \(difference)
                 """, sourceLocation: sourceLocation)

@@ -64,7 +64,7 @@ final class X11Desktop: Desktop {
             arguments += ["-auth", variables["XAUTHORITY"]!]
         }
         server = try RunningCommand("Xvfb", arguments, environment: bus.environment)
-        display = ":" + (try server.nextLine(within: .seconds(20)))
+        display = ":" + (try server.nextLine())
         environment = bus.environment.merging(DesktopSupport.quiet) { $1 }.merging([
             "DISPLAY": display, "GDK_BACKEND": "x11",
         ]) { $1 }.merging(variables) { $1 }
@@ -108,7 +108,7 @@ final class X11Desktop: Desktop {
         server = try RunningCommand(
             "Xvfb", [display, "-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"],
             environment: environment)
-        _ = try server.nextLine(within: .seconds(20))
+        _ = try server.nextLine()
         try startManager()
     }
 
@@ -141,7 +141,7 @@ final class SwayDesktop: Desktop {
         sway = try RunningCommand(command[0], Array(command.dropFirst()), environment: environment)
         let socket = environment["SWAYSOCK"]!
         let sway = sway
-        try eventually("sway serves: \(sway.transcript)", within: .seconds(20)) {
+        try eventually("sway serves: \(sway.transcript)") {
             guard sway.isRunning else { throw NotInTime(sway.transcript) }
             return FileManager.default.fileExists(atPath: socket)
                 && FileManager.default.fileExists(atPath: "\(runtime)/wayland-1")

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// Desktops that report over the bus, played by this process: it owns their names.
-@Suite("A3: desktops that report over the bus", .serialized, .timeLimit(.minutes(2)))
+@Suite("A3: desktops that report over the bus", .serialized, .timeLimit(.minutes(20)))
 struct ReportTests {
     /// A client that owns a desktop's name, and notes what it is asked.
     final class Shell {
@@ -112,7 +112,7 @@ struct ReportTests {
         let name = try #require(line.split(separator: " ").last)
         #expect(script.contains("\"\(name)\""))
         #expect(shell.asked.first == "unloadScript", "that of an earlier process")
-        try bus.directory.write("[Activity]\nsource=none\n", to: "config/carillon/carillon.conf")
+        try bus.configure("[Activity]\nsource=none\n")
         try shell.client.call(ReloadConfiguration())
         try shell.client.run("the script is unloaded") { shell.asked.filter { $0 == "unloadScript" }.count == 2 }
     }

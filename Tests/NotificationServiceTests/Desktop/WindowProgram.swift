@@ -23,13 +23,13 @@ final class WindowProgram {
         command = try RunningCommand(
             DesktopSupport.python, ["-B", DesktopSupport.window, title] + arguments,
             environment: desktop.environment.merging(environment) { $1 })
-        let line = try command.nextLine(within: .seconds(30)) { $0.hasPrefix("name ") }
+        let line = try command.nextLine { $0.hasPrefix("name ") }
         name = String(line.dropFirst("name ".count))
     }
 
     /// Waits for a line that it prints. The lines before it are passed over.
     func expectLine(_ line: String) throws {
-        _ = try command.nextLine(within: .seconds(20)) { $0 == line }
+        _ = try command.nextLine { $0 == line }
     }
 
     func send(_ member: MemberName) {
@@ -47,7 +47,7 @@ final class WindowProgram {
         while true {
             // The connection sends while its loop runs.
             _ = try control.processID(of: "org.freedesktop.DBus")
-            let line = try command.nextLine(within: .seconds(20))
+            let line = try command.nextLine()
             if line == "mark" { return lines }
             lines.append(line)
         }
@@ -80,7 +80,7 @@ extension Client {
     }
 
     /// Waits until the service follows a source.
-    func waitForActivity(_ state: String = "following", within timeout: Duration = .seconds(20)) throws {
+    func waitForActivity(_ state: String = "following", within timeout: Duration = .patience) throws {
         try eventually("activity is \(state)", within: timeout) { try property(.activityState) == state }
     }
 }

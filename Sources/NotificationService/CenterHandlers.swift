@@ -1,38 +1,43 @@
 import BusNames
 import DBus
+import DesktopActivity
 import MainLoop
 import NotificationCore
 import NotificationWire
 
-/// The interface of the wire contract as a table: one call into the core for each method.
-func centerInterface(of object: CenterObject) -> Interface {
-    // The table belongs to the object; a strong reference here would keep both alive for ever.
-    let handlers = CenterHandlers(object: object)
-    return Interface(
-        name: Wire.interface,
-        methods: [
-            Interface.Method(AddObserver.self, handler: handlers.addObserver),
-            Interface.Method(RemoveObserver.self, handler: handlers.removeObserver),
-            Interface.Method(RemoveObservers.self, handler: handlers.removeObservers),
-            Interface.Method(PostCall.self, answers: handlers.post),
-            Interface.Method(SetSuspended.self, handler: handlers.setSuspended),
-            Interface.Method(FollowActivity.self, handler: handlers.followActivity),
-            Interface.Method(ListClients.self, answers: handlers.listClients),
-            Interface.Method(ListObservers.self, handler: handlers.listObservers),
-            Interface.Method(ReloadConfiguration.self, handler: handlers.reloadConfiguration),
-        ],
-        signals: [
-            Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
-            Interface.Signal(SuspensionChangedSignal.self),
-        ],
-        properties: CenterProperties.table(handlers.properties))
-}
+/// The methods of the wire contract: one call into the core each.
+struct CenterHandlers {
+    unowned let driver: CenterDriver
+    unowned let turns: DeliveryTurns
+    unowned let clients: ClientRegistry
+    unowned let refusals: Refusals
+    unowned let configuration: ConfigurationKeeper
 
-/// The handlers behind the table, in its order.
-private struct CenterHandlers {
-    unowned let object: CenterObject
+    /// The contract as the table that calls are dispatched by, and that introspection is made of.
+    var interface: Interface {
+        Interface(
+            name: Wire.interface,
+            methods: [
+                Interface.Method(AddObserver.self, handler: addObserver),
+                Interface.Method(RemoveObserver.self, handler: removeObserver),
+                Interface.Method(RemoveObservers.self, handler: removeObservers),
+                Interface.Method(PostCall.self, answers: post),
+                Interface.Method(SetSuspended.self, handler: setSuspended),
+                Interface.Method(FollowActivity.self, handler: followActivity),
+                Interface.Method(ListClients.self, answers: listClients),
+                Interface.Method(ListObservers.self, handler: listObservers),
+                Interface.Method(ReloadConfiguration.self, handler: reloadConfiguration),
+            ],
+            signals: [
+                Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
+                Interface.Signal(SuspensionChangedSignal.self),
+            ],
+            properties: CenterProperties.table(properties))
+    }
 
-    private var center: DistributedCenter { object.center }
+    private var center: DistributedCenter { driver.center }
+
+    // MARK: The methods, in the order of the table
 
     func addObserver(_ call: AddObserver, from client: UniqueName) throws(BusError) -> ObserverID {
         try perform { effects throws(CenterError) in
@@ -48,7 +53,7 @@ private struct CenterHandlers {
     }
 
     func removeObservers(_ call: RemoveObservers, from client: UniqueName) -> Int {
-        object.perform { effects in
+        driver.perform { effects in
             center.removeObservers(of: client, name: call.name, object: call.object, effects: &effects)
         }
     }
@@ -62,8 +67,8 @@ private struct CenterHandlers {
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
                 from: call.sender, effects: &effects)
         }
-        if post.options.postingStyle == .whenIdle { object.turns.expectIdleness() }
-        object.answer(call, with: receipt)
+        if post.options.postingStyle == .whenIdle { turns.expectIdleness() }
+        driver.answer(call, with: receipt)
     }
 
     func setSuspended(_ call: SetSuspended, from client: UniqueName) throws(BusError) {
@@ -79,13 +84,13 @@ private struct CenterHandlers {
     }
 
     func listClients(_ call: MethodCall) {
-        object.clients.whenIdentified {
+        clients.whenIdentified {
             call.reply(to: ListClients.self, center.clientStatuses.map(listed))
         }
     }
 
     private func listed(_ client: ClientStatus) -> ListedClient {
-        let process = object.clients.process(of: client.name)
+        let process = clients.process(of: client.name)
         return ListedClient(
             name: client.name, processID: process?.id ?? 0, process: process?.name ?? "",
             isSuspended: client.isSuspended, cause: client.cause.rawValue, observers: UInt32(client.observers),
@@ -104,7 +109,7 @@ private struct CenterHandlers {
 
     func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {
         do throws(KeyFile.Fault) {
-            try object.reloadConfiguration()
+            try configuration.read()
         } catch {
             throw BusError(.invalidConfiguration, message: error.description)
         }
@@ -113,8 +118,8 @@ private struct CenterHandlers {
     func properties() -> CenterProperties {
         let statistics = center.statistics
         return CenterProperties(
-            version: Wire.softwareVersion, activitySource: object.activity?.kind?.rawValue ?? "none",
-            activityState: (object.activity?.state ?? .off).rawValue,
+            version: Wire.softwareVersion, activitySource: driver.effects.activity?.kind?.rawValue ?? "none",
+            activityState: (driver.effects.activity?.state ?? .off).rawValue,
             limits: NamedNumbers { center.limits[$0] },
             statistics: NamedNumbers { key in
                 switch key {
@@ -129,8 +134,8 @@ private struct CenterHandlers {
                 case .queuedBytes: statistics.queuedBytes
                 case .queuedPosts: statistics.queuedPosts
                 case .queuedPostBytes: statistics.queuedPostBytes
-                case .refused: object.refused
-                case .rejected: object.rejected
+                case .refused: refusals.refused
+                case .rejected: refusals.rejected
                 }
             })
     }
@@ -139,6 +144,6 @@ private struct CenterHandlers {
     private func perform<Result>(
         _ event: (inout [Effect]) throws(CenterError) -> Result
     ) throws(BusError) -> Result {
-        try mappingCenterErrors { () throws(CenterError) in try object.perform(event) }
+        try mappingCenterErrors { () throws(CenterError) in try driver.perform(event) }
     }
 }

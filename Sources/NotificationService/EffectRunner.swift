@@ -1,10 +1,50 @@
 import DBus
+import DesktopActivity
 import MainLoop
 import NotificationCore
 import NotificationWire
 
-/// What the core decided, done: signals, probes, timers, log lines.
-extension CenterObject {
+/// What the core decided, done: signals, probes, timers, state on disk, log lines.
+///
+/// Threads: that of the bus's context. Nothing here blocks.
+final class EffectRunner {
+    /// What comes of an effect later: the core's next event.
+    enum Event {
+        case answered(ClientName)
+        case probeTimedOut(ClientName)
+        case inactivityTimerEnded(ClientName, epoch: UInt64)
+        case disappeared(ClientName)
+    }
+
+    /// Gets these events. Set before the first effect.
+    var report: ((Event) -> Void)!
+    /// What survives the process; nil where nothing does.
+    var store: RecoveryStore?
+    /// Where the activity of applications comes from; nil until that is followed.
+    var activity: ActivityMonitor?
+
+    private unowned let bus: any MessageBus
+    private let clients: ClientRegistry
+    private let prober: ClientProber
+    /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
+    /// which numbers all other messages, does not come.
+    private var lastSignal = firstSignal
+    private static let firstSignal: UInt32 = 1 << 31
+    /// How often the queue of a client began to overflow.
+    private var overflows: [ClientName: UInt64] = [:]
+    /// For clients that never answered a probe; also those that are over.
+    private var probeTimers: [ClientName: EventSource] = [:]
+    /// For clients whose application became inactive; also those that are over.
+    private var inactivityTimers: [ClientName: EventSource] = [:]
+
+    /// - Parameter bus: where signals go; the caller keeps it.
+    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber) {
+        self.bus = bus
+        self.clients = clients
+        self.prober = prober
+        prober.onAnswer = { [unowned self] client in report(.answered(client)) }
+    }
+
     func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery):
@@ -22,18 +62,16 @@ extension CenterObject {
             // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
             probeTimers[client] = .once(
                 milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: .of(.control)
-            ) { [unowned self] in
-                perform { effects in center.probeTimedOut(client, effects: &effects) }
-            }
+            ) { [unowned self] in report(.probeTimedOut(client)) }
         case .startInactivityTimer(let client, let epoch, let milliseconds):
-            startInactivityTimer(for: client, epoch: epoch, milliseconds: UInt32(milliseconds))
+            inactivityTimers[client] = .once(milliseconds: UInt32(milliseconds), on: bus.context) { [unowned self] in
+                report(.inactivityTimerEnded(client, epoch: epoch))
+            }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
         case .remember(let change): store?.remember(change)
         case .watch(let client):
             activity?.clientAppeared(client)
-            clients.watch(client) { [unowned self] in
-                perform { effects in center.clientDisappeared(client, effects: &effects) }
-            }
+            clients.watch(client) { [unowned self] in report(.disappeared(client)) }
         case .forget(let client):
             probeTimers[client] = nil
             inactivityTimers[client] = nil

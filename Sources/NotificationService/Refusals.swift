@@ -1,0 +1,44 @@
+import DBus
+import MainLoop
+
+/// What was refused, counted and logged: an error whose sender wanted no answer is lost silently nowhere (D3).
+final class Refusals {
+    /// Calls that were refused, also those whose sender wanted no answer.
+    private(set) var refused: UInt64 = 0
+    /// Signals that the bus did not carry for want of room.
+    private(set) var rejected: UInt64 = 0
+    private let clients: ClientRegistry
+
+    init(clients: ClientRegistry) {
+        self.clients = clients
+    }
+
+    func note(_ call: MethodCall, _ error: BusError) {
+        refused += 1
+        let sender = call.sender
+        guard call.message.expectsNoReply else {
+            return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error))
+        }
+        guard let count = clients.countRefusal(of: sender) else { return }
+        // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
+        Log.warning(
+            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error)
+        )
+    }
+
+    /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.
+    func noteRejection(_ error: BusError) {
+        guard let count = Log.throttle(&rejected) else { return }
+        Log.warning("the bus did not carry \(count) signals so far: \(error)", ["CARILLON_REASON": "bus-limits"])
+    }
+
+    /// The name is a notification's where the first argument is one; never more of a message than that.
+    private func fields(of call: MethodCall, _ error: BusError) -> Log.Fields {
+        var arguments = call.arguments
+        let name = (try? arguments.readString()) ?? ""
+        return [
+            "CARILLON_CLIENT": call.sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
+            "CARILLON_REASON": error.name.rawValue,
+        ]
+    }
+}
