@@ -152,7 +152,8 @@ let package = Package(
         .executableTarget(name: "loop-probe", dependencies: ["Carillon", "MainLoop"], path: "Tests/LoopProbe"),
         .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
-        .testTarget(name: "ArchitectureTests", dependencies: ["TestSupport"]),
+        .testTarget(
+            name: "ArchitectureTests", dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond"]),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,6 +1,6 @@
 import Collections
 
-/// The rules of the distributed center (SPEC parts N, D, S, E) as a state machine.
+/// The rules of the distributed center (parts N, D, S, E of `docs/semantics.md`) as a state machine.
 ///
 /// Events come in as method calls, in the order in which the bus carried them; what shall be done comes out as
 /// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.

@@ -1,4 +1,4 @@
-/// How much a client may have been sent without having confirmed it (A4, DESIGN "Flow control").
+/// How much a client may have been sent without having confirmed it (A4, `docs/flow-control.md`).
 ///
 /// After every window of deliveries the client is probed (`Peer.Ping`, which D-Bus libraries answer by themselves, in
 /// order). With two windows unanswered, sending stops until an answer comes. This is safety, not policy: it never makes

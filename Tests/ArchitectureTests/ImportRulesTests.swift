@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// What each target may import: DESIGN.md, "Targets and what may import what".
+/// What each target may import; what it does import stands in `docs/architecture.md`.
 private enum ImportRules {
-    /// One row for every folder of `Sources/`, also for those of DESIGN.md that are still to come.
+    /// One row for every folder of `Sources/`.
     static let table: [String: Set<String>] = [
         "CDBus": [],
         "CGLib": [],
@@ -62,7 +62,7 @@ private enum ImportRules {
 }
 
 /// The modules that a file imports, in every form that an import can have.
-private func imports(in code: String) -> [String] {
+func imports(in code: String) -> [String] {
     // `import` is a keyword: outside comments and literals nothing else can be spelled so, but `.import` and `import`
     // in backticks.
     let pattern =
@@ -70,7 +70,7 @@ private func imports(in code: String) -> [String] {
     return code.matches(of: pattern).map { String($0.1) }
 }
 
-@Suite("Import rules (DESIGN: what may import what)", .timeLimit(.minutes(20)))
+@Suite("Import rules", .timeLimit(.minutes(20)))
 struct ImportRulesTests {
     @Test("A target imports only what its row of the table allows", arguments: SourceFile.all)
     func rows(file: SourceFile) throws {

@@ -2,10 +2,10 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Safety rules of the sources (STYLE 6 and 9)", .timeLimit(.minutes(20)))
+@Suite("Safety rules of the sources", .timeLimit(.minutes(20)))
 struct SafetyRulesTests {
     @Test(
-        "STYLE 9: @unchecked Sendable and nonisolated(unsafe) have their reason in a comment within two lines",
+        "@unchecked Sendable and nonisolated(unsafe) have their reason in a comment within two lines",
         arguments: SourceFile.all)
     func reasons(file: SourceFile) {
         for number in linesWithoutReason(file) { Issue.record("\(file):\(number + 1) gives no reason") }
@@ -27,7 +27,7 @@ struct SafetyRulesTests {
         #expect(linesWithoutReason(SourceFile(folder: "", name: "", text: text)) == lines)
     }
 
-    @Test("STYLE 6: OpaquePointer appears in no public signature", arguments: SourceFile.all)
+    @Test("OpaquePointer appears in no public signature", arguments: SourceFile.all)
     func opaquePointers(file: SourceFile) {
         for signature in publicSignatures(in: file.code) where signature.contains("OpaquePointer") {
             Issue.record("\(file): \(signature)")

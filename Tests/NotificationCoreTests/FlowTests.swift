@@ -1,7 +1,7 @@
 import NotificationCore
 import Testing
 
-/// Clients that do not read (DESIGN "Flow control", ACTIVITY.md "Flow").
+/// Clients that do not read (`docs/flow-control.md`).
 @Suite("Flow")
 struct FlowTests {
     let center = Scenario()

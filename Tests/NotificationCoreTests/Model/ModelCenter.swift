@@ -1,6 +1,6 @@
 import NotificationCore
 
-/// The rules of the distributed center (SPEC parts D, S, A4, E1), said as plainly as possible: lists that are searched
+/// The rules of the distributed center (parts D and S, A4 and E1), said as plainly as possible: lists that are searched
 /// from end to end. Everything that ``DistributedCenter`` does must be what this does.
 struct ModelCenter {
     /// Whether what was queued is kept for the next process.

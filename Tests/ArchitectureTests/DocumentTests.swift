@@ -1,0 +1,58 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What documents say of the tree is so.
+@Suite("Documents", .timeLimit(.minutes(20)))
+struct DocumentTests {
+    @Test("Links to files lead somewhere")
+    func links() throws {
+        for document in try Document.forPeople() {
+            let folder = document.path.split(separator: "/").dropLast().joined(separator: "/")
+            for link in document.text.matches(of: /\]\(([^)#:\s]+)(?:#[^)]*)?\)/) {
+                #expect(exists("\(folder)/\(link.1)"), "\(document): \(link.1)")
+            }
+        }
+    }
+
+    @Test("docs/architecture.md has every folder of Sources, with what it imports")
+    func folders() throws {
+        let document = try Document("docs/architecture.md")
+        var documented: [String: Set<String>] = [:]
+        for row in document.rows(under: ["folder", "holds", "imports"]) {
+            for name in quoted(in: row[0]) {
+                #expect(exists(name), "\(name)")
+                guard name.hasPrefix("Sources/") else { continue }
+                let folder = String(name.dropFirst("Sources/".count))
+                let before = Set(documented.keys)
+                documented[folder] = Set(quoted(in: row[2])).union(row[2].contains("Foundation") ? ["Foundation"] : [])
+                #expect(before.isSuperset(of: quoted(in: row[2])), "\(name) stands before what it imports")
+            }
+        }
+        for folder in SourceFile.folders {
+            #expect(documented[folder] != nil, "docs/architecture.md has no row for Sources/\(folder)")
+        }
+        let known = Set(SourceFile.folders).union(["Foundation"])
+        for (folder, imported) in documented {
+            let files = SourceFile.all.filter { $0.folder == folder }
+            let actual = Set(files.flatMap { imports(in: $0.code) }).intersection(known)
+            #expect(
+                imported == actual,
+                "the row of Sources/\(folder) lacks \(actual.subtracting(imported).sorted()), and has \(imported.subtracting(actual).sorted()) too much"
+            )
+        }
+    }
+
+    @Test("Files that documents name are there", arguments: ["docs/architecture.md", "CONTRIBUTING.md", "README.md"])
+    func files(document: String) throws {
+        let files = ["Sources", "Tests"].flatMap { folder in
+            FileManager.default.subpaths(atPath: "\(Executables.packageRoot)/\(folder)") ?? []
+        }
+        for name in quoted(in: try Document(document).withoutBlocks) {
+            guard name.wholeMatch(of: /[\w.+\/-]+(?:\.(?:swift|py|xml|conf|md|txt)|\/\w+)/) != nil else { continue }
+            #expect(
+                exists(name) || files.contains { "/\($0)".hasSuffix("/\(name)") } || name.hasPrefix("."),
+                "\(document): \(name)")
+        }
+    }
+}

@@ -1,0 +1,129 @@
+import Foundation
+import NotificationCore
+import TestSupport
+import Testing
+
+/// `data/carillon.conf` has every key that the service knows, with what the source says of it.
+@Suite("The sample configuration", .timeLimit(.minutes(20)))
+struct SampleConfigurationTests {
+    /// A key that is a comment, with the paragraph of comments before it.
+    private struct Entry {
+        let group: String
+        let key: String
+        let value: String
+        let comment: String
+    }
+
+    private let entries: [Entry]
+
+    init() throws {
+        var entries: [Entry] = []
+        var group = ""
+        var comment: [String] = []
+        for line in try Document("data/carillon.conf").lines {
+            if let match = line.wholeMatch(of: /\[(\w+)\]/) {
+                group = String(match.1)
+            } else if let match = line.wholeMatch(of: /#([a-z-]+)=(\S+)/) {
+                entries.append(
+                    Entry(
+                        group: group, key: String(match.1), value: String(match.2),
+                        comment: comment.joined(separator: " ")))
+                comment = []
+            } else if line.hasPrefix("# ") {
+                comment.append(String(line.dropFirst(2)))
+            } else {
+                try #require(line.isEmpty || line == "#", "a line that is neither a comment nor a key: \(line)")
+                comment = []
+            }
+        }
+        self.entries = entries
+    }
+
+    @Test("Every limit is there, with its standard value, the largest that is allowed, and its reason")
+    func limits() {
+        let limits = entries.filter { $0.group == "Limits" }
+        #expect(limits.map(\.key) == Limits.table.map(\.key.rawValue))
+        for (entry, row) in zip(limits, Limits.table) {
+            #expect(entry.value == String(row.standard), "\(entry.key)")
+            #expect(entry.comment.contains("At most \(row.hardMaximum)"), "\(entry.key): \(row.hardMaximum)")
+            #expect(entry.comment.hasSuffix("Why: \(row.reason)."), "\(entry.key): \(row.reason)")
+        }
+    }
+
+    @Test("The service knows these groups and keys, and no other")
+    func keys() throws {
+        var groups: [String] = []
+        for entry in entries where groups.last != entry.group { groups.append(entry.group) }
+        #expect(Set(try known("[None]", "key=1")) == Set(groups.map { "[\($0)]" }))
+        for group in groups {
+            let keys = entries.filter { $0.group == group }.map(\.key)
+            #expect(try known("[\(group)]", "none=1").sorted() == keys.sorted(), "[\(group)]")
+        }
+    }
+
+    @Test("The sources of activity are there, and whether it suspends")
+    func activity() throws {
+        let source = try #require(entries.first { $0.key == "source" })
+        let choices = try known("[Activity]", "source=none-such")
+        try #require(choices.contains(source.value) && choices.count > 2)
+        // In the text, they stand behind the colon.
+        let listed = source.comment.split(separator: ":").last!.replacing(/\([^)]*\)/, with: "")
+            .matches(of: /[a-z0-9]+(?:-[a-z0-9]+)*/).map { String($0.0) }
+        #expect(Set(listed).subtracting(["or", "one", "of"]) == Set(choices))
+
+        let automatic = try #require(entries.first { $0.key == "automatic-suspension" })
+        #expect(["true", "false"].contains(automatic.value) && automatic.comment.contains("true or false"))
+        #expect(try known("[Activity]", "automatic-suspension=perhaps") == ["true", "false"])
+    }
+
+    @Test("With all of it in force the service is as without it")
+    func standardValues() throws {
+        let all = try Document("data/carillon.conf").text.replacing(/(?m)^#([a-z-]+=)/) { "\($0.1)" }
+        #expect(all.matches(of: /(?m)^[a-z-]+=/).count == entries.count)
+        let (bus, service) = try serve(configuration: all)
+        defer { withExtendedLifetime(bus) {} }
+        #expect(!service.log.contains("carillon.conf"), "\(service.transcript)")
+        #expect(try reload(bus).exitCode == 0)
+        let limits = try Command.run(
+            "gdbus",
+            [
+                "call", "--session", "-d", ServiceProcess.busName, "-o", ServiceProcess.objectPath, "-m",
+                "org.freedesktop.DBus.Properties.Get", ServiceProcess.busName, "Limits",
+            ], environment: bus.environment)
+        for row in Limits.table {
+            #expect(limits.standardOutput.contains("'\(row.key.rawValue)': <uint64 \(row.standard)>"), "\(limits)")
+        }
+        #expect(try service.terminate() == .exited(0))
+    }
+
+    // MARK: The service's word
+
+    /// What the service says that there is instead of what this configuration has.
+    private func known(_ group: String, _ line: String) throws -> [String] {
+        let (bus, service) = try serve(configuration: "\(group)\n\(line)\n")
+        let refusal = try reload(bus)
+        try #require(refusal.exitCode != 0, "\(refusal)")
+        #expect(try service.terminate() == .exited(0))
+        let message = refusal.standardError.trimmingCharacters(in: .whitespacesAndNewlines)
+        let list = try #require(
+            message.firstMatch(of: /(?:only:?|there are:|neither) (.*?)(?: for \S+)?$/), "\(message)")
+        return list.1.matches(of: /\[?[A-Za-z0-9-]+\]?/).map { String($0.0) }.filter { !["and", "nor"].contains($0) }
+    }
+
+    private func serve(configuration: String) throws -> (PrivateBus, ServiceProcess) {
+        let bus = try PrivateBus()
+        let directory = try #require(bus.environment["XDG_CONFIG_HOME"]) + "/carillon"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        try configuration.write(toFile: directory + "/carillon.conf", atomically: true, encoding: .utf8)
+        return (bus, try ServiceProcess(on: bus))
+    }
+
+    private func reload(_ bus: PrivateBus) throws -> CommandResult {
+        try Command.run(
+            "gdbus",
+            [
+                "call", "--session", "-d", ServiceProcess.busName, "-o", ServiceProcess.objectPath, "-m",
+                "\(ServiceProcess.busName).ReloadConfiguration",
+            ], environment: bus.environment)
+    }
+}
