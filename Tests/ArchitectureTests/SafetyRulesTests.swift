@@ -109,11 +109,13 @@ struct SafetyRulesTests {
     }
 }
 
-@Suite("Linkage of the service", .timeLimit(.minutes(20)))
+@Suite("Linkage of the service and the command", .timeLimit(.minutes(20)))
 struct LinkageTests {
-    @Test("carillond is linked with libdbus and GLib, and with nothing of Foundation or X")
-    func libraries() throws {
-        let path = try Executables.path(of: "carillond")
+    @Test(
+        "Both are linked with libdbus and GLib, and with nothing of Foundation or X",
+        arguments: ["carillond", "carillon"])
+    func libraries(program: String) throws {
+        let path = try Executables.path(of: program)
         let result = try Command.run("ldd", [path])
         try #require(result.exitCode == 0, "\(result)")
         let libraries = result.standardOutput
@@ -125,13 +127,13 @@ struct LinkageTests {
         #expect(!libraries.contains("not found"), "\(libraries)")
     }
 
-    @Test("carillond is not linked with Foundation statically either")
-    func symbols() throws {
-        let bytes = try Data(contentsOf: URL(fileURLWithPath: try Executables.path(of: "carillond")))
+    @Test("Neither is linked with Foundation statically", arguments: ["carillond", "carillon"])
+    func symbols(program: String) throws {
+        let bytes = try Data(contentsOf: URL(fileURLWithPath: try Executables.path(of: program)))
         // The prefix of every mangled name of its Swift half, and a symbol of its C half.
         for symbol in ["$s10Foundation", "$s20FoundationEssentials", "CFRunLoopRunInMode"] {
             #expect(bytes.range(of: Data(symbol.utf8)) == nil, "\(symbol)")
         }
-        #expect(bytes.range(of: Data("$s19NotificationService".utf8)) != nil, "the binary is stripped?")
+        #expect(bytes.range(of: Data("$s16NotificationWire".utf8)) != nil, "the binary is stripped?")
     }
 }
