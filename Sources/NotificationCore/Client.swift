@@ -8,6 +8,8 @@ final class Client {
 
     /// Whether the bus was asked to tell when it leaves; not yet for one that an earlier process knew.
     var isWatched = false
+    /// Whether it left the bus. It may have turns left, which are void.
+    var isGone = false
 
     // Policy: suspension (S1).
     /// What the client said; nil when it leaves that to the activity of its application.

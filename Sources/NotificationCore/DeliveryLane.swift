@@ -35,6 +35,8 @@ struct DueQueue {
 
     private var entries = Deque<Entry>()
     private(set) var byteCount = 0
+    /// The greatest serial that was ever in it.
+    private(set) var lastSerial: UInt64 = 0
     /// How many places the client has among the turns of this lane (``Turns``).
     var turns = 0
 
@@ -42,11 +44,11 @@ struct DueQueue {
     var isEmpty: Bool { entries.isEmpty }
     var first: Entry? { entries.first }
 
-    func forEach(_ body: (Entry) -> Void) {
-        entries.forEach(body)
-    }
+    var all: some Sequence<Entry> { entries }
 
     mutating func append(_ entry: Entry) {
+        invariant(entry.notification.serial > lastSerial, "D4: within a lane order is global")
+        lastSerial = entry.notification.serial
         entries.append(entry)
         byteCount += entry.byteCount
     }
@@ -55,6 +57,11 @@ struct DueQueue {
         guard let entry = entries.popFirst() else { return nil }
         byteCount -= entry.byteCount
         return entry
+    }
+
+    mutating func removeAll() {
+        entries.removeAll()
+        byteCount = 0
     }
 
     /// Takes the observers out of everything; what has none left goes.

@@ -81,7 +81,7 @@ extension DistributedCenter {
         while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
         guard isOverTotal else { return }
         // What only waits for its turn costs nobody anything.
-        sendAllReady(effects: &effects)
+        takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
         while !client.queue.isEmpty, counters.queuedBytes > limits[.queuedBytes] {
             // The largest queue pays, so that one client that does not read never costs another its notifications.
@@ -143,6 +143,7 @@ extension DistributedCenter {
 
     /// The client answered a probe, with a reply or with an error.
     public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name] else { return }
         client.flow.answered()
         pump(client, effects: &effects)
@@ -150,6 +151,7 @@ extension DistributedCenter {
 
     /// The time of ``Effect/startProbeTimer(_:seconds:)`` is over.
     public func probeTimedOut(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name] else { return }
         client.flow.timedOut()
         pump(client, effects: &effects)
@@ -157,6 +159,7 @@ extension DistributedCenter {
 
     /// A client sent something of its own, which matters only as long as it never answered a probe.
     public func clientShowedLife(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name], client.flow.isUnproven else { return }
         client.flow.showedLife()
         startProbeTimer(for: client, effects: &effects)
@@ -175,8 +178,13 @@ extension DistributedCenter {
     func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
         let (count, byteCount) = (client.queue.count, client.queue.byteCount)
         defer {
-            counters.queued = UInt64(Int(counters.queued) + client.queue.count - count)
-            counters.queuedBytes = UInt64(Int(counters.queuedBytes) + client.queue.byteCount - byteCount)
+            let (queued, bytes) = (
+                Int(counters.queued) + client.queue.count - count,
+                Int(counters.queuedBytes) + client.queue.byteCount - byteCount
+            )
+            invariant(
+                queued >= 0 && bytes >= 0 && (queued == 0) == (bytes == 0), "E1: the totals of queues are their sums")
+            (counters.queued, counters.queuedBytes) = (UInt64(queued), UInt64(bytes))
         }
         return change(&client.queue)
     }

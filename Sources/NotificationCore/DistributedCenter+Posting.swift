@@ -22,6 +22,7 @@ extension DistributedCenter {
         name: String, object: String, userInfo: any UserInfo, options: PostOptions = PostOptions(),
         from poster: ClientName, effects: inout [Effect]
     ) throws(CenterError) -> Receipt {
+        defer { eventEnded() }
         try checkPost(name: name, object: object)
         let post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,

@@ -209,6 +209,28 @@ final class PostingQueue {
         }
     }
 
+    /// - Parameter lastNumber: the greatest that a post got.
+    func checkInvariants(lastNumber: UInt64) throws(BrokenInvariant) {
+        func count(_ lists: some Collection<List>) -> (Int, Int) {
+            lists.reduce((0, 0)) { ($0.0 + $1.count, $0.1 + $1.byteCount) }
+        }
+        try require(
+            count(styles) == (self.count, byteCount) && count(names.values) == (self.count, byteCount)
+                && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
+            "Q7: every post of \(poster) is in four lists")
+        for (order, style) in styles.enumerated() {
+            var (slot, number, posts): (Int32, UInt64, Int) = (style.first, 0, 0)
+            while slot != none {
+                let node = nodes[slot]
+                try require(node.post?.style.order == order, "Q7: a post is in the list of its style")
+                try require(node.number > number && node.number <= lastNumber, "Q7: first in, first out")
+                (slot, number, posts) = (node.next[Kind.style.rawValue], node.number, posts + 1)
+                try require(posts <= style.count, "Q7: a list has as many posts as it counts")
+            }
+            try require(posts == style.count, "Q7: a list has as many posts as it counts")
+        }
+    }
+
     private func remove(_ slot: Int32) -> PendingPost {
         let post = nodes[slot].post!
         let (name, object) = (ExactText(post.name), ExactText(post.object))
