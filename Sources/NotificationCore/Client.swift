@@ -3,6 +3,8 @@ import Collections
 /// What the center knows of one client.
 final class Client {
     let name: ClientName
+    /// A small number that no other client has while this one is there.
+    let place: Int
     /// Its registrations and where the index has them.
     var observers: [ObserverID: ObserverIndex<ExactText, ExactText, Observer>.Position] = [:]
 
@@ -36,23 +38,15 @@ final class Client {
     /// What was lost and not announced yet.
     var unannounced: Loss?
 
-    /// While a post is matched: this client's observers so far.
-    var matched: [Match] = []
-
-    struct Match {
-        let observer: ObserverID
-        let behavior: SuspensionBehavior
-        let lane: DeliveryLane
-    }
-
     struct Loss {
         var count: UInt64
         var observers: Set<ObserverID>
         var reason: DropReason
     }
 
-    init(name: ClientName, isAutomationOn: Bool) {
+    init(name: ClientName, place: Int, isAutomationOn: Bool) {
         self.name = name
+        self.place = place
         self.isAutomationOn = isAutomationOn
     }
 

@@ -3,10 +3,12 @@ extension DistributedCenter {
     // MARK: Towards the client
 
     /// Has a notification delivered, after all that is held for the client (S2, S3), when its lane has its turn (M6).
+    ///
+    /// - Returns: the lane in which it waits for its turn; nil when the client does not read.
     func deliver(
         _ notification: Notification, to client: Client, observers: ObserverList, in lane: DeliveryLane,
         effects: inout [Effect]
-    ) {
+    ) -> DeliveryLane? {
         flush(client, effects: &effects)
         let entry = DueQueue.Entry(
             notification: notification, observers: observers, byteCount: notification.byteCount)
@@ -14,20 +16,22 @@ extension DistributedCenter {
         if client.remembersDue {
             remember(.queuedDue(client.name, notification, observers: observers.ids, lane), effects: &effects)
         }
-        if client.flow.isOpen {
+        let isStaged = client.flow.isOpen
+        if isStaged {
             turns.append(client, in: lane, byteCount: entry.byteCount)
-            lastStaged = max(lastStaged ?? lane, lane)
         } else {
             rememberDue(of: client, effects: &effects)
             startProbeTimer(for: client, effects: &effects)
         }
         enforceLimits(of: client, effects: &effects)
+        return isStaged ? lane : nil
     }
 
     /// Keeps a notification until the client is resumed (S1).
-    func hold(_ notification: Notification, for client: Client, _ matches: [Client.Match], effects: inout [Effect]) {
-        let observers = matches.map(\.observer)
-        let coalescing = matches.filter { $0.behavior == .coalesce }.map(\.observer)
+    func hold(
+        _ notification: Notification, for client: Client, observers: [ObserverID], coalescing: [ObserverID],
+        effects: inout [Effect]
+    ) {
         changeQueue(of: client) { queue in
             counters.coalesced += UInt64(
                 queue.hold(notification, observers: observers, coalescing: coalescing))

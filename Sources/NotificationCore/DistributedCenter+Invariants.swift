@@ -27,8 +27,10 @@ extension DistributedCenter {
 
     /// Checks all of it.
     package func checkInvariants() throws(BrokenInvariant) {
+        var places = Set<Int>()
         for (name, client) in clients {
             try require(name == client.name && !client.isGone, "D8: \(name) is a client that is there")
+            try require(places.insert(client.place).inserted, "\(name) has a place of its own")
             try check(client)
         }
         let all = clients.values

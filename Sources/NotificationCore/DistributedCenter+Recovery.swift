@@ -41,9 +41,7 @@ extension DistributedCenter {
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            let client = Client(name: name, isAutomationOn: suspendsAutomatically)
-            client.counts = counts
-            clients[name] = client
+            makeClient(name).counts = counts
             return true
         case .observer(let registration):
             guard let client = clients[registration.client], client.observers[registration.id] == nil,

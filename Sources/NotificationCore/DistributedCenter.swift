@@ -23,11 +23,10 @@ public final class DistributedCenter {
     public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
     public var remembersChanges = false
-    /// The clients that the post at hand matched, in the order of their first matching observer.
-    var matchedClients: [Client] = []
     var turns = Turns()
-    /// The least urgent lane in which the post at hand waits for a turn.
-    var lastStaged: DeliveryLane?
+    /// Empty; its memory is used again from post to post.
+    var spareMatches = Matches()
+    private var freePlaces: [Int] = []
     var postingQueues = PostingQueues()
     /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
     package var checksInvariants = true
@@ -131,16 +130,23 @@ public final class DistributedCenter {
         client.observers = [:]
         // Its turns come and are void.
         changeQueue(of: client) { $0.removeAll() }
+        freePlaces.append(client.place)
     }
 
     /// The client of this name; a new one is watched, and probed, so that its first answer comes before it matters.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
         try limits.check(.clients, clients.count + 1)
-        let client = Client(name: name, isAutomationOn: suspendsAutomatically)
-        clients[name] = client
+        let client = makeClient(name)
         remember(.client(name, client.counts), effects: &effects)
         watch(client, effects: &effects)
+        return client
+    }
+
+    func makeClient(_ name: ClientName) -> Client {
+        let client = Client(
+            name: name, place: freePlaces.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically)
+        clients[name] = client
         return client
     }
 

@@ -54,7 +54,7 @@ struct InvariantTests {
         },
         Fault("M6: :1.1 has as many turns as it counts: standard") { $0.clients[one]!.queue[turnsOf: .standard] = 1 },
         Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in
-            let stranger = Client(name: two, isAutomationOn: true)
+            let stranger = Client(name: two, place: 9, isAutomationOn: true)
             center.turns.append(stranger, in: .standard, byteCount: 0)
         },
     ]
