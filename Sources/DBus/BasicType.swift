@@ -1,58 +1,5 @@
 import CDBus
 
-/// A type of the D-Bus specification, by its code in signatures.
-public struct TypeCode: RawRepresentable, Hashable, Sendable {
-    /// The ASCII code of the letter.
-    public let rawValue: Int32
-
-    public init(rawValue: Int32) {
-        self.rawValue = rawValue
-    }
-
-    private init(_ letter: Unicode.Scalar) {
-        rawValue = Int32(letter.value)
-    }
-
-    /// Behind the last value.
-    public static let end = TypeCode(rawValue: 0)
-    public static let byte = TypeCode("y")
-    public static let boolean = TypeCode("b")
-    public static let int16 = TypeCode("n")
-    public static let uint16 = TypeCode("q")
-    public static let int32 = TypeCode("i")
-    public static let uint32 = TypeCode("u")
-    public static let int64 = TypeCode("x")
-    public static let uint64 = TypeCode("t")
-    public static let double = TypeCode("d")
-    public static let string = TypeCode("s")
-    public static let objectPath = TypeCode("o")
-    public static let signature = TypeCode("g")
-    public static let unixFD = TypeCode("h")
-    public static let array = TypeCode("a")
-    public static let variant = TypeCode("v")
-    /// Not in signatures, where it is written `(…)`.
-    public static let structure = TypeCode("r")
-    /// Not in signatures, where it is written `{…}`.
-    public static let dictEntry = TypeCode("e")
-
-    /// The letter.
-    public var letter: Character { Character(Unicode.Scalar(UInt8(truncatingIfNeeded: rawValue))) }
-
-    /// Whether arrays of it can be read and written in one block.
-    public var isFixedSize: Bool { dbus_type_is_valid(rawValue) != 0 && dbus_type_is_fixed(rawValue) != 0 }
-
-    /// Bytes on the wire, which is also the alignment; 0 for types without a fixed size.
-    public var fixedSize: Int {
-        switch self {
-        case .byte: 1
-        case .int16, .uint16: 2
-        case .boolean, .int32, .uint32, .unixFD: 4
-        case .int64, .uint64, .double: 8
-        default: 0
-        }
-    }
-}
-
 /// A Swift type that stands for one basic D-Bus type.
 public protocol BasicType {
     static var typeCode: TypeCode { get }

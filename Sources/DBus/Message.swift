@@ -142,24 +142,7 @@ public final class Message {
         dbus_message_has_signature(pointer, signature.rawValue) != 0
     }
 
-    /// The error that an error message carries; nil for other kinds.
-    public var error: BusError? {
-        guard let name = errorName else { return nil }
-        var reader = MessageReader(self)
-        return BusError(name: name, message: (try? reader.readString()) ?? "")
-    }
-
     private func text(_ field: (OpaquePointer?) -> UnsafePointer<CChar>?) -> String? {
         field(pointer).map { String(cString: $0) }
     }
-}
-
-/// libdbus answers a failed allocation with NULL or FALSE. There is no memory left to do anything about it with.
-func allocated(_ pointer: OpaquePointer?) -> OpaquePointer {
-    guard let pointer else { fatalError("out of memory in libdbus") }
-    return pointer
-}
-
-func check(_ success: dbus_bool_t) {
-    guard success != 0 else { fatalError("out of memory in libdbus") }
 }

@@ -122,3 +122,12 @@ public struct MessageReader {
         }
     }
 }
+
+extension Message {
+    /// The error that an error message carries; nil for other kinds.
+    public var error: BusError? {
+        guard let name = errorName else { return nil }
+        var reader = MessageReader(self)
+        return BusError(name: name, message: (try? reader.readString()) ?? "")
+    }
+}

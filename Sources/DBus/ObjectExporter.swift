@@ -1,5 +1,3 @@
-import BusNames
-
 /// One object on the bus with one interface of its own and the standard ones.
 ///
 /// The interface is a table: every method has its declared signature, checked before its handler runs, and the
@@ -156,38 +154,5 @@ public final class ObjectExporter {
         }
         try expect("", in: call.message, of: "Introspect")
         call.reply { $0.append(Interface.introspectionDocument(child: String(child))) }
-    }
-}
-
-/// A method call that is being answered. It can be kept and answered later.
-public struct MethodCall {
-    public let message: Message
-    /// The caller, as the bus verified it.
-    public let sender: UniqueName
-    private let bus: any MessageBus
-
-    /// Nil when `message` is no method call of another connection.
-    init?(_ message: Message, bus: any MessageBus) {
-        guard message.kind == .methodCall, let sender = message.sender else { return nil }
-        self.message = message
-        self.sender = sender
-        self.bus = bus
-    }
-
-    /// A reader over the arguments, at the first.
-    public var arguments: MessageReader { MessageReader(message) }
-
-    /// Sends the reply, with what `body` appends as its arguments. Sends nothing when the caller wanted no reply.
-    public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {
-        guard !message.expectsNoReply else { return }
-        let reply = message.methodReturn()
-        var writer = MessageWriter(reply)
-        body(&writer)
-        bus.send(reply)
-    }
-
-    public func reply(with error: BusError) {
-        guard !message.expectsNoReply else { return }
-        bus.send(message.errorReply(error))
     }
 }

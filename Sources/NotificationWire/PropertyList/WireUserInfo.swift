@@ -30,9 +30,10 @@ public final class WireUserInfo: UserInfo {
     public static func restored(
         fromCommonBody body: [UInt8]
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
+        // libdbus validates bytes in a message, of whatever kind and name.
         let message = Message.signal(
-            to: ":1.0", path: Wire.path, interface: Wire.interface, member: NotificationSignal.member,
-            serial: 1, signature: "ssa{sv}", body: body)
+            to: ":1.0", path: Wire.path, interface: Wire.interface, member: "Restored", serial: 1,
+            signature: "ssa{sv}", body: body)
         guard let message else { return nil }
         var limits = Limits()
         limits[.userInfoBytes] = .max

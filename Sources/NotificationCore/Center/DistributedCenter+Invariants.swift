@@ -60,7 +60,7 @@ extension DistributedCenter {
         }
         try require(client.refusalsOfAutomation == refusals, "A2: \(name) has \(refusals) observers that refuse")
         try require(client.activityEpoch <= lastActivityEpoch, "S5: no epoch is from the future")
-        try client.queue.checkInvariants(of: client, lastSerial: lastSerial)
+        try client.queue.checkInvariants(of: name, lastSerial: lastSerial) { client.observers[$0] != nil }
         // A client that came back has its say when the restoring ends.
         guard client.isWatched else { return }
         try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")

@@ -132,18 +132,23 @@ struct DeliveryQueue {
 
     // MARK: Invariants
 
-    /// - Parameter lastSerial: the center's.
-    func checkInvariants(of client: Client, lastSerial: UInt64) throws(BrokenInvariant) {
+    /// - Parameters:
+    ///   - client: whose queue it is.
+    ///   - lastSerial: the center's.
+    ///   - isObserver: whether the client has this observer.
+    func checkInvariants(
+        of client: ClientName, lastSerial: UInt64, isObserver: (ObserverID) -> Bool
+    ) throws(BrokenInvariant) {
         func check(
             _ notification: Notification, _ observers: [ObserverID], _ byteCount: Int, after serial: inout UInt64
         ) throws(BrokenInvariant) {
-            try require(notification.serial > serial, "D4: what waits for \(client.name) is in order")
+            try require(notification.serial > serial, "D4: what waits for \(client) is in order")
             serial = notification.serial
             try require(byteCount == notification.byteCount, "E1: \(serial) counts what it is")
             try require(!observers.isEmpty, "S1: \(serial) waits for somebody")
             try require(
-                observers.allSatisfy { client.observers[$0] != nil },
-                "D8: \(serial) waits for observers that \(client.name) has: \(observers.map(\.rawValue))")
+                observers.allSatisfy(isObserver),
+                "D8: \(serial) waits for observers that \(client) has: \(observers.map(\.rawValue))")
         }
         var sum = (count: 0, byteCount: 0)
         for lane in lanes where !lane.isEmpty || lane.byteCount != 0 {
