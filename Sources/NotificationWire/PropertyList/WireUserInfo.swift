@@ -30,6 +30,7 @@ public final class WireUserInfo: UserInfo {
     public static func restored(
         fromCommonBody body: [UInt8]
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
+        // libdbus validates bytes in a message, of whatever kind and name.
         let message = Message.signal(
             to: ":1.0", path: Wire.path, interface: Wire.interface, member: "NeverSent", serial: 1,
             signature: "ssa{sv}", body: body)

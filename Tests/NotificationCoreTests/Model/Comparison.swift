@@ -21,6 +21,11 @@ struct Difference: CustomStringConvertible {
             begin(place)
             let actual = subject.run(step, beside: model)
             let expected = model.run(step)
+            do {
+                try subject.checkInvariants()
+            } catch {
+                return Difference(step: place, description: "broken invariant: \(error)")
+            }
             if actual.0 != expected.0 {
                 return Difference(step: place, description: "answer: \(actual.0)\nby the rules: \(expected.0)")
             }

@@ -18,11 +18,23 @@ final class Subject {
     /// What the service keeps for the next one: changes, and what every client was sent.
     private var changes: [Change] = []
     private var counts: [ClientName: ClientCounts] = [:]
+    private var misfits = 0
     /// The epochs of the moments of inactivity that began.
     private var moments: [Int: [UInt64]] = [:]
 
     init(remembersChanges: Bool) {
         center.remembersChanges = remembersChanges
+        center.checksInvariants = false  // each step is followed by a check that can shrink
+    }
+
+    func checkInvariants() throws {
+        try center.checkInvariants()
+        if misfits > 0 { throw Misfits(count: misfits) }
+    }
+
+    /// Changes that were remembered and could not be restored.
+    private struct Misfits: Error {
+        let count: Int
     }
 
     /// - Parameter model: as it is before the step; it resolves what a step leaves open.
@@ -167,14 +179,13 @@ final class Subject {
         let suspendsAutomatically = center.suspendsAutomatically
         moments = [:]
         center = DistributedCenter(limits: limits)
+        center.checksInvariants = false
         center.setAutomaticSuspension(suspendsAutomatically, effects: &effects)
         center.remembersChanges = true
         for change in changes {
-            if case .client(let name, let start) = change {
-                _ = center.restore(.client(name, counts[name] ?? start))
-            } else {
-                _ = center.restore(change)
-            }
+            var change = change
+            if case .client(let name, let start) = change { change = .client(name, counts[name] ?? start) }
+            if !center.restore(change) { misfits += 1 }
         }
         center.restoreNumbers(lastSerial: model.last.serial, lastObserver: model.last.observer)
         center.finishRestoring(effects: &effects)

@@ -1,58 +1,5 @@
 import Collections
 
-/// A post that was accepted: its parts, and how it is to be posted. It is matched, and gets its serial, when it is.
-public struct PendingPost {
-    public let name: String
-    /// The empty string means "no object".
-    public let object: String
-    public let userInfo: any UserInfo
-    /// See ``PostOptions/deliverImmediately``.
-    public var deliverImmediately: Bool
-    public var style: PostingStyle
-
-    public init(
-        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle
-    ) {
-        self.name = name
-        self.object = object
-        self.userInfo = userInfo
-        self.deliverImmediately = deliverImmediately
-        self.style = style
-    }
-
-    /// What it counts against the limits, in bytes.
-    var byteCount: Int {
-        name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
-    }
-
-    /// Entry, links and index entries, roughly.
-    private static let overhead = 256
-
-    /// Takes over from similar posts whose place it takes: the more urgent style, and that one of them was to be
-    /// delivered immediately (Q3).
-    mutating func takeOver(from replaced: [PendingPost]) {
-        for post in replaced {
-            style = min(style, post.style)
-            deliverImmediately = deliverImmediately || post.deliverImmediately
-        }
-    }
-}
-
-extension PostingStyle: Comparable {
-    /// The more urgent is less.
-    public static func < (left: PostingStyle, right: PostingStyle) -> Bool {
-        left.order < right.order
-    }
-
-    var order: Int {
-        switch self {
-        case .now: 0
-        case .asap: 1
-        case .whenIdle: 2
-        }
-    }
-}
-
 /// The posts of one poster that wait for their time (Q7): first in, first out within a style.
 ///
 /// Every post is in four lists: of its style, its name, its object, and both. So what a new one coalesces with is found
@@ -206,6 +153,28 @@ final class PostingQueue {
         case (true, false): return names[name].map { (.name, $0) }
         case (false, true): return objects[object].map { (.object, $0) }
         case (true, true): return pairs[Pair(name: name, object: object)].map { (.pair, $0) }
+        }
+    }
+
+    /// - Parameter lastNumber: the greatest that a post got.
+    func checkInvariants(lastNumber: UInt64) throws(BrokenInvariant) {
+        func count(_ lists: some Collection<List>) -> (Int, Int) {
+            lists.reduce((0, 0)) { ($0.0 + $1.count, $0.1 + $1.byteCount) }
+        }
+        try require(
+            count(styles) == (self.count, byteCount) && count(names.values) == (self.count, byteCount)
+                && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
+            "Q7: every post of \(poster) is in four lists")
+        for (order, style) in styles.enumerated() {
+            var (slot, number, posts): (Int32, UInt64, Int) = (style.first, 0, 0)
+            while slot != none {
+                let node = nodes[slot]
+                try require(node.post?.style.order == order, "Q7: a post is in the list of its style")
+                try require(node.number > number && node.number <= lastNumber, "Q7: first in, first out")
+                (slot, number, posts) = (node.next[Kind.style.rawValue], node.number, posts + 1)
+                try require(posts <= style.count, "Q7: a list has as many posts as it counts")
+            }
+            try require(posts == style.count, "Q7: a list has as many posts as it counts")
         }
     }
 

@@ -58,7 +58,40 @@ struct Turns {
         count -= 1
         byteCount -= turn.byteCount
         turn.client.queue[turnsOf: lane] -= 1
+        invariant(
+            count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[turnsOf: lane] >= 0,
+            "M6: turns that are counted are there")
         return turn.client
+    }
+
+    /// - Parameter clients: those that are there.
+    func checkInvariants(clients: [ClientName: Client]) throws(BrokenInvariant) {
+        var counts: [ObjectIdentifier: [Int]] = [:]
+        var sum = (count: 0, byteCount: 0)
+        for lane in DeliveryLane.allCases {
+            let line = lines[lane.rawValue]
+            if line.turns.isEmpty, line.begun == line.over { continue }
+            try require(line.begun - line.over == UInt64(line.turns.count), "M6: a turn has begun, waits, or is over")
+            for turn in line.turns {
+                sum.count += 1
+                sum.byteCount += turn.byteCount
+                let client = turn.client
+                counts[ObjectIdentifier(client), default: DeliveryLane.allCases.map { _ in 0 }][lane.rawValue] += 1
+                try require(
+                    client.isGone
+                        ? client.queue.isEmpty && client.observers.isEmpty : clients[client.name] === client,
+                    "D8: \(client.name), whose turn it is, is there, or owns nothing")
+            }
+        }
+        try require(count == sum.count && byteCount == sum.byteCount, "M6: the totals of turns are their sums")
+        for client in clients.values where count > 0 || client.queue.hasTurns {
+            let own = counts[ObjectIdentifier(client)]
+            for lane in DeliveryLane.allCases {
+                try require(
+                    client.queue[turnsOf: lane] == own?[lane.rawValue] ?? 0,
+                    "M6: \(client.name) has as many turns as it counts: \(lane)")
+            }
+        }
     }
 
     /// The end of a lane's line at this moment.

@@ -18,6 +18,7 @@ extension DistributedCenter {
     ///
     /// - Parameter limit: of the turns that are taken.
     public func sendReady(upTo lane: DeliveryLane, limit: Int, effects: inout [Effect]) {
+        defer { eventEnded() }
         for _ in 0..<limit {
             guard let first = turns.first, first <= lane else { return }
             takeTurn(in: first, effects: &effects)
@@ -26,6 +27,11 @@ extension DistributedCenter {
 
     /// Sends all that is ready, the most urgent first: a barrier.
     public func sendAllReady(effects: inout [Effect]) {
+        defer { eventEnded() }
+        takeAllTurns(effects: &effects)
+    }
+
+    func takeAllTurns(effects: inout [Effect]) {
         while let lane = turns.first { takeTurn(in: lane, effects: &effects) }
     }
 
@@ -35,7 +41,7 @@ extension DistributedCenter {
     }
 
     private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) {
-        guard let client = turns.next(in: lane), client.flow.isOpen else { return }
+        guard let client = turns.next(in: lane), !client.isGone, client.flow.isOpen else { return }
         sendFirst(of: lane, to: client, effects: &effects)
         if client.flow.isOpen, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
             turns.append(client, in: lane, byteCount: 0)
@@ -48,6 +54,8 @@ extension DistributedCenter {
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Bool {
         guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return false }
+        invariant(!client.isGone, "D8: a client that left the bus gets nothing")
+        invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
         client.counts.sequence += 1
         client.counts.delivered += 1
         counters.delivered += 1

@@ -81,12 +81,6 @@ public struct Limits: Equatable, Sendable {
         get { values[key.index] }
         set { values[key.index] = min(newValue, Self.row(key).hardMaximum) }
     }
-
-    /// - Throws: ``CenterError/limitExceeded(_:value:)`` when `value` is beyond the limit.
-    public func check(_ key: Key, _ value: Int) throws(CenterError) {
-        let limit = self[key]
-        guard UInt64(value) <= limit else { throw .limitExceeded(key, value: limit) }
-    }
 }
 
 extension Limits.Key {

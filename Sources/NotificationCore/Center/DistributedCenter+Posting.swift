@@ -22,6 +22,7 @@ extension DistributedCenter {
         name: String, object: String, userInfo: any UserInfo, options: PostOptions = PostOptions(),
         from poster: ClientName, effects: inout [Effect]
     ) throws(CenterError) -> Receipt {
+        defer { eventEnded() }
         try checkPost(name: name, object: object)
         let post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
@@ -41,52 +42,55 @@ extension DistributedCenter {
     func send(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
         lastSerial += 1
         counters.posted += 1
-        let object = post.object.isEmpty ? nil : ExactText(post.object)
-        index.forEachMatch(name: ExactText(post.name), object: object) { observer in
-            let client = observer.client
-            if client.matched.isEmpty { matchedClients.append(client) }
-            let registration = observer.registration
-            client.matched.append(
-                Client.Match(
-                    observer: registration.id, behavior: registration.options.suspensionBehavior,
-                    lane: DeliveryLane(registration.options.runLoopMode)))
+        var matches = Matches()
+        swap(&matches, &spareMatches)
+        defer {
+            matches.removeAll()
+            swap(&matches, &spareMatches)
         }
-        guard !matchedClients.isEmpty else {
+        let object = post.object.isEmpty ? nil : ExactText(post.object)
+        index.forEachMatch(name: ExactText(post.name), object: object) { matches.append($0) }
+        guard !matches.receivers.isEmpty else {
             counters.unmatched += 1
             return Receipt(receivers: 0, mark: nil)
         }
-        defer { matchedClients.removeAll(keepingCapacity: true) }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster, serial: lastSerial)
-        lastStaged = nil
-        for client in matchedClients {
-            route(notification, to: client, deliverImmediately: post.deliverImmediately, effects: &effects)
-            client.matched.removeAll(keepingCapacity: true)
+        var leastUrgent: DeliveryLane?
+        for receiver in matches.receivers {
+            let staged = route(
+                notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
+            if let staged { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
-        let mark = lastStaged.map(turns.mark)
+        let mark = leastUrgent.map(turns.mark)
         sendOverfull(effects: &effects)
-        return Receipt(receivers: matchedClients.count, mark: mark)
+        return Receipt(receivers: matches.receivers.count, mark: mark)
     }
 
     /// Decides what a client's state makes of a notification that it matches.
     ///
     /// A notification arrives once per client (D6), so the most urgent mode of the observers that get it carries it.
+    ///
+    /// - Returns: the lane in which it waits for a turn.
     private func route(
-        _ notification: Notification, to client: Client, deliverImmediately: Bool, effects: inout [Effect]
-    ) {
+        _ notification: Notification, to receiver: Matches.Receiver, of matches: Matches, deliverImmediately: Bool,
+        effects: inout [Effect]
+    ) -> DeliveryLane? {
+        let client = receiver.client
         guard client.isSuspended, !deliverImmediately else {
-            let lane = deliverImmediately ? .immediate : client.matched.reduce(.standard) { min($0, $1.lane) }
-            return deliver(
-                notification, to: client, observers: ObserverList(client.matched), in: lane, effects: &effects)
+            guard let observers = matches.observers(of: receiver) else { return nil }
+            let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
+            return deliver(notification, to: client, observers: observers, in: lane, effects: &effects)
         }
-        let keeping = client.matched.filter { $0.behavior != .drop }
-        guard !keeping.isEmpty else { return }
+        guard let keeping = matches.observers(of: receiver, where: { $0 != .drop }) else { return nil }
         // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.
-        if keeping.contains(where: { $0.behavior == .deliverImmediately }) {
-            deliver(notification, to: client, observers: ObserverList(keeping), in: .immediate, effects: &effects)
-        } else {
-            hold(notification, for: client, keeping, effects: &effects)
+        if matches.observers(of: receiver, where: { $0 == .deliverImmediately }) != nil {
+            return deliver(notification, to: client, observers: keeping, in: .immediate, effects: &effects)
         }
+        let coalescing = matches.observers(of: receiver, where: { $0 == .coalesce })
+        hold(
+            notification, for: client, observers: keeping.ids, coalescing: coalescing?.ids ?? [], effects: &effects)
+        return nil
     }
 }
 
@@ -96,10 +100,4 @@ public struct Receipt: Sendable {
     public let receivers: Int
     /// Where the last of its deliveries that wait for their turns stands; nil when none does.
     public let mark: SendingMark?
-}
-
-extension ObserverList {
-    fileprivate init(_ matches: [Client.Match]) {
-        self = matches.count == 1 ? .one(matches[0].observer) : .many(matches.map(\.observer))
-    }
 }

@@ -3,11 +3,15 @@ import Collections
 /// What the center knows of one client.
 final class Client {
     let name: ClientName
+    /// A small number that no other client has while this one is there.
+    let place: Int
     /// Its registrations and where the index has them.
     var observers: [ObserverID: ObserverIndex<ExactText, ExactText, Observer>.Position] = [:]
 
     /// Whether the bus was asked to tell when it leaves; not yet for one that an earlier process knew.
     var isWatched = false
+    /// Whether it left the bus. It may have turns left, which are void.
+    var isGone = false
 
     // Policy: suspension (S1).
     /// What the client said; nil when it leaves that to the activity of its application.
@@ -34,23 +38,15 @@ final class Client {
     /// What was lost and not announced yet.
     var unannounced: Loss?
 
-    /// While a post is matched: this client's observers so far.
-    var matched: [Match] = []
-
-    struct Match {
-        let observer: ObserverID
-        let behavior: SuspensionBehavior
-        let lane: DeliveryLane
-    }
-
     struct Loss {
         var count: UInt64
         var observers: Set<ObserverID>
         var reason: DropReason
     }
 
-    init(name: ClientName, isAutomationOn: Bool) {
+    init(name: ClientName, place: Int, isAutomationOn: Bool) {
         self.name = name
+        self.place = place
         self.isAutomationOn = isAutomationOn
     }
 
@@ -73,14 +69,4 @@ final class Client {
 struct Observer {
     let registration: Registration
     let client: Client
-}
-
-/// Why a client is suspended or not.
-public enum SuspensionCause: String, Sendable {
-    /// Nothing suspends it.
-    case none = "none"
-    /// The client said so.
-    case explicit = "explicit"
-    /// Its application's activity.
-    case activity = "activity"
 }

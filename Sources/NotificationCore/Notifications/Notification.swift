@@ -1,5 +1,3 @@
-import BusNames
-
 /// A notification between processes (N1, N3): made once by the center, then only read.
 ///
 /// One instance is shared by every queue that holds it.
@@ -37,33 +35,4 @@ public final class Notification {
 public protocol UserInfo: AnyObject {
     /// Bytes on the wire.
     var byteCount: Int { get }
-}
-
-/// A client's name: a client is one D-Bus connection.
-public typealias ClientName = UniqueName
-
-/// A registration's number, unique in a center's life.
-public struct ObserverID: RawRepresentable, Hashable, Comparable, Sendable {
-    public let rawValue: UInt64
-
-    public init(rawValue: UInt64) {
-        self.rawValue = rawValue
-    }
-
-    public static func < (left: ObserverID, right: ObserverID) -> Bool {
-        left.rawValue < right.rawValue
-    }
-}
-
-/// The observers of one delivery, in registration order. Most deliveries have one, which then costs no allocation.
-public enum ObserverList: Equatable, Sendable {
-    case one(ObserverID)
-    case many([ObserverID])
-
-    public var ids: [ObserverID] {
-        switch self {
-        case .one(let id): [id]
-        case .many(let ids): ids
-        }
-    }
 }

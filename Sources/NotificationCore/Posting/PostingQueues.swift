@@ -64,6 +64,7 @@ struct PostingQueues {
             byteCount -= post.byteCount
             countsOfStyles[post.style.order] -= 1
         }
+        checkTotals()
         forgetIfEmpty(queue)
         return removed
     }
@@ -102,7 +103,41 @@ struct PostingQueues {
         self.count += queue.count - count
         countsOfStyles[style.order] += queue.count - count
         self.byteCount += queue.byteCount - byteCount
+        checkTotals()
         return result
+    }
+
+    private func checkTotals() {
+        invariant(
+            count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0)
+                && countsOfStyles[PostingStyle.asap.order] + countsOfStyles[PostingStyle.whenIdle.order] == count,
+            "Q7: the totals of posts that wait are their sums")
+    }
+
+    func checkInvariants() throws(BrokenInvariant) {
+        var sum = (count: 0, byteCount: 0)
+        var counts = [0, 0, 0]
+        for (poster, queue) in queues {
+            try require(poster == queue.poster && queue.count > 0, "Q7: who has nothing queued has no queue")
+            try queue.checkInvariants(lastNumber: lastNumber)
+            sum = (sum.count + queue.count, sum.byteCount + queue.byteCount)
+            queue.forEach { post, _ in counts[post.style.order] += 1 }
+        }
+        try require(
+            sum == (count, byteCount) && counts == countsOfStyles, "Q7: the totals of posts that wait are their sums")
+        for (line, style) in PostingStyle.allCases.enumerated() {
+            var places: [ObjectIdentifier: Int] = [:]
+            for queue in lines[line] {
+                places[ObjectIdentifier(queue), default: 0] += 1
+                try require(queue.isInLine[line], "Q7: a queue in line knows it")
+                try require(queue.count == 0 || queues[queue.poster] === queue, "Q7: a queue in line is a poster's")
+            }
+            try require(places.values.allSatisfy { $0 == 1 }, "Q7: a poster has one place in line")
+            for queue in queues.values where places[ObjectIdentifier(queue)] == nil {
+                try require(
+                    !queue.isInLine[line] && queue.isEmpty(style), "Q7: \(queue.poster), which waits, is in line")
+            }
+        }
     }
 
     private mutating func forgetIfEmpty(_ queue: PostingQueue) {

@@ -1,11 +1,3 @@
-/// Whether the application behind a client is active, as far as the desktop tells (A1).
-public enum Activity: String, Sendable, CaseIterable {
-    /// Nobody knows: there is no source, it was lost, or it knows no window of the client. Counts as active (A2).
-    case unknown = "unknown"
-    case active = "active"
-    case inactive = "inactive"
-}
-
 /// How the activity of applications becomes suspension (A1, A2).
 ///
 /// Activity is one more event. It counts at once where it resumes, and after a moment where it suspends: a window that
@@ -19,6 +11,7 @@ extension DistributedCenter {
     /// The desktop told something about the application of a client. A client that the center does not know has
     /// nothing to suspend.
     public func setActivity(_ activity: Activity, of name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name], client.reportedActivity != activity else { return }
         client.reportedActivity = activity
         lastActivityEpoch += 1
@@ -34,6 +27,7 @@ extension DistributedCenter {
     /// The time of ``Effect/startInactivityTimer(_:epoch:milliseconds:)`` is over. Nothing happens when the activity
     /// changed meanwhile.
     public func inactivityTimerEnded(_ name: ClientName, epoch: UInt64, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name], client.activityEpoch == epoch, client.reportedActivity == .inactive else {
             return
         }
@@ -42,6 +36,7 @@ extension DistributedCenter {
 
     /// Whether activity suspends at all: the configuration's word, which holds for every client.
     public func setAutomaticSuspension(_ isOn: Bool, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard isOn != suspendsAutomatically else { return }
         suspendsAutomatically = isOn
         // By name, so that the same events have the same effects in every process.

@@ -35,11 +35,10 @@ struct HeldQueue {
     private(set) var count = 0
     private(set) var byteCount = 0
 
-    func forEach(_ body: (Entry) -> Void) {
-        for slot in head..<slots.count {
-            if let entry = slots[slot] { body(entry) }
-        }
-    }
+    /// The greatest serial that was ever in it.
+    private(set) var lastSerial: UInt64 = 0
+
+    var all: some Sequence<Entry> { slots[head...].lazy.compactMap(\.self) }
 
     /// The serial of the oldest entry.
     var firstSerial: UInt64? {
@@ -52,6 +51,8 @@ struct HeldQueue {
     ///
     /// - Returns: how many notifications it replaced altogether.
     mutating func append(_ notification: Notification, observers: [ObserverID], coalescing: [ObserverID]) -> Int {
+        invariant(notification.serial > lastSerial, "S2: what is held is in global order")
+        lastSerial = notification.serial
         var replaced = 0
         for observer in coalescing {
             let key = CoalescingKey(observer, notification)
@@ -82,6 +83,7 @@ struct HeldQueue {
                 }
             }
             if head == slots.count {
+                invariant(count == 0 && byteCount == 0, "E1: what is held is the sum of its entries")
                 // Used again from the start, unless much was held.
                 let isSmall = slots.count <= 1024
                 slots.removeAll(keepingCapacity: isSmall)
@@ -113,6 +115,24 @@ struct HeldQueue {
         guard slots[slot]!.observers.isEmpty else { return false }
         clear(slot)
         return true
+    }
+
+    func checkInvariants() throws(BrokenInvariant) {
+        let sum = all.reduce((count: 0, byteCount: 0)) { ($0.count + 1, $0.byteCount + $1.byteCount) }
+        try require(sum == (count, byteCount), "E1: what is held is the sum of its entries")
+        try require(slots[..<head].allSatisfy { $0 == nil }, "S2: nothing is held in front of the first")
+        var kinds = 0
+        for (slot, entry) in slots.enumerated() {
+            guard let entry else { continue }
+            kinds += entry.coalescing.count
+            for observer in entry.coalescing {
+                try require(entry.observers.contains(observer), "S1: what coalesces is for an observer of the entry")
+                try require(
+                    newest[CoalescingKey(observer, entry.notification)] == slot,
+                    "S1: \(entry.notification.serial) is the newest of its kind for observer \(observer.rawValue)")
+            }
+        }
+        try require(kinds == newest.count, "S1: the newest of a kind is held")
     }
 
     private mutating func clear(_ slot: Int) {

@@ -18,11 +18,11 @@ struct DeliveryQueue {
     func isEmpty(_ lane: DeliveryLane) -> Bool { lanes[lane.rawValue].isEmpty }
 
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
-        for lane in DeliveryLane.allCases { lanes[lane.rawValue].forEach { body($0, lane) } }
+        for lane in DeliveryLane.allCases { lanes[lane.rawValue].all.forEach { body($0, lane) } }
     }
 
     func forEachHeld(_ body: (HeldQueue.Entry) -> Void) {
-        held.forEach(body)
+        held.all.forEach(body)
     }
 
     // MARK: Turns
@@ -32,7 +32,23 @@ struct DeliveryQueue {
         set { lanes[lane.rawValue].turns = newValue }
     }
 
+    var hasTurns: Bool { lanes.contains { $0.turns != 0 } }
+
     // MARK: Putting in
+
+    /// Whether a notification with this serial may follow what is due in `lane`; in a log that is whole it always may.
+    func mayFollow(_ serial: UInt64, in lane: DeliveryLane) -> Bool {
+        guard serial > lanes[lane.rawValue].lastSerial, serial > lastFlushed else { return false }
+        // What was flushed is older than the rest.
+        return lane != .flushed || dueCount == lanes[lane.rawValue].count && serial < held.firstSerial ?? .max
+    }
+
+    /// The same for one that is held.
+    func mayBeHeld(_ serial: UInt64) -> Bool {
+        serial > held.lastSerial && serial > lastFlushed
+    }
+
+    private var lastFlushed: UInt64 { lanes[DeliveryLane.flushed.rawValue].lastSerial }
 
     /// Adds a notification that shall go out as soon as its lane has its turn.
     mutating func append(_ entry: DueQueue.Entry, in lane: DeliveryLane) {
@@ -76,6 +92,8 @@ struct DeliveryQueue {
         guard let entry = lanes[lane.rawValue].popFirst() else { return nil }
         dueCount -= 1
         dueByteCount -= entry.byteCount
+        invariant(
+            dueByteCount >= 0 && (dueCount == 0) == (dueByteCount == 0), "E1: what is due is the sum of the lanes")
         return entry
     }
 
@@ -103,5 +121,53 @@ struct DeliveryQueue {
             dueByteCount = lanes.reduce(0) { $0 + $1.byteCount }
         }
         held.remove(removed)
+    }
+
+    /// Takes everything; turns that were given stay, and are void.
+    mutating func removeAll() {
+        for lane in lanes.indices { lanes[lane].removeAll() }
+        (dueCount, dueByteCount) = (0, 0)
+        held = HeldQueue()
+    }
+
+    // MARK: Invariants
+
+    /// - Parameters:
+    ///   - client: whose queue it is.
+    ///   - lastSerial: the center's.
+    ///   - isObserver: whether the client has this observer.
+    func checkInvariants(
+        of client: ClientName, lastSerial: UInt64, isObserver: (ObserverID) -> Bool
+    ) throws(BrokenInvariant) {
+        func check(
+            _ notification: Notification, _ observers: [ObserverID], _ byteCount: Int, after serial: inout UInt64
+        ) throws(BrokenInvariant) {
+            try require(notification.serial > serial, "D4: what waits for \(client) is in order")
+            serial = notification.serial
+            try require(byteCount == notification.byteCount, "E1: \(serial) counts what it is")
+            try require(!observers.isEmpty, "S1: \(serial) waits for somebody")
+            try require(
+                observers.allSatisfy(isObserver),
+                "D8: \(serial) waits for observers that \(client) has: \(observers.map(\.rawValue))")
+        }
+        var sum = (count: 0, byteCount: 0)
+        for lane in lanes where !lane.isEmpty || lane.byteCount != 0 {
+            var (serial, bytes): (UInt64, Int) = (0, 0)
+            for entry in lane.all {
+                try check(entry.notification, entry.observers.ids, entry.byteCount, after: &serial)
+                bytes += entry.byteCount
+            }
+            try require(bytes == lane.byteCount, "E1: the bytes of a lane are their sum")
+            try require(serial <= lane.lastSerial && lane.lastSerial <= lastSerial, "D4: no serial is from the future")
+            sum = (sum.count + lane.count, sum.byteCount + bytes)
+        }
+        try require(sum == (dueCount, dueByteCount), "E1: what is due is the sum of the lanes")
+        guard held.count > 0 else { return try held.checkInvariants() }
+        var serial: UInt64 = 0
+        for entry in held.all {
+            try check(entry.notification, entry.observers, entry.byteCount, after: &serial)
+        }
+        try require(serial <= held.lastSerial && held.lastSerial <= lastSerial, "D4: no serial is from the future")
+        try held.checkInvariants()
     }
 }

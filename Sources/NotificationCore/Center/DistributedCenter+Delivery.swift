@@ -3,10 +3,12 @@ extension DistributedCenter {
     // MARK: Towards the client
 
     /// Has a notification delivered, after all that is held for the client (S2, S3), when its lane has its turn (M6).
+    ///
+    /// - Returns: the lane in which it waits for its turn; nil when the client does not read.
     func deliver(
         _ notification: Notification, to client: Client, observers: ObserverList, in lane: DeliveryLane,
         effects: inout [Effect]
-    ) {
+    ) -> DeliveryLane? {
         flush(client, effects: &effects)
         let entry = DueQueue.Entry(
             notification: notification, observers: observers, byteCount: notification.byteCount)
@@ -14,20 +16,22 @@ extension DistributedCenter {
         if client.remembersDue {
             remember(.queuedDue(client.name, notification, observers: observers.ids, lane), effects: &effects)
         }
-        if client.flow.isOpen {
+        let isStaged = client.flow.isOpen
+        if isStaged {
             turns.append(client, in: lane, byteCount: entry.byteCount)
-            lastStaged = max(lastStaged ?? lane, lane)
         } else {
             rememberDue(of: client, effects: &effects)
             startProbeTimer(for: client, effects: &effects)
         }
         enforceLimits(of: client, effects: &effects)
+        return isStaged ? lane : nil
     }
 
     /// Keeps a notification until the client is resumed (S1).
-    func hold(_ notification: Notification, for client: Client, _ matches: [Client.Match], effects: inout [Effect]) {
-        let observers = matches.map(\.observer)
-        let coalescing = matches.filter { $0.behavior == .coalesce }.map(\.observer)
+    func hold(
+        _ notification: Notification, for client: Client, observers: [ObserverID], coalescing: [ObserverID],
+        effects: inout [Effect]
+    ) {
         changeQueue(of: client) { queue in
             counters.coalesced += UInt64(
                 queue.hold(notification, observers: observers, coalescing: coalescing))
@@ -81,7 +85,7 @@ extension DistributedCenter {
         while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
         guard isOverTotal else { return }
         // What only waits for its turn costs nobody anything.
-        sendAllReady(effects: &effects)
+        takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
         while !client.queue.isEmpty, counters.queuedBytes > limits[.queuedBytes] {
             // The largest queue pays, so that one client that does not read never costs another its notifications.
@@ -143,6 +147,7 @@ extension DistributedCenter {
 
     /// The client answered a probe, with a reply or with an error.
     public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name] else { return }
         client.flow.answered()
         pump(client, effects: &effects)
@@ -150,6 +155,7 @@ extension DistributedCenter {
 
     /// The time of ``Effect/startProbeTimer(_:seconds:)`` is over.
     public func probeTimedOut(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name] else { return }
         client.flow.timedOut()
         pump(client, effects: &effects)
@@ -157,6 +163,7 @@ extension DistributedCenter {
 
     /// A client sent something of its own, which matters only as long as it never answered a probe.
     public func clientShowedLife(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name], client.flow.isUnproven else { return }
         client.flow.showedLife()
         startProbeTimer(for: client, effects: &effects)
@@ -175,8 +182,13 @@ extension DistributedCenter {
     func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
         let (count, byteCount) = (client.queue.count, client.queue.byteCount)
         defer {
-            counters.queued = UInt64(Int(counters.queued) + client.queue.count - count)
-            counters.queuedBytes = UInt64(Int(counters.queuedBytes) + client.queue.byteCount - byteCount)
+            let (queued, bytes) = (
+                Int(counters.queued) + client.queue.count - count,
+                Int(counters.queuedBytes) + client.queue.byteCount - byteCount
+            )
+            invariant(
+                queued >= 0 && bytes >= 0 && (queued == 0) == (bytes == 0), "E1: the totals of queues are their sums")
+            (counters.queued, counters.queuedBytes) = (UInt64(queued), UInt64(bytes))
         }
         return change(&client.queue)
     }

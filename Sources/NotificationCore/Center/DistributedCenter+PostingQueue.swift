@@ -13,6 +13,7 @@ extension DistributedCenter {
     ///
     /// - Parameter limit: of the posts.
     public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
+        defer { eventEnded() }
         var posters: [ClientName] = []
         for _ in 0..<limit {
             guard let (post, poster) = postingQueues.take(style) else { break }
@@ -21,7 +22,7 @@ extension DistributedCenter {
         }
         guard !posters.isEmpty else { return }
         // Remembered as posted when it is on its way: a crash in between repeats it, and does not lose it.
-        sendAllReady(effects: &effects)
+        takeAllTurns(effects: &effects)
         for poster in posters { remember(.postTaken(poster, style), effects: &effects) }
     }
 

@@ -37,17 +37,16 @@ extension DistributedCenter {
     ///
     /// - Returns: whether it fitted.
     public func restore(_ change: Change) -> Bool {
+        defer { eventEnded() }
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            let client = Client(name: name, isAutomationOn: suspendsAutomatically)
-            client.counts = counts
-            clients[name] = client
+            makeClient(name).counts = counts
             return true
         case .observer(let registration):
-            guard let client = clients[registration.client], client.observers[registration.id] == nil else {
-                return false
-            }
+            guard let client = clients[registration.client], client.observers[registration.id] == nil,
+                registration.id.rawValue <= Self.greatestNumber
+            else { return false }
             insert(registration, of: client)
             lastObserver = max(lastObserver, registration.id.rawValue)
             return true
@@ -57,16 +56,23 @@ extension DistributedCenter {
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
         case .queuedDue(let name, let notification, let observers, let lane):
-            guard !observers.isEmpty else { return false }
-            return withClient(name) { client in
+            return restore(notification, of: name, for: observers) { client, observers in
+                guard client.queue.mayFollow(notification.serial, in: lane) else { return false }
                 client.remembersDue = true
                 let entry = DueQueue.Entry(
                     notification: notification, observers: ObserverList(observers), byteCount: notification.byteCount)
                 changeQueue(of: client) { $0.append(entry, in: lane) }
+                return true
             }
         case .held(let name, let notification, let observers, let coalescing):
-            guard !observers.isEmpty else { return false }
-            return queue(name) { _ = $0.hold(notification, observers: observers, coalescing: coalescing) }
+            return restore(notification, of: name, for: observers) { client, observers in
+                guard client.queue.mayBeHeld(notification.serial) else { return false }
+                let coalescing = coalescing.filter(Set(observers).contains)
+                changeQueue(of: client) {
+                    _ = $0.hold(notification, observers: observers, coalescing: coalescing)
+                }
+                return true
+            }
         case .flushed(let name):
             return withClient(name) { client in
                 client.remembersDue = true
@@ -96,6 +102,18 @@ extension DistributedCenter {
         }
     }
 
+    /// Restores what waits for those of `observers` that the client has. Its serial is not given again.
+    private func restore(
+        _ notification: Notification, of name: ClientName, for observers: [ObserverID],
+        _ body: (Client, [ObserverID]) -> Bool
+    ) -> Bool {
+        guard let client = clients[name], notification.serial <= Self.greatestNumber else { return false }
+        let observers = observers.filter { client.observers[$0] != nil }
+        guard !observers.isEmpty, body(client, observers) else { return false }
+        lastSerial = max(lastSerial, notification.serial)
+        return true
+    }
+
     private func withClient(_ name: ClientName, _ body: (Client) -> Void) -> Bool {
         guard let client = clients[name] else { return false }
         body(client)
@@ -108,9 +126,12 @@ extension DistributedCenter {
 
     /// Takes over the numbers that an earlier process used up; none is used again.
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
-        self.lastSerial = max(self.lastSerial, lastSerial)
-        self.lastObserver = max(self.lastObserver, lastObserver)
+        if lastSerial <= Self.greatestNumber { self.lastSerial = max(self.lastSerial, lastSerial) }
+        if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }
+
+    /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
+    private static let greatestNumber = UInt64.max / 2
 
     /// Ends the restoring: watches and probes the clients that came back, who then get what is due. Those that left the bus
     /// meanwhile are reported as such in answer to the watch.
@@ -118,6 +139,7 @@ extension DistributedCenter {
     /// Activity is nobody's word, and the desktop may have changed since: whom it had suspended is resumed, and told so,
     /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
+        defer { eventEnded() }
         for client in clients.values where !client.isWatched {
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {

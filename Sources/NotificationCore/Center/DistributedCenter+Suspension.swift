@@ -9,6 +9,7 @@ extension DistributedCenter {
     public func setSuspended(
         _ isSuspended: Bool, of name: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
+        defer { eventEnded() }
         let client = try client(name, effects: &effects)
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = isSuspended }
     }
@@ -17,6 +18,7 @@ extension DistributedCenter {
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
     public func followActivity(of name: ClientName, effects: inout [Effect]) throws(CenterError) {
+        defer { eventEnded() }
         let client = try client(name, effects: &effects)
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = nil }
     }

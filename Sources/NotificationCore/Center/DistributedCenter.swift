@@ -7,7 +7,8 @@ import Collections
 ///
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
 /// that wait for their time, `+Delivery` queues and flow, `+Sending` the turns in which what is due leaves, `+Suspension`
-/// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process.
+/// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
+/// `+Invariants` what holds between events.
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 public final class DistributedCenter {
@@ -22,12 +23,14 @@ public final class DistributedCenter {
     public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
     public var remembersChanges = false
-    /// The clients that the post at hand matched, in the order of their first matching observer.
-    var matchedClients: [Client] = []
     var turns = Turns()
-    /// The least urgent lane in which the post at hand waits for a turn.
-    var lastStaged: DeliveryLane?
+    /// Empty; its memory is used again from post to post.
+    var spareMatches = Matches()
+    private var freePlaces: [Int] = []
     var postingQueues = PostingQueues()
+    /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
+    package var checksInvariants = true
+    var eventsSinceCheck = 0
 
     public init(limits: Limits = Limits()) {
         self.limits = limits
@@ -41,6 +44,7 @@ public final class DistributedCenter {
     public func addObserver(
         of clientName: ClientName, name: String, object: String, options: ObserverOptions, effects: inout [Effect]
     ) throws(CenterError) -> ObserverID {
+        defer { eventEnded() }
         try limits.check(.nameLength, name.utf8.count)
         try limits.check(.objectLength, object.utf8.count)
         try limits.check(.observers, index.count + 1)
@@ -70,6 +74,7 @@ public final class DistributedCenter {
     public func removeObserver(
         _ id: ObserverID, of clientName: ClientName, effects: inout [Effect]
     ) throws(CenterError) {
+        defer { eventEnded() }
         guard let client = clients[clientName], client.observers[id] != nil else { throw .unknownObserver(id) }
         changeSuspension(of: client, effects: &effects) { remove([id], of: $0) }
         remember(.observersRemoved(clientName, [id]), effects: &effects)
@@ -82,6 +87,7 @@ public final class DistributedCenter {
     public func removeObservers(
         of clientName: ClientName, name: String, object: String, effects: inout [Effect]
     ) -> Int {
+        defer { eventEnded() }
         guard let client = clients[clientName] else { return 0 }
         func matches(_ wanted: String, _ registered: String?) -> Bool {
             wanted.isEmpty || registered.map(ExactText.init) == ExactText(wanted)
@@ -102,11 +108,15 @@ public final class DistributedCenter {
             if !index[position].registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
             index.remove(at: position)
         }
+        invariant(
+            client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
+            "A2: only observers that there are refuse automatic suspension")
         changeQueue(of: client) { $0.remove(ids) }
     }
 
     /// The client left the bus: everything that it had goes (D8).
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
         guard let client = clients[name] else { return }
         forget(client)
         remember(.clientGone(name), effects: &effects)
@@ -115,18 +125,28 @@ public final class DistributedCenter {
 
     func forget(_ client: Client) {
         clients[client.name] = nil
+        client.isGone = true
         for position in client.observers.values { index.remove(at: position) }
-        changeQueue(of: client) { $0 = DeliveryQueue() }
+        client.observers = [:]
+        // Its turns come and are void.
+        changeQueue(of: client) { $0.removeAll() }
+        freePlaces.append(client.place)
     }
 
     /// The client of this name; a new one is watched, and probed, so that its first answer comes before it matters.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
         try limits.check(.clients, clients.count + 1)
-        let client = Client(name: name, isAutomationOn: suspendsAutomatically)
-        clients[name] = client
+        let client = makeClient(name)
         remember(.client(name, client.counts), effects: &effects)
         watch(client, effects: &effects)
+        return client
+    }
+
+    func makeClient(_ name: ClientName) -> Client {
+        let client = Client(
+            name: name, place: freePlaces.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically)
+        clients[name] = client
         return client
     }
 

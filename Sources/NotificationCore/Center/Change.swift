@@ -1,0 +1,35 @@
+/// A change of state that has to survive the process (E3). Replayed in their order on a new center, changes make it
+/// what the old one was; ``Delivery/sequence`` and the sequence of ``Effect/dropped(_:count:observers:reason:sequence:)``
+/// come on top.
+public enum Change {
+    /// A client is known from now on, with these counts.
+    case client(ClientName, ClientCounts)
+    case clientGone(ClientName)
+    case observer(Registration)
+    case observersRemoved(ClientName, Set<ObserverID>)
+    /// The client's explicit word; nil when it has none.
+    case suspension(ClientName, Bool?)
+    /// Whether the inactivity of its application suspends the client. That is not taken over, but a later process has to
+    /// undo it.
+    case suspendedByActivity(ClientName, Bool)
+    /// Waits for the client, due as soon as it reads.
+    case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
+    /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.
+    case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
+    /// All that was held is due, behind what is due already and before anything newer.
+    case flushed(ClientName)
+    /// The first that was due in a lane left the queue, towards the client.
+    case popped(ClientName, DeliveryLane)
+    /// The oldest left the queue for want of room.
+    case lost(ClientName, DropReason)
+    /// What the client lost and was not told yet, in sum.
+    case unannouncedLoss(ClientName, count: UInt64, observers: Set<ObserverID>, DropReason)
+    /// The client was told what it lost.
+    case lossAnnounced(ClientName)
+    /// A post waits in its poster's queue, where it took the place of similar ones.
+    case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
+    /// A post that was not queued took the place of similar ones that were.
+    case postsReplaced(ClientName, name: String, object: String, coalescing: Set<CoalescingKey>)
+    /// The first of a style left its poster's queue, and was posted.
+    case postTaken(ClientName, PostingStyle)
+}

@@ -1,0 +1,78 @@
+/// What holds between events, whatever comes in: totals equal the sum of their parts, queues and index agree, and who
+/// has left owns nothing.
+///
+/// What costs next to nothing is checked where it could break, in every build: ``invariant(_:_:)``. The rest, here,
+/// costs as much as there is to check.
+extension DistributedCenter {
+    /// Debug builds check at the end of events: of each while there is little, and else so rarely that it costs an
+    /// event no more on average.
+    @inline(__always)
+    func eventEnded() {
+        assert(isWholeIfDue())
+    }
+
+    private func isWholeIfDue() -> Bool {
+        guard checksInvariants else { return true }
+        eventsSinceCheck += 1
+        let size = clients.count + index.count + Int(counters.queued) + turns.count + postingQueues.count
+        guard eventsSinceCheck >= size / 32 else { return true }
+        eventsSinceCheck = 0
+        do throws(BrokenInvariant) {
+            try checkInvariants()
+        } catch {
+            assertionFailure("broken invariant: \(error)")
+        }
+        return true
+    }
+
+    /// Checks all of it.
+    package func checkInvariants() throws(BrokenInvariant) {
+        var places = Set<Int>()
+        for (name, client) in clients {
+            try require(name == client.name && !client.isGone, "D8: \(name) is a client that is there")
+            try require(places.insert(client.place).inserted, "\(name) has a place of its own")
+            try check(client)
+        }
+        let all = clients.values
+        try require(
+            index.count == all.reduce(0) { $0 + $1.observers.count }, "D8: the index has the clients' observers alone")
+        try require(
+            Int(counters.queued) == all.reduce(0) { $0 + $1.queue.count }, "E1: the total of what waits is its sum")
+        try require(
+            Int(counters.queuedBytes) == all.reduce(0) { $0 + $1.queue.byteCount },
+            "E1: the total of the bytes that wait is their sum")
+        try require(
+            counters.unmatched <= counters.posted && counters.posted <= lastSerial, "D4: each post has a serial")
+        try turns.checkInvariants(clients: clients)
+        try postingQueues.checkInvariants()
+    }
+
+    private func check(_ client: Client) throws(BrokenInvariant) {
+        let name = client.name
+        var refusals = 0
+        for (id, position) in client.observers {
+            let observer = index[position]
+            try require(
+                observer.client === client && observer.registration.client == name && observer.registration.id == id,
+                "D8: observer \(id.rawValue) is that of \(name)")
+            try require(id.rawValue <= lastObserver, "no observer has a number that was not given yet")
+            if !observer.registration.options.automaticSuspension { refusals += 1 }
+        }
+        try require(client.refusalsOfAutomation == refusals, "A2: \(name) has \(refusals) observers that refuse")
+        try require(client.activityEpoch <= lastActivityEpoch, "S5: no epoch is from the future")
+        try client.queue.checkInvariants(of: name, lastSerial: lastSerial) { client.observers[$0] != nil }
+        // A client that came back has its say when the restoring ends.
+        guard client.isWatched else { return }
+        try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")
+        guard client.flow.isOpen else {
+            return try require(
+                !remembersChanges || !client.queue.hasDue || client.remembersDue,
+                "E3: what waits for \(name), which does not read, is remembered")
+        }
+        try require(client.unannounced == nil, "S4: \(name) reads, so it has been told of its losses")
+        guard client.queue.hasDue else { return }
+        for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) {
+            try require(client.queue[turnsOf: lane] > 0, "M6: what is due to \(name), which reads, has a turn: \(lane)")
+        }
+    }
+}

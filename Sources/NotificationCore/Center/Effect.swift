@@ -1,0 +1,37 @@
+/// What the center wants done. It has decided already; whoever drives it carries effects out in their order.
+public enum Effect {
+    /// Send the client a notification.
+    case deliver(Delivery)
+    /// Tell the client that it lost notifications, before it gets a newer one (S4).
+    ///
+    /// - Parameter sequence: the client's count of notifications with the lost ones.
+    case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason, sequence: UInt64)
+    /// Tell the client that it is suspended or resumed.
+    case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
+    /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
+    case probe(ClientName)
+    /// Report the end of this time with ``DistributedCenter/probeTimedOut(_:effects:)``.
+    case startProbeTimer(ClientName, seconds: Int)
+    /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. It takes the place
+    /// of an earlier one of the same client.
+    case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)
+    /// The client does not read and its queue is full: the first notification is lost. A log line is due.
+    case overflowed(ClientName, DropReason)
+    /// Keep this beyond the life of the process, before what follows is carried out (E3).
+    case remember(Change)
+    /// From now on, tell the center when this client leaves the bus.
+    case watch(ClientName)
+    /// The client is no longer known; stop watching it.
+    case forget(ClientName)
+}
+
+/// One notification on its way to one client (D6).
+public struct Delivery {
+    public let client: ClientName
+    public let notification: Notification
+    /// The client's observers that it matched.
+    public let observers: ObserverList
+    /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:sequence:)``
+    /// said so.
+    public let sequence: UInt64
+}

@@ -1,0 +1,7 @@
+/// Why notifications were lost.
+public enum DropReason: String, Sendable, CaseIterable {
+    /// The client does not read, and its queue reached a limit of its own.
+    case queueFull = "queue-full"
+    /// The client does not read, and the queues of all clients together reached their limit.
+    case totalQueueFull = "total-queue-full"
+}

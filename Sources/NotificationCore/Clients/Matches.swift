@@ -1,0 +1,93 @@
+/// The clients that a post matched, in the order of their first matching observer, each with its observers that it
+/// matched, in registration order.
+///
+/// All matches lie in one array, those of a client linked through it, so that matching asks for no memory but when
+/// there are more than ever before: ``removeAll()`` keeps it for the next post.
+struct Matches {
+    struct Match {
+        let observer: ObserverID
+        let behavior: SuspensionBehavior
+        let lane: DeliveryLane
+        fileprivate var next: Int32
+    }
+
+    /// A client's part.
+    struct Receiver {
+        let client: Client
+        fileprivate let first: Int32
+        fileprivate var last: Int32
+        fileprivate var count: Int
+    }
+
+    private var matches: [Match] = []
+    private(set) var receivers: [Receiver] = []
+    /// By ``Client/place``: which of the receivers the client is, if that one is the client.
+    private var receiverOfPlace: [Int32] = []
+    /// A larger post does not leave its memory to the next.
+    private static let keptCapacity = 4096
+
+    mutating func append(_ observer: Observer) {
+        let slot = Int32(matches.count)
+        let options = observer.registration.options
+        matches.append(
+            Match(
+                observer: observer.registration.id, behavior: options.suspensionBehavior,
+                lane: DeliveryLane(options.runLoopMode), next: none))
+        if let receiver = receiver(observer.client) {
+            matches[Int(receivers[receiver].last)].next = slot
+            receivers[receiver].last = slot
+            receivers[receiver].count += 1
+        } else {
+            let place = observer.client.place
+            while receiverOfPlace.count <= place { receiverOfPlace.append(none) }
+            receiverOfPlace[place] = Int32(receivers.count)
+            receivers.append(Receiver(client: observer.client, first: slot, last: slot, count: 1))
+        }
+    }
+
+    private func receiver(_ client: Client) -> Int? {
+        guard client.place < receiverOfPlace.count else { return nil }
+        let receiver = Int(receiverOfPlace[client.place])
+        return receivers.indices.contains(receiver) && receivers[receiver].client === client ? receiver : nil
+    }
+
+    mutating func removeAll() {
+        guard matches.capacity <= Self.keptCapacity else { return self = Matches() }
+        matches.removeAll(keepingCapacity: true)
+        receivers.removeAll(keepingCapacity: true)
+    }
+
+    // MARK: Looking
+
+    /// The lane of the most urgent mode among a receiver's observers (M6).
+    func lane(of receiver: Receiver) -> DeliveryLane {
+        var lane = DeliveryLane.standard
+        forEach(of: receiver) { lane = min(lane, $0.lane) }
+        return lane
+    }
+
+    /// A receiver's observers with a behaviour of some kind; nil when there is none.
+    func observers(
+        of receiver: Receiver, where isWanted: (SuspensionBehavior) -> Bool = { _ in true }
+    ) -> ObserverList? {
+        if receiver.count == 1 {
+            let match = matches[Int(receiver.first)]
+            return isWanted(match.behavior) ? .one(match.observer) : nil
+        }
+        var ids: [ObserverID] = []
+        ids.reserveCapacity(receiver.count)
+        forEach(of: receiver) { if isWanted($0.behavior) { ids.append($0.observer) } }
+        return ids.isEmpty ? nil : ObserverList(ids)
+    }
+
+    private func forEach(of receiver: Receiver, _ body: (Match) -> Void) {
+        var slot = receiver.first
+        while slot != none {
+            body(matches[Int(slot)])
+            slot = matches[Int(slot)].next
+        }
+    }
+}
+
+/// No slot, and no receiver.
+private let none: Int32 = -1

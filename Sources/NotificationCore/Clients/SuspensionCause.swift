@@ -1,0 +1,9 @@
+/// Why a client is suspended or not.
+public enum SuspensionCause: String, Sendable {
+    /// Nothing suspends it.
+    case none = "none"
+    /// The client said so.
+    case explicit = "explicit"
+    /// Its application's activity.
+    case activity = "activity"
+}

@@ -1,0 +1,4 @@
+import BusNames
+
+/// A client's name: a client is one D-Bus connection.
+public typealias ClientName = UniqueName

@@ -1,0 +1,31 @@
+/// What a suspended client's observer wants done with a notification that it matches (S1).
+public enum SuspensionBehavior: String, Sendable, CaseIterable {
+    case drop = "drop"
+    case coalesce = "coalesce"
+    case hold = "hold"
+    case deliverImmediately = "deliver-immediately"
+}
+
+/// The run-loop modes that an observer can register for at the service (M6).
+public enum RunLoopMode: String, Sendable, CaseIterable {
+    case `default` = "default"
+    case modalPanel = "modal-panel"
+    case eventTracking = "event-tracking"
+}
+
+/// What an observer may ask for when it registers.
+public struct ObserverOptions: Hashable, Sendable {
+    public var suspensionBehavior: SuspensionBehavior
+    /// False keeps the whole client from being suspended by inactivity (A2).
+    public var automaticSuspension: Bool
+    public var runLoopMode: RunLoopMode
+
+    public init(
+        suspensionBehavior: SuspensionBehavior = .coalesce, automaticSuspension: Bool = true,
+        runLoopMode: RunLoopMode = .default
+    ) {
+        self.suspensionBehavior = suspensionBehavior
+        self.automaticSuspension = automaticSuspension
+        self.runLoopMode = runLoopMode
+    }
+}

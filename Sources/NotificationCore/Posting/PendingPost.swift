@@ -1,0 +1,37 @@
+/// A post that was accepted: its parts, and how it is to be posted. It is matched, and gets its serial, when it is.
+public struct PendingPost {
+    public let name: String
+    /// The empty string means "no object".
+    public let object: String
+    public let userInfo: any UserInfo
+    /// See ``PostOptions/deliverImmediately``.
+    public var deliverImmediately: Bool
+    public var style: PostingStyle
+
+    public init(
+        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle
+    ) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.deliverImmediately = deliverImmediately
+        self.style = style
+    }
+
+    /// What it counts against the limits, in bytes.
+    var byteCount: Int {
+        name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
+    }
+
+    /// Entry, links and index entries, roughly.
+    private static let overhead = 256
+
+    /// Takes over from similar posts whose place it takes: the more urgent style, and that one of them was to be
+    /// delivered immediately (Q3).
+    mutating func takeOver(from replaced: [PendingPost]) {
+        for post in replaced {
+            style = min(style, post.style)
+            deliverImmediately = deliverImmediately || post.deliverImmediately
+        }
+    }
+}

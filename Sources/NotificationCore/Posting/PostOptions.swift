@@ -1,0 +1,17 @@
+/// A part of a notification by which posts in a poster's queue coalesce (Q3, Q7).
+public enum CoalescingKey: String, Sendable, CaseIterable {
+    case name = "name"
+    case object = "object"
+}
+
+/// What a poster may ask for.
+public struct PostOptions: Equatable, Sendable {
+    /// Deliver also to suspended clients, after what they hold (S3), and ahead of what is due in any mode (M6).
+    public var deliverImmediately = false
+    /// When the service posts it (Q7).
+    public var postingStyle = PostingStyle.now
+    /// What makes two posts of one poster similar (Q7); empty means that they never are.
+    public var coalescing: Set<CoalescingKey> = []
+
+    public init() {}
+}

@@ -1,0 +1,21 @@
+/// When the service posts what a poster hands it (Q2, Q7).
+public enum PostingStyle: String, Sendable, CaseIterable {
+    case now = "now"
+    case asap = "asap"
+    case whenIdle = "when-idle"
+}
+
+extension PostingStyle: Comparable {
+    /// The more urgent is less.
+    public static func < (left: PostingStyle, right: PostingStyle) -> Bool {
+        left.order < right.order
+    }
+
+    var order: Int {
+        switch self {
+        case .now: 0
+        case .asap: 1
+        case .whenIdle: 2
+        }
+    }
+}
