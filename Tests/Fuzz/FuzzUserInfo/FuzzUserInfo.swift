@@ -21,7 +21,7 @@ nonisolated(unsafe) private let office = PostOffice()
 private final class PostOffice {
     private let bus = FakeBus()
     private let object: CenterObject
-    private static let client: ClientName = ":1.1"
+    private static let client = ":1.1"
     /// So that short inputs reach it. The limit of depth is the standard one.
     private static let maximumBytes = 1024
     private static let maximumDepth = 16
