@@ -14,7 +14,7 @@ extension DistributedNotificationCenter {
     ///   - object: nil for any.
     ///   - suspensionBehavior: what happens to notifications while the program is suspended.
     ///   - bufferLimit: how many may wait for the reader. Beyond it the oldest are dropped, which is counted, logged
-    ///     and reported as ``Gap/overflow(count:)``.
+    ///     and reported as `Gap.overflow`.
     public func notifications(
         named name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, bufferLimit: Int = 1024

@@ -21,6 +21,8 @@ public final class Connection: BusConnection {
     private let pointer: OpaquePointer  // DBusConnection
     /// Calls without a reply so far, by their number. libdbus leaves them to their timeouts when the bus goes away.
     private var pendingCalls: [UInt64: PendingCall] = [:]
+    /// Calls on the closed connection that the loop has not come to yet.
+    private var refusedCalls: [UInt64: EventSource] = [:]
     private var lastCall: UInt64 = 0
 
     /// Connects to the bus at `address`, in the syntax of the D-Bus specification.
@@ -96,11 +98,16 @@ public final class Connection: BusConnection {
     ) {
         var pending: OpaquePointer?
         check(dbus_connection_send_with_reply(pointer, message.pointer, &pending, timeout.dbus))
+        lastCall += 1
         guard let pending else {
-            completion(.failure(.disconnected("the connection to the bus is closed")))
+            // From the loop as well: a caller that goes on with its next call would never return.
+            let number = lastCall
+            refusedCalls[number] = .once(milliseconds: 0, on: context) { [unowned self] in
+                refusedCalls[number] = nil
+                completion(.failure(.disconnected("the connection to the bus is closed")))
+            }
             return
         }
-        lastCall += 1
         let call = PendingCall(pending, number: lastCall, of: self, completion: completion)
         pendingCalls[call.number] = call
         let box = Unmanaged.passRetained(WeakPendingCall(call)).toOpaque()

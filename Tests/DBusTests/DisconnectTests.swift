@@ -47,6 +47,36 @@ struct DisconnectTests {
         #expect(events.contains(BusError.disconnectedName.rawValue))
     }
 
+    @Test("Calls on a closed connection fail from the loop, in their order, however many follow from each other")
+    func closed() throws {
+        let bus = try PrivateBus()
+        let loop = Loop()
+        let connection = try loop.connect(to: bus)
+        var isDisconnected = false
+        connection.onDisconnect = { isDisconnected = true }
+        bus.stop()
+        try loop.run("the end") { isDisconnected }
+
+        var failures: [Int] = []
+        for number in 0..<3 {
+            connection.call(Sample.call("Ring", to: ":1.4711")) { _ in failures.append(number) }
+        }
+        #expect(failures == [])
+        try loop.run("the failures") { failures.count == 3 }
+        #expect(failures == [0, 1, 2])
+
+        // Deep enough for the end of the stack, if each were made within the one before.
+        var left = 50_000
+        func next() {
+            connection.call(Sample.call("Ring", to: ":1.4711")) { _ in
+                left -= 1
+                if left > 0 { next() }
+            }
+        }
+        next()
+        try loop.run("the last") { left == 0 }
+    }
+
     @Test("A connection whose bus ended leaves nothing that keeps the loop busy", arguments: BusKind.available)
     func quiet(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
