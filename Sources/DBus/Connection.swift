@@ -77,8 +77,6 @@ public final class Connection: MessageBus {
         }
     }
 
-    public var isConnected: Bool { dbus_connection_get_is_connected(pointer) != 0 }
-
     /// Bytes that were sent here and that the socket did not take yet.
     public var outgoingBytes: Int { dbus_connection_get_outgoing_size(pointer) }
 
