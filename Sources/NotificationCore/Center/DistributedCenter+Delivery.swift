@@ -29,7 +29,7 @@ extension DistributedCenter {
 
     /// Keeps a notification until the client is resumed (S1).
     func hold(
-        _ notification: Notification, for client: Client, observers: [ObserverID], coalescing: [ObserverID],
+        _ notification: Notification, for client: Client, observers: ObserverList, coalescing: ObserverList?,
         effects: inout [Effect]
     ) {
         changeQueue(of: client) { queue in
@@ -37,7 +37,8 @@ extension DistributedCenter {
                 queue.hold(notification, observers: observers, coalescing: coalescing))
         }
         remember(
-            .held(client.name, notification, observers: observers, coalescing: coalescing), effects: &effects)
+            .held(client.name, notification, observers: observers.ids, coalescing: coalescing?.ids ?? []),
+            effects: &effects)
         enforceLimits(of: client, effects: &effects)
     }
 
