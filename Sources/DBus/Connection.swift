@@ -79,8 +79,6 @@ public final class Connection: BusConnection {
         }
     }
 
-    public var isConnected: Bool { dbus_connection_get_is_connected(pointer) != 0 }
-
     /// Bytes that were sent here and that the socket did not take yet.
     public var outgoingBytes: Int { dbus_connection_get_outgoing_size(pointer) }
 

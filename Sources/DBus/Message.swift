@@ -75,11 +75,6 @@ public final class Message {
         Message(adopting: allocated(dbus_message_new_error(pointer, error.name.rawValue, error.message)))
     }
 
-    /// A copy with the same header fields and body, neither sent nor received yet.
-    public func copy() -> Message {
-        Message(adopting: allocated(dbus_message_copy(pointer)))
-    }
-
     // MARK: Header
 
     public var kind: Kind? {
@@ -104,16 +99,7 @@ public final class Message {
     public var signature: Signature { Signature(unchecked: text(dbus_message_get_signature) ?? "") }
     public var serial: UInt32 { dbus_message_get_serial(pointer) }
 
-    public var destination: AnyBusName? {
-        get { text(dbus_message_get_destination).map { AnyBusName(unchecked: $0) } }
-        set {
-            if let newValue {
-                check(dbus_message_set_destination(pointer, newValue.rawValue))
-            } else {
-                check(dbus_message_set_destination(pointer, nil))
-            }
-        }
-    }
+    public var destination: AnyBusName? { text(dbus_message_get_destination).map { AnyBusName(unchecked: $0) } }
 
     /// Whether the sender asked not to be answered.
     public var expectsNoReply: Bool {

@@ -7,7 +7,7 @@ import CDBus
 /// encoding (lengths, UTF-8, nesting of at most 64 containers) when the message arrived.
 public struct MessageReader {
     private let message: Message  // keeps alive what the iterator points into
-    var iterator = DBusMessageIter()
+    private var iterator = DBusMessageIter()
 
     /// A reader over the arguments of `message`.
     public init(_ message: Message) {

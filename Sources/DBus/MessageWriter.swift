@@ -22,8 +22,14 @@ public struct MessageWriter {
 
     /// An array of a fixed-size type in one block, such as `ay` or `at`.
     public mutating func append<Element: FixedSizeType>(fixedArray elements: [Element]) {
-        elements.withUnsafeBytes { bytes in
-            appendFixedArray(of: Element.typeCode, bytes.baseAddress, count: elements.count)
+        container(.array, String(Element.typeCode.letter)) { writer in
+            guard !elements.isEmpty else { return }
+            elements.withUnsafeBytes { bytes in
+                var pointer = bytes.baseAddress
+                check(
+                    dbus_message_iter_append_fixed_array(
+                        &writer.iterator, Element.typeCode.rawValue, &pointer, Int32(elements.count)))
+            }
         }
     }
 
@@ -58,53 +64,6 @@ public struct MessageWriter {
         dictEntry { writer in
             writer.append(key)
             writer.variant(of: Signature(unchecked: String(Value.typeCode.letter))) { $0.append(value) }
-        }
-    }
-
-    /// Copies the next value of `reader`, of any type, as it is, and moves `reader` behind it.
-    public mutating func copyValue(from reader: inout MessageReader) {
-        switch reader.nextType {
-        case .string, .objectPath, .signature:
-            let code = reader.nextType
-            reader.withNextText { text in
-                var text: UnsafePointer<CChar>? = text
-                check(dbus_message_iter_append_basic(&iterator, code.rawValue, &text))
-            }
-        case .array where reader.nextElementType.isFixedSize && reader.nextElementType != .unixFD:
-            let code = reader.nextElementType
-            reader.withNextFixedArray { pointer, count in appendFixedArray(of: code, pointer, count: count) }
-        case .array, .structure, .dictEntry, .variant:
-            copyContainer(from: &reader)
-        case .unixFD:
-            FileDescriptor.read(from: &reader.iterator).append(to: &iterator)
-        case let code:
-            var value: UInt64 = 0  // as large as the largest basic type of a fixed size
-            dbus_message_iter_get_basic(&reader.iterator, &value)
-            check(dbus_message_iter_append_basic(&iterator, code.rawValue, &value))
-        }
-        reader.skip()
-    }
-
-    private mutating func copyContainer(from reader: inout MessageReader) {
-        let code = reader.nextType
-        var contents = reader.nextContents()
-        let signature: String? =
-            switch code {
-            // The element type has to come from the array itself: an empty one holds no element to ask.
-            case .array: String(reader.nextSignature.rawValue.dropFirst())
-            case .variant: contents.nextSignature.rawValue
-            default: nil
-            }
-        container(code, signature) { writer in
-            while !contents.isAtEnd { writer.copyValue(from: &contents) }
-        }
-    }
-
-    private mutating func appendFixedArray(of code: TypeCode, _ pointer: UnsafeRawPointer?, count: Int) {
-        container(.array, String(code.letter)) { writer in
-            guard count > 0 else { return }
-            var pointer = pointer
-            check(dbus_message_iter_append_fixed_array(&writer.iterator, code.rawValue, &pointer, Int32(count)))
         }
     }
 

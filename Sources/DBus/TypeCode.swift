@@ -1,5 +1,3 @@
-import CDBus
-
 /// A type of the D-Bus specification, by its code in signatures.
 public struct TypeCode: RawRepresentable, Hashable, Sendable {
     /// The ASCII code of the letter.
@@ -37,9 +35,6 @@ public struct TypeCode: RawRepresentable, Hashable, Sendable {
 
     /// The letter.
     public var letter: Character { Character(Unicode.Scalar(UInt8(truncatingIfNeeded: rawValue))) }
-
-    /// Whether arrays of it can be read and written in one block.
-    public var isFixedSize: Bool { dbus_type_is_valid(rawValue) != 0 && dbus_type_is_fixed(rawValue) != 0 }
 
     /// Bytes on the wire, which is also the alignment; 0 for types without a fixed size.
     public var fixedSize: Int {

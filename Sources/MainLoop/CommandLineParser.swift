@@ -105,13 +105,6 @@ public final class CommandLineParser {
         return value(rest)
     }
 
-    /// The text of `--help`.
-    public var helpText: String {
-        let text = g_option_context_get_help(context, 1, nil)!
-        defer { g_free(text) }
-        return String(cString: text)
-    }
-
     public func value(_ option: Option<Bool>) -> Bool {
         option.storage.load(as: gboolean.self) != 0
     }

@@ -82,11 +82,6 @@ final class ContextState: SourceHandler, Sendable {
         withExtendedLifetime(attachments) {}
     }
 
-    /// Whether the context is gone.
-    var isGone: Bool {
-        state.withLock { $0.context == nil }
-    }
-
     /// Ends a poll that is under way in another thread, if the context is still there.
     func wakeUp() {
         state.withLock { if let context = $0.context { g_main_context_wakeup(context) } }

@@ -69,11 +69,6 @@ public final class SignalledSource: Sendable {
         core.signal(afterOthers: true)
     }
 
-    /// Takes a ``signal()`` back whose action did not run yet.
-    public func cancel() {
-        core.cancel()
-    }
-
     /// Whether the context is in one of the source's modes.
     public var isAllowed: Bool {
         core.isAllowed
@@ -116,13 +111,6 @@ private final class SourceCore: SourceHandler, Sendable {
             return state.isPending
         }
         if !wasPending { context.wakeUp() }
-    }
-
-    func cancel() {
-        state.withLock { state in
-            state.isPending = false
-            state.pause = .none
-        }
     }
 
     var isAllowed: Bool {

@@ -122,16 +122,8 @@ struct FlowTests {
         let bus = try PrivateBus(kind)
         let loop = Loop()
         let (caller, callee) = (try loop.connect(to: bus), try loop.connect(to: bus))
-        callee.onMessage = { [unowned callee] message in
-            guard message.kind == .methodCall else { return false }
-            let reply = message.methodReturn()
-            var (reader, writer) = (MessageReader(message), MessageWriter(reply))
-            while !reader.isAtEnd { writer.copyValue(from: &reader) }
-            callee.send(reply)
-            return true
-        }
         let descriptor = FileDescriptor(adopting: dup(0))
-        let call = Sample.call("Echo", to: callee.uniqueName!) { writer in
+        func append(to writer: inout MessageWriter) {
             writer.append(Int64.min)
             writer.append(Double.nan)
             writer.append("Größe 🔔")
@@ -140,7 +132,19 @@ struct FlowTests {
             writer.array(of: "{sv}") { $0.entry("key", UInt16.max) }
             writer.append(fixedArray: [UInt8](repeating: 5, count: 100_000))
         }
+        var called: [UInt8] = []
+        callee.onMessage = { [unowned callee] message in
+            guard message.kind == .methodCall else { return false }
+            called = message.marshalledBody
+            let reply = message.methodReturn()
+            var writer = MessageWriter(reply)
+            append(to: &writer)
+            callee.send(reply)
+            return true
+        }
+        let call = Sample.call("Echo", to: callee.uniqueName!, append)
         let reply = try loop.call(call, on: caller)
+        #expect(!called.isEmpty && called == call.marshalledBody)
         #expect(reply.signature == "xdsha{s(tv)}a{sv}ay")
         var reader = MessageReader(reply)
         #expect(try reader.read(Int64.self) == .min)

@@ -101,18 +101,4 @@ struct CommandLineParserTests {
     private func stops(arguments: [String], parsed: Parsed) throws {
         #expect(try parse(arguments, stopsAtFirstArgument: true) == parsed)
     }
-
-    @Test("The help names program, usage, summary, options and description")
-    func help() {
-        let parser = CommandLineParser(
-            program: "bell ring", usage: "[NAME ...]", summary: "Rings a bell.", description: "Softly.")
-        _ = parser.flag("flag", short: "f", help: "Rings twice")
-        _ = parser.string("text", placeholder: "TEXT", help: "Rings a text")
-        // The options are GLib's only when it parses.
-        _ = try? parser.parse([])
-        for text in ["bell ring", "[NAME ...]", "Rings a bell.", "-f, --flag", "Rings twice", "--text=TEXT", "Softly."]
-        {
-            #expect(parser.helpText.contains(text), "\(parser.helpText)")
-        }
-    }
 }

@@ -36,6 +36,52 @@ struct DeliveryLaneTests {
         #expect(!center.center.isAnythingReady)
     }
 
+    @Test(
+        "D3, M6: a post with receivers in several modes is over when the least urgent of them was sent",
+        arguments: [
+            [RunLoopMode.default, .eventTracking], [.eventTracking, .default], [.eventTracking, .modalPanel],
+        ])
+    func mark(modes: [RunLoopMode]) throws {
+        let center = DistributedCenter()
+        var effects: [Effect] = []
+        for (client, mode) in zip([one, two], modes) {
+            _ = try center.addObserver(
+                of: client, name: "A", object: "", options: ObserverOptions(runLoopMode: mode), effects: &effects)
+        }
+        let receipt = try center.post(
+            name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), from: three, effects: &effects)
+        #expect(receipt.receivers == 2)
+        let mark = try #require(receipt.mark)
+        #expect(mark.lane == (modes.contains(.default) ? .standard : .modalPanel))
+        #expect(!center.hasPassed(mark))
+        center.sendReady(upTo: .eventTracking, limit: .max, effects: &effects)
+        #expect(!center.hasPassed(mark), "one of two was sent")
+        center.sendReady(upTo: mark.lane, limit: .max, effects: &effects)
+        #expect(center.hasPassed(mark))
+    }
+
+    @Test("D3: a post that waits for no turn has no mark")
+    func noMark() throws {
+        let center = DistributedCenter()
+        var effects: [Effect] = []
+        func post() throws -> Receipt {
+            try center.post(
+                name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), from: three,
+                effects: &effects)
+        }
+        #expect(try post().mark == nil, "nobody observes")
+        _ = try center.addObserver(of: one, name: "A", object: "", options: ObserverOptions(), effects: &effects)
+        try center.setSuspended(true, of: one, effects: &effects)
+        #expect(try post().mark == nil, "it is held")
+        _ = try center.addObserver(of: two, name: "A", object: "", options: ObserverOptions(), effects: &effects)
+        for _ in 0..<63 { _ = try post() }
+        center.sendAllReady(effects: &effects)
+        // The first answer is that to the probe at registration, so the window closes with the 64th.
+        #expect(try post().mark != nil)
+        center.sendAllReady(effects: &effects)
+        #expect(try post().mark == nil, "it waits for a client that does not read")
+    }
+
     @Test("M6, D4: within a mode order is global, over all clients")
     func globalOrder() throws {
         let center = DistributedCenter()

@@ -26,6 +26,20 @@ struct LimitsTests {
         }
     }
 
+    @Test("E1: the standard values, and how far they can be raised")
+    func standardValues() {
+        let rows = Limits.table.map { "\($0.key.rawValue) \($0.standard) \($0.hardMaximum)" }
+        #expect(
+            rows == [
+                "clients 4096 65536", "observers 262144 4194304", "observers-per-client 16384 1048576",
+                "queued-per-client 131072 1048576", "queued-bytes-per-client 67108864 1073741824",
+                "queued-bytes 134217728 4294967296", "queued-posts-per-client 131072 1048576",
+                "queued-post-bytes-per-client 67108864 1073741824", "queued-post-bytes 134217728 4294967296",
+                "name-length 1024 65536", "object-length 4096 65536", "user-info-bytes 1048576 16777216",
+                "user-info-depth 16 20",
+            ])
+    }
+
     @Test("E1: nothing goes beyond the hard maximum", arguments: Limits.table.map(\.key))
     func hardMaximum(key: Limits.Key) {
         var limits = Limits()

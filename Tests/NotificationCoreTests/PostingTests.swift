@@ -108,6 +108,28 @@ struct PostingTests {
         #expect(tower.takeDeliveries().map(\.observers) == [.one(id)])
     }
 
+    @Test("D2, D3: who asks for nothing gets the standard: now, alone, and not at once to the suspended")
+    func standardOptions() throws {
+        let post = PostOptions()
+        #expect(!post.deliverImmediately)
+        #expect(post.postingStyle == .now)
+        #expect(post.coalescing.isEmpty)
+        let observer = ObserverOptions()
+        #expect(observer.suspensionBehavior == .coalesce)
+        #expect(observer.automaticSuspension)
+        #expect(observer.runLoopMode == .default)
+
+        let center = DistributedCenter()
+        var effects: [Effect] = []
+        _ = try center.addObserver(of: one, name: "A", object: "", options: observer, effects: &effects)
+        try center.setSuspended(true, of: one, effects: &effects)
+        _ = try center.post(
+            name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), from: two, effects: &effects)
+        center.sendAllReady(effects: &effects)
+        #expect(!effects.contains { if case .deliver = $0 { true } else { false } })
+        #expect(center.statistics.queued == 1)
+    }
+
     @Test("N1: a post without a name is refused, and nothing changes")
     func emptyName() throws {
         let tower = Tower()

@@ -46,4 +46,140 @@ struct RestoringTests {
         let receivers = effects.compactMap { if case .deliver(let delivery) = $0 { delivery.client } else { nil } }
         #expect(receivers == clients)
     }
+
+    @Test("D8, A4: who comes while the old ones come back is watched and probed once, and so are they")
+    func comesMeanwhile() throws {
+        let center = DistributedCenter()
+        var effects: [Effect] = []
+        #expect(center.restore(.client(one, ClientCounts())))
+        #expect(center.restore(.client(two, ClientCounts())))
+        _ = try center.addObserver(of: three, name: "A", object: "", options: ObserverOptions(), effects: &effects)
+        // One that came back, too, may call before.
+        _ = try center.addObserver(of: one, name: "A", object: "", options: ObserverOptions(), effects: &effects)
+        center.finishRestoring(effects: &effects)
+        center.finishRestoring(effects: &effects)
+        let watched = effects.compactMap { if case .watch(let client) = $0 { client } else { nil } }
+        let probed = effects.compactMap { if case .probe(let client) = $0 { client } else { nil } }
+        #expect(watched.first == three)
+        #expect(watched.sorted() == [one, two, three])
+        #expect(probed == watched)
+        // Two windows are unanswered then, and not three.
+        for _ in 0..<100 { try Self.post(to: center, &effects) }
+        let delivered = effects.filter {
+            if case .deliver(let delivery) = $0 { delivery.client == three } else { false }
+        }
+        #expect(delivered.count == 64)
+    }
+
+    @Test("S2, S4, E3: who came back hears of its losses and of what waited first, then of what came meanwhile")
+    func waitsForTheEnd() throws {
+        let center = Self.center()
+        #expect(center.restore(Self.waiting(false, 3, [1])))
+        #expect(center.restore(.unannouncedLoss(one, count: 2, observers: [ObserverID(rawValue: 1)], .queueFull)))
+        var effects: [Effect] = []
+        try Self.post(to: center, &effects)
+        #expect(effects.isEmpty)
+        center.finishRestoring(effects: &effects)
+        center.sendAllReady(effects: &effects)
+        let happened = effects.compactMap { effect -> UInt64? in
+            switch effect {
+            case .dropped(one, let count, _, _, let sequence): sequence * 100 + count
+            case .deliver(let delivery) where delivery.client == one:
+                delivery.sequence * 100 + delivery.notification.serial
+            default: nil
+            }
+        }
+        #expect(happened == [202, 303, 404])
+    }
+
+    private static func post(to center: DistributedCenter, _ effects: inout [Effect]) throws {
+        let payload = Scenario.Payload(byteCount: 0, tag: 0)
+        _ = try center.post(name: "A", object: "", userInfo: payload, from: ":1.0", effects: &effects)
+        center.sendAllReady(effects: &effects)
+    }
+
+    private static func notification(_ serial: UInt64) -> Notification {
+        Notification(
+            name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), poster: ":1.0", serial: serial)
+    }
+
+    /// A client with the observers 1 and 2; a second one has 3.
+    private static func center() -> DistributedCenter {
+        let center = DistributedCenter()
+        for (client, ids) in [(one, [1, 2]), (two, [3])] as [(ClientName, [UInt64])] {
+            #expect(center.restore(.client(client, ClientCounts())))
+            for id in ids {
+                let registration = Registration(
+                    id: ObserverID(rawValue: id), client: client, name: "A", object: nil,
+                    options: ObserverOptions(suspensionBehavior: .hold))
+                #expect(center.restore(.observer(registration)))
+            }
+        }
+        return center
+    }
+
+    /// What waits for the observers with these numbers.
+    private static func waiting(_ isHeld: Bool, _ serial: UInt64, _ ids: [UInt64]) -> Change {
+        let observers = ids.map(ObserverID.init(rawValue:))
+        return isHeld
+            ? .held(one, notification(serial), observers: observers, coalescing: [])
+            : .queuedDue(one, notification(serial), observers: observers, .standard)
+    }
+
+    @Test(
+        "E3: what waited for nobody who is there does not come back", arguments: [false, true],
+        [[], [3], [4]] as [[UInt64]])
+    func nobody(isHeld: Bool, observers: [UInt64]) throws {
+        let center = Self.center()
+        #expect(!center.restore(Self.waiting(isHeld, 7, observers)))
+        var effects: [Effect] = []
+        center.finishRestoring(effects: &effects)
+        center.sendAllReady(effects: &effects)
+        #expect(!effects.contains { if case .deliver = $0 { true } else { false } })
+        #expect(center.statistics.queued == 0 && center.statistics.queuedBytes == 0)
+        try center.checkInvariants()
+    }
+
+    @Test("E3: what comes back is for those observers that are there", arguments: [false, true])
+    func somebody(isHeld: Bool) throws {
+        let center = Self.center()
+        #expect(center.restore(Self.waiting(isHeld, 7, [2, 3, 4])))
+        var effects: [Effect] = []
+        center.finishRestoring(effects: &effects)
+        center.sendAllReady(effects: &effects)
+        let delivered = effects.compactMap {
+            if case .deliver(let delivery) = $0 { delivery.observers.ids } else { nil }
+        }
+        #expect(delivered == [[ObserverID(rawValue: 2)]])
+    }
+
+    @Test("D4, E3: what is out of order does not come back, nor does a number that nobody can have given")
+    func outOfOrder() throws {
+        let center = Self.center()
+        #expect(center.restore(Self.waiting(true, 7, [1])))
+        for serial in [0, 6, 7, UInt64.max] { #expect(!center.restore(Self.waiting(true, serial, [1])), "\(serial)") }
+        #expect(!center.restore(Self.waiting(false, 7, [1])), "what is held is newer than what is due")
+        #expect(center.restore(Self.waiting(false, 5, [1])))
+        for serial in [0, 4, 5, UInt64.max] { #expect(!center.restore(Self.waiting(false, serial, [1])), "\(serial)") }
+        let observers = [ObserverID(rawValue: 1)]
+        for lane in DeliveryLane.allCases {
+            #expect(!center.restore(.queuedDue(one, Self.notification(5), observers: observers, lane)), "it is there")
+        }
+        #expect(!center.restore(.queuedDue(one, Self.notification(6), observers: observers, .flushed)))
+        let registration = Registration(
+            id: ObserverID(rawValue: .max), client: one, name: nil, object: nil, options: ObserverOptions())
+        #expect(!center.restore(.observer(registration)))
+        center.restoreNumbers(lastSerial: .max, lastObserver: .max)
+        #expect(center.restore(.client(three, ClientCounts(sequence: .max, delivered: .max, dropped: .max))))
+        var effects: [Effect] = []
+        center.finishRestoring(effects: &effects)
+        let next = try center.addObserver(of: one, name: "A", object: "", options: ObserverOptions(), effects: &effects)
+        #expect(next.rawValue == 4)
+        _ = try center.addObserver(of: three, name: "A", object: "", options: ObserverOptions(), effects: &effects)
+        try Self.post(to: center, &effects)
+        let serials = effects.compactMap {
+            if case .deliver(let delivery) = $0 { delivery.notification.serial } else { nil }
+        }
+        #expect(serials.last == 8, "D4: the serial of what came back is not given again")
+    }
 }

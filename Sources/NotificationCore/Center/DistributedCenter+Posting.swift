@@ -88,8 +88,7 @@ extension DistributedCenter {
             return deliver(notification, to: client, observers: keeping, in: .immediate, effects: &effects)
         }
         let coalescing = matches.observers(of: receiver, where: { $0 == .coalesce })
-        hold(
-            notification, for: client, observers: keeping.ids, coalescing: coalescing?.ids ?? [], effects: &effects)
+        hold(notification, for: client, observers: keeping, coalescing: coalescing, effects: &effects)
         return nil
     }
 }

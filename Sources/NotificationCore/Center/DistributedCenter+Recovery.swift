@@ -24,7 +24,8 @@ extension DistributedCenter {
             client.queue.forEachHeld { entry in
                 body(
                     .held(
-                        client.name, entry.notification, observers: entry.observers, coalescing: entry.coalescing))
+                        client.name, entry.notification, observers: entry.observers.ids,
+                        coalescing: entry.coalescing?.ids ?? []))
             }
             if let loss = client.unannounced {
                 body(.unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason))
@@ -41,7 +42,8 @@ extension DistributedCenter {
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            makeClient(name).counts = counts
+            let isDamaged = max(counts.sequence, counts.delivered, counts.dropped) > Self.greatestNumber
+            makeClient(name).counts = isDamaged ? ClientCounts() : counts
             return true
         case .observer(let registration):
             guard let client = clients[registration.client], client.observers[registration.id] == nil,
@@ -57,19 +59,21 @@ extension DistributedCenter {
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
         case .queuedDue(let name, let notification, let observers, let lane):
             return restore(notification, of: name, for: observers) { client, observers in
-                guard client.queue.mayFollow(notification.serial, in: lane) else { return false }
+                guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
                 client.remembersDue = true
                 let entry = DueQueue.Entry(
-                    notification: notification, observers: ObserverList(observers), byteCount: notification.byteCount)
+                    notification: notification, observers: observers, byteCount: notification.byteCount)
                 changeQueue(of: client) { $0.append(entry, in: lane) }
                 return true
             }
         case .held(let name, let notification, let observers, let coalescing):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeHeld(notification.serial) else { return false }
-                let coalescing = coalescing.filter(Set(observers).contains)
+                let coalescing = coalescing.filter(Set(observers.ids).contains)
                 changeQueue(of: client) {
-                    _ = $0.hold(notification, observers: observers, coalescing: coalescing)
+                    _ = $0.hold(
+                        notification, observers: observers,
+                        coalescing: coalescing.isEmpty ? nil : ObserverList(coalescing))
                 }
                 return true
             }
@@ -105,11 +109,11 @@ extension DistributedCenter {
     /// Restores what waits for those of `observers` that the client has. Its serial is not given again.
     private func restore(
         _ notification: Notification, of name: ClientName, for observers: [ObserverID],
-        _ body: (Client, [ObserverID]) -> Bool
+        _ body: (Client, ObserverList) -> Bool
     ) -> Bool {
         guard let client = clients[name], notification.serial <= Self.greatestNumber else { return false }
         let observers = observers.filter { client.observers[$0] != nil }
-        guard !observers.isEmpty, body(client, observers) else { return false }
+        guard !observers.isEmpty, body(client, ObserverList(observers)) else { return false }
         lastSerial = max(lastSerial, notification.serial)
         return true
     }

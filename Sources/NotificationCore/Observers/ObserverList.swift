@@ -3,18 +3,22 @@ public enum ObserverList: Equatable, Sendable {
     case one(ObserverID)
     case many([ObserverID])
 
+    /// For observers that are at least one.
+    init(_ ids: [ObserverID]) {
+        self = ids.count == 1 ? .one(ids[0]) : .many(ids)
+    }
+
     public var ids: [ObserverID] {
         switch self {
         case .one(let id): [id]
         case .many(let ids): ids
         }
     }
-}
 
-extension ObserverList {
-    /// For observers that are at least one.
-    init(_ ids: [ObserverID]) {
-        self = ids.count == 1 ? .one(ids[0]) : .many(ids)
+    /// The same list, in the memory of `other` where that is equal: what waits for many observers has the list of them
+    /// once, and not with each notification.
+    func shared(with other: ObserverList?) -> ObserverList {
+        if let other, other == self { other } else { self }
     }
 
     /// What is left without `removed`; nil when nothing is.
@@ -24,6 +28,23 @@ extension ObserverList {
         case .many(let ids):
             let rest = ids.filter { !removed.contains($0) }
             return rest.isEmpty ? nil : ObserverList(rest)
+        }
+    }
+
+    /// Takes observers out of one list after the other. A list that is shared is looked at once, and stays so.
+    struct Removal {
+        private let removed: Set<ObserverID>
+        private var last: (before: ObserverList, after: ObserverList?)?
+
+        init(_ removed: Set<ObserverID>) {
+            self.removed = removed
+        }
+
+        mutating func callAsFunction(_ list: ObserverList) -> ObserverList? {
+            if let last, last.before == list { return last.after }
+            let rest = list.removing(removed)
+            last = (list, rest)
+            return rest
         }
     }
 }

@@ -36,19 +36,20 @@ struct DeliveryQueue {
 
     // MARK: Putting in
 
-    /// Whether a notification with this serial may follow what is due in `lane`; in a log that is whole it always may.
-    func mayFollow(_ serial: UInt64, in lane: DeliveryLane) -> Bool {
-        guard serial > lanes[lane.rawValue].lastSerial, serial > lastFlushed else { return false }
-        // What was flushed is older than the rest.
-        return lane != .flushed || dueCount == lanes[lane.rawValue].count && serial < held.firstSerial ?? .max
+    /// Whether a notification with this serial may come to what is due in `lane`. In a log that is whole it always may.
+    func mayBeDue(_ serial: UInt64, in lane: DeliveryLane) -> Bool {
+        let flushed = lanes[DeliveryLane.flushed.rawValue]
+        // What was flushed is older than the rest of what is due, and all of that is older than what is held.
+        guard serial > lanes[lane.rawValue].lastSerial, serial > flushed.lastSerial,
+            serial < held.firstSerial ?? .max, lane != .flushed || dueCount == flushed.count
+        else { return false }
+        return !lanes.contains { $0.contains(serial) }
     }
 
     /// The same for one that is held.
     func mayBeHeld(_ serial: UInt64) -> Bool {
-        serial > held.lastSerial && serial > lastFlushed
+        serial > held.lastSerial && lanes.allSatisfy { serial > $0.lastSerial }
     }
-
-    private var lastFlushed: UInt64 { lanes[DeliveryLane.flushed.rawValue].lastSerial }
 
     /// Adds a notification that shall go out as soon as its lane has its turn.
     mutating func append(_ entry: DueQueue.Entry, in lane: DeliveryLane) {
@@ -61,7 +62,7 @@ struct DeliveryQueue {
     /// and object.
     ///
     /// - Returns: how many notifications it replaced altogether.
-    mutating func hold(_ notification: Notification, observers: [ObserverID], coalescing: [ObserverID]) -> Int {
+    mutating func hold(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
         held.append(notification, observers: observers, coalescing: coalescing)
     }
 
@@ -76,11 +77,10 @@ struct DeliveryQueue {
         for lane in DeliveryLane.allCases where lane != .flushed {
             while let entry = popDue(lane) { entries.append(entry) }
         }
-        while let entry = held.popFirst() {
+        held.popAll { entry in
             entries.append(
                 DueQueue.Entry(
-                    notification: entry.notification, observers: ObserverList(entry.observers),
-                    byteCount: entry.byteCount))
+                    notification: entry.notification, observers: entry.observers, byteCount: entry.byteCount))
         }
         // What was flushed before is older than all of these.
         entries.sort { $0.notification.serial < $1.notification.serial }
@@ -109,7 +109,7 @@ struct DeliveryQueue {
         if let oldestDue, oldestHeld.map({ oldestDue.serial <= $0 }) ?? true {
             return popDue(oldestDue.lane)?.observers.ids
         }
-        return held.popFirst()?.observers
+        return held.popFirst()?.observers.ids
     }
 
     /// Takes the observers out of everything; what has no observer left is not delivered (S1).
@@ -139,22 +139,25 @@ struct DeliveryQueue {
     func checkInvariants(
         of client: ClientName, lastSerial: UInt64, isObserver: (ObserverID) -> Bool
     ) throws(BrokenInvariant) {
+        var known: ObserverList?
         func check(
-            _ notification: Notification, _ observers: [ObserverID], _ byteCount: Int, after serial: inout UInt64
+            _ notification: Notification, _ observers: ObserverList, _ byteCount: Int, after serial: inout UInt64
         ) throws(BrokenInvariant) {
             try require(notification.serial > serial, "D4: what waits for \(client) is in order")
             serial = notification.serial
             try require(byteCount == notification.byteCount, "E1: \(serial) counts what it is")
-            try require(!observers.isEmpty, "S1: \(serial) waits for somebody")
+            guard observers != known else { return }
+            known = observers
+            try require(!observers.ids.isEmpty, "S1: \(serial) waits for somebody")
             try require(
-                observers.allSatisfy(isObserver),
-                "D8: \(serial) waits for observers that \(client) has: \(observers.map(\.rawValue))")
+                observers.ids.allSatisfy(isObserver),
+                "D8: \(serial) waits for observers that \(client) has: \(observers.ids.map(\.rawValue))")
         }
         var sum = (count: 0, byteCount: 0)
         for lane in lanes where !lane.isEmpty || lane.byteCount != 0 {
             var (serial, bytes): (UInt64, Int) = (0, 0)
             for entry in lane.all {
-                try check(entry.notification, entry.observers.ids, entry.byteCount, after: &serial)
+                try check(entry.notification, entry.observers, entry.byteCount, after: &serial)
                 bytes += entry.byteCount
             }
             try require(bytes == lane.byteCount, "E1: the bytes of a lane are their sum")

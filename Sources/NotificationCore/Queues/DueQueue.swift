@@ -21,9 +21,21 @@ struct DueQueue {
 
     var all: some Sequence<Entry> { entries }
 
+    /// Whether it has the notification with this serial. O(log ``count``).
+    func contains(_ serial: UInt64) -> Bool {
+        var (low, high) = (0, entries.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if entries[middle].notification.serial < serial { low = middle + 1 } else { high = middle }
+        }
+        return low < entries.count && entries[low].notification.serial == serial
+    }
+
     mutating func append(_ entry: Entry) {
         invariant(entry.notification.serial > lastSerial, "D4: within a lane order is global")
         lastSerial = entry.notification.serial
+        var entry = entry
+        entry.observers = entry.observers.shared(with: entries.last?.observers)
         entries.append(entry)
         byteCount += entry.byteCount
     }
@@ -42,9 +54,10 @@ struct DueQueue {
     /// Takes the observers out of everything; what has none left goes.
     mutating func remove(_ removed: Set<ObserverID>) {
         guard !isEmpty else { return }
+        var taking = ObserverList.Removal(removed)
         let rest = entries.compactMap { entry -> Entry? in
             var entry = entry
-            guard let observers = entry.observers.removing(removed) else { return nil }
+            guard let observers = taking(entry.observers) else { return nil }
             entry.observers = observers
             return entry
         }

@@ -38,8 +38,6 @@ struct RecordReader {
         self.bytes = bytes
     }
 
-    var isAtEnd: Bool { bytes.isEmpty }
-
     mutating func readUInt8() throws(Malformed) -> UInt8 { try take(1).first! }
     mutating func readUInt32() throws(Malformed) -> UInt32 { try readInteger() }
     mutating func readUInt64() throws(Malformed) -> UInt64 { try readInteger() }
