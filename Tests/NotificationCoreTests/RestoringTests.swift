@@ -28,7 +28,7 @@ struct RestoringTests {
     }
 
     @Test("E3, C3: clients match in the order of registration after a restart, too")
-    func registrationOrder() throws {
+    func order() throws {
         let old = DistributedCenter()
         var effects: [Effect] = []
         let clients = (1...20).map { client($0) }
@@ -69,6 +69,27 @@ struct RestoringTests {
             if case .deliver(let delivery) = $0 { delivery.client == three } else { false }
         }
         #expect(delivered.count == 64)
+    }
+
+    @Test("S2, S4, E3: who came back hears of its losses and of what waited first, then of what came meanwhile")
+    func waitsForTheEnd() throws {
+        let center = Self.center()
+        #expect(center.restore(Self.waiting(false, 3, [1])))
+        #expect(center.restore(.unannouncedLoss(one, count: 2, observers: [ObserverID(rawValue: 1)], .queueFull)))
+        var effects: [Effect] = []
+        try Self.post(to: center, &effects)
+        #expect(effects.isEmpty)
+        center.finishRestoring(effects: &effects)
+        center.sendAllReady(effects: &effects)
+        let happened = effects.compactMap { effect -> UInt64? in
+            switch effect {
+            case .dropped(one, let count, _, _, let sequence): sequence * 100 + count
+            case .deliver(let delivery) where delivery.client == one:
+                delivery.sequence * 100 + delivery.notification.serial
+            default: nil
+            }
+        }
+        #expect(happened == [202, 303, 404])
     }
 
     private static func post(to center: DistributedCenter, _ effects: inout [Effect]) throws {
@@ -133,7 +154,7 @@ struct RestoringTests {
     }
 
     @Test("D4, E3: what is out of order does not come back, nor does a number that nobody can have given")
-    func order() throws {
+    func outOfOrder() throws {
         let center = Self.center()
         #expect(center.restore(Self.waiting(true, 7, [1])))
         for serial in [0, 6, 7, UInt64.max] { #expect(!center.restore(Self.waiting(true, serial, [1])), "\(serial)") }
@@ -149,10 +170,12 @@ struct RestoringTests {
             id: ObserverID(rawValue: .max), client: one, name: nil, object: nil, options: ObserverOptions())
         #expect(!center.restore(.observer(registration)))
         center.restoreNumbers(lastSerial: .max, lastObserver: .max)
+        #expect(center.restore(.client(three, ClientCounts(sequence: .max, delivered: .max, dropped: .max))))
         var effects: [Effect] = []
         center.finishRestoring(effects: &effects)
         let next = try center.addObserver(of: one, name: "A", object: "", options: ObserverOptions(), effects: &effects)
         #expect(next.rawValue == 4)
+        _ = try center.addObserver(of: three, name: "A", object: "", options: ObserverOptions(), effects: &effects)
         try Self.post(to: center, &effects)
         let serials = effects.compactMap {
             if case .deliver(let delivery) = $0 { delivery.notification.serial } else { nil }

@@ -16,7 +16,7 @@ extension DistributedCenter {
         if client.remembersDue {
             remember(.queuedDue(client.name, notification, observers: observers.ids, lane), effects: &effects)
         }
-        let isStaged = client.flow.isOpen
+        let isStaged = client.reads
         if isStaged {
             turns.append(client, in: lane, byteCount: entry.byteCount)
         } else {
@@ -55,11 +55,11 @@ extension DistributedCenter {
 
     /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
-        guard client.flow.isOpen else { return startProbeTimer(for: client, effects: &effects) }
+        guard client.reads else { return startProbeTimer(for: client, effects: &effects) }
         announceLoss(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
-        while client.flow.isOpen, sendFirst(of: .flushed, to: client, effects: &effects) {}
-        guard client.flow.isOpen else { return }
+        while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) {}
+        guard client.reads else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
             turns.append(client, in: lane, byteCount: 0)
         }
@@ -70,7 +70,7 @@ extension DistributedCenter {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
         for lane in DeliveryLane.allCases {
-            while client.flow.isOpen, sendFirst(of: lane, to: client, effects: &effects) {}
+            while client.reads, sendFirst(of: lane, to: client, effects: &effects) {}
         }
     }
 
@@ -82,7 +82,7 @@ extension DistributedCenter {
         let isOverTotal = counters.queuedBytes > limits[.queuedBytes]
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
-        if client.flow.isOpen, isNearLimits(client) { sendAll(to: client, effects: &effects) }
+        if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
         while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
         guard isOverTotal else { return }
         // What only waits for its turn costs nobody anything.
@@ -93,7 +93,7 @@ extension DistributedCenter {
             // Names decide between equals, so that the same events have the same effects in every process.
             let largest = clients.values.max { ($0.queue.byteCount, $1.name) < ($1.queue.byteCount, $0.name) }
             guard let largest else { return }
-            if largest.flow.isOpen {
+            if largest.reads {
                 sendAll(to: largest, effects: &effects)
             } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {
                 return

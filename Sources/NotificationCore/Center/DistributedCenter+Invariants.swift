@@ -64,7 +64,7 @@ extension DistributedCenter {
         // A client that came back has its say when the restoring ends.
         guard client.isWatched else { return }
         try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")
-        guard client.flow.isOpen else {
+        guard client.reads else {
             return try require(
                 !remembersChanges || !client.queue.hasDue || client.remembersDue,
                 "E3: what waits for \(name), which does not read, is remembered")

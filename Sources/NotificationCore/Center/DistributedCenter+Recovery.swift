@@ -42,7 +42,8 @@ extension DistributedCenter {
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            makeClient(name).counts = counts
+            let isDamaged = max(counts.sequence, counts.delivered, counts.dropped) > Self.greatestNumber
+            makeClient(name).counts = isDamaged ? ClientCounts() : counts
             return true
         case .observer(let registration):
             guard let client = clients[registration.client], client.observers[registration.id] == nil,

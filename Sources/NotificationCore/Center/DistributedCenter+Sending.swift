@@ -41,9 +41,9 @@ extension DistributedCenter {
     }
 
     private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) {
-        guard let client = turns.next(in: lane), !client.isGone, client.flow.isOpen else { return }
+        guard let client = turns.next(in: lane), client.reads else { return }
         sendFirst(of: lane, to: client, effects: &effects)
-        if client.flow.isOpen, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
+        if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
             turns.append(client, in: lane, byteCount: 0)
         }
     }
@@ -73,7 +73,7 @@ extension DistributedCenter {
             client.flow.probed()
             effects.append(.probe(client.name))
         }
-        if !client.flow.isOpen {
+        if !client.reads {
             rememberDue(of: client, effects: &effects)
             startProbeTimer(for: client, effects: &effects)
         }

@@ -50,6 +50,10 @@ final class Client {
         self.isAutomationOn = isAutomationOn
     }
 
+    /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
+    /// nothing before the restoring has ended: first of all what it missed.
+    var reads: Bool { isWatched && !isGone && flow.isOpen }
+
     var isSuspended: Bool { explicitSuspension ?? (decidingActivity == .inactive) }
 
     var isSuspendedByActivity: Bool { explicitSuspension == nil && decidingActivity == .inactive }

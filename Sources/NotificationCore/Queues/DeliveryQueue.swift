@@ -139,12 +139,15 @@ struct DeliveryQueue {
     func checkInvariants(
         of client: ClientName, lastSerial: UInt64, isObserver: (ObserverID) -> Bool
     ) throws(BrokenInvariant) {
+        var known: ObserverList?
         func check(
             _ notification: Notification, _ observers: ObserverList, _ byteCount: Int, after serial: inout UInt64
         ) throws(BrokenInvariant) {
             try require(notification.serial > serial, "D4: what waits for \(client) is in order")
             serial = notification.serial
             try require(byteCount == notification.byteCount, "E1: \(serial) counts what it is")
+            guard observers != known else { return }
+            known = observers
             try require(!observers.ids.isEmpty, "S1: \(serial) waits for somebody")
             try require(
                 observers.ids.allSatisfy(isObserver),

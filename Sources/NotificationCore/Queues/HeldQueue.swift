@@ -156,7 +156,7 @@ struct HeldQueue {
             guard let entry, let coalescing = entry.coalescing else { continue }
             kinds += 1
             try require(
-                Set(entry.observers.ids).isSuperset(of: coalescing.ids),
+                entry.observers == coalescing || Set(entry.observers.ids).isSuperset(of: coalescing.ids),
                 "S1: what coalesces is for observers of the entry")
             try require(
                 newest[Kind(entry.notification)] == slot, "S1: \(entry.notification.serial) is the newest of its kind")
