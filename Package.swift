@@ -180,3 +180,16 @@ if Context.environment["CARILLON_FUZZ"] != nil {
         ),
     ]
 }
+
+// What a few test targets need, and nothing else, so that an edit is tested after few steps: tools/test-only asks for it.
+if let only = Context.environment["CARILLON_ONLY"] {
+    var needed: Set<String> = []
+    var pending = only.split(separator: ",").map(String.init)
+    while let name = pending.popLast() {
+        guard let target = package.targets.first(where: { $0.name == name }) else { fatalError("no target \(name)") }
+        guard needed.insert(name).inserted else { continue }
+        pending += target.dependencies.compactMap { if case .byNameItem(let name, _) = $0 { name } else { nil } }
+    }
+    package.targets.removeAll { !needed.contains($0.name) }
+    package.products = []
+}

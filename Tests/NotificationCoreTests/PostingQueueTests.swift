@@ -231,6 +231,7 @@ struct PostingQueueTests {
         for changes in [old.changes, written] {
             let new = Scenario()
             for change in changes { #expect(new.center.restore(change)) }
+            new.finishRestoring()
             #expect(new.statistics.queuedPosts == 1)
             try new.suspend(one)
             new.postQueued(.whenIdle)

@@ -158,6 +158,11 @@ final class Scenario {
         perform { effects in center.clientShowedLife(client, effects: &effects) }
     }
 
+    /// All that an earlier process left has been restored.
+    func finishRestoring() {
+        perform { effects in center.finishRestoring(effects: &effects) }
+    }
+
     /// The loop has nothing else to do, or the end of an iteration has come.
     func postQueued(_ style: PostingStyle, limit: Int = .max) {
         perform { effects in center.postQueued(style, limit: limit, effects: &effects) }
