@@ -2,7 +2,7 @@ import NotificationCore
 import Testing
 
 /// What is written for a later process: what has to survive, and nothing else.
-@Suite("E3: remembering", .timeLimit(.minutes(1)))
+@Suite("E3: remembering", .timeLimit(.minutes(20)))
 struct RememberingTests {
     /// An event that changes nothing that has to survive.
     struct Case: Sendable, CustomTestStringConvertible {

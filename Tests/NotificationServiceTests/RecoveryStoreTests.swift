@@ -19,6 +19,8 @@ struct RecoveryStoreTests {
         #expect(store.restore(into: center) == 2)
         #expect(state(of: center) == state(of: written))
         var effects: [Effect] = []
+        center.finishRestoring(effects: &effects)
+        #expect(deliveries(effects).isEmpty)
         try center.setSuspended(false, of: ":1.1", effects: &effects)
         #expect(deliveries(effects).map(\.notification.serial) == [1, 2, 3, 4, 5, 6, 7])
         #expect(deliveries(effects).map(\.sequence) == [1, 2, 3, 4, 5, 6, 7])
