@@ -60,7 +60,7 @@ let package = Package(
             name: "Carillon",
             dependencies: [
                 "ThreadDelivery", "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus",
-                "BusNames", "MainLoop",
+                "MainLoop",
             ]),
         .executableTarget(
             name: "CarillonTool",

@@ -71,29 +71,19 @@ final class CommandSession: @unchecked Sendable {
 
     /// Calls a method of the service; an error ends the run.
     func ask<Method: CenterMethod>(_ method: Method, _ answer: @escaping @Sendable (Method.Reply) -> Void) {
-        submit(
-            .call(method) { [self] result in
-                switch result {
-                case .success(let reply): answer(reply)
-                case .failure(let error): fail(error)
-                }
-            })
+        submit(.call(method) { [self] in take($0, answer) })
     }
 
     /// All properties of the service; an error ends the run.
     func askProperties(_ answer: @escaping @Sendable (CenterProperties) -> Void) {
-        submit(
-            .call(CenterProperties.getAll()) { [self] result in
-                do throws(ServiceError) {
-                    let reply = try result.get()
-                    answer(
-                        try Result { () throws(BusError) in try CenterProperties(in: reply) }.mapError(
-                            ServiceError.init
-                        ).get())
-                } catch {
-                    fail(error)
-                }
-            })
+        submit(.properties { [self] in take($0, answer) })
+    }
+
+    private func take<Value>(_ result: Result<Value, ServiceError>, _ answer: (Value) -> Void) {
+        switch result {
+        case .success(let value): answer(value)
+        case .failure(let error): fail(error)
+        }
     }
 
     // MARK: Telling

@@ -19,11 +19,19 @@ public enum Request: Sendable {
     public static func call<Method: CenterMethod>(
         _ method: Method, completion: @escaping Completion<Result<Method.Reply, ServiceError>>
     ) -> Request {
-        .call(method.message()) { result in
-            completion(
-                result.flatMap { reply in
-                    Result { () throws(BusError) in try Method.reply(in: reply) }.mapError(ServiceError.init)
-                })
+        .call(method.message()) { completion(read($0, as: Method.reply(in:))) }
+    }
+
+    /// Asks for all properties of the service.
+    public static func properties(completion: @escaping Completion<Result<CenterProperties, ServiceError>>) -> Request {
+        .call(CenterProperties.getAll()) { completion(read($0, as: CenterProperties.init(in:))) }
+    }
+
+    private static func read<Value>(
+        _ result: Result<Message, ServiceError>, as reader: (Message) throws(BusError) -> Value
+    ) -> Result<Value, ServiceError> {
+        result.flatMap { reply in
+            Result { () throws(BusError) in try reader(reply) }.mapError(ServiceError.init)
         }
     }
 
