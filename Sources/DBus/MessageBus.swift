@@ -20,8 +20,6 @@ public protocol BusConnection: MessageBus {
     var onMessage: ((Message) -> Bool)? { get set }
     /// Called once when the bus closed the connection.
     var onDisconnect: (() -> Void)? { get set }
-    /// Bytes that were sent here and that the bus did not take yet.
-    var outgoingBytes: Int { get }
     /// Registers with the bus, which every connection does once, first.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
 }

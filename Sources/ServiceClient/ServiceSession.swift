@@ -35,8 +35,10 @@ public final class ServiceSession {
     /// The program's word; nil when it gave none.
     var suspension: Bool?
     var sequence = SequenceCheck()
-    /// Barriers whose answer is on its way.
+    /// Calls whose answer is on its way, and matters.
     var pendingAnswers = 0
+    /// Whether the bus is known to have read all that was sent.
+    var busHasAll = true
     private var isConnecting = false
     private var wasEverReady = false
     /// Set while another attempt is due.
@@ -66,12 +68,25 @@ public final class ServiceSession {
         connection = nil
     }
 
-    /// Whether nothing is left to send that could be sent.
-    public var isAtRest: Bool {
+    /// Whether ``stop()`` loses nothing that was asked for and could be sent. To be asked again after each turn of the
+    /// loop: it is found out on the way.
+    ///
+    /// That the socket took all is not enough. A connection that is closed while something waits unread in it, and that
+    /// may be an answer or a Ping, is reset, and the bus then drops what it has not read. So the bus is asked something,
+    /// and has read all that was sent before when it answers.
+    public func mayStop() -> Bool {
         switch state {
-        case .offline, .absent: true
-        case .greeting, .asking: outbox.isEmpty
-        case .idle, .ready: outbox.isEmpty && pendingAnswers == 0 && (connection?.outgoingBytes ?? 0) == 0
+        case .offline, .absent: return true
+        case .greeting, .asking: return outbox.isEmpty
+        case .idle, .ready:
+            guard outbox.isEmpty, pendingAnswers == 0 else { return false }
+            guard !busHasAll, let connection else { return true }
+            pendingAnswers += 1
+            connection.busID { [weak self] _ in
+                self?.pendingAnswers -= 1
+                self?.busHasAll = true
+            }
+            return false
         }
     }
 

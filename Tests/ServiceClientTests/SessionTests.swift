@@ -113,7 +113,28 @@ struct SessionTests {
         #expect(stage.takeTold() == ["connected"])
         stage.notify(1)
         #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
-        #expect(stage.session.isAtRest)
+    }
+
+    @Test("It may be stopped when the bus has read what was sent: one that is closed before would take that with it")
+    func stopping() throws {
+        let stage = Stage()
+        stage.start()
+        #expect(stage.session.mayStop(), "nothing was sent")
+        let served = stage.bus.answer
+        stage.bus.answer = { $0.member == "GetId" ? nil : served($0) }
+        for _ in 0..<3 { try stage.ask(post()) }
+        _ = stage.bus.connection.takeSent()
+        #expect(!stage.session.mayStop())
+        #expect(!stage.session.mayStop())
+        #expect(stage.bus.connection.takeSent() == ["GetId?"], "the bus is asked once")
+        let question = stage.bus.connection.pending[0].message
+        stage.bus.connection.answerFirst(.success(question.answered { $0.append("0123456789abcdef") }))
+        #expect(stage.session.mayStop())
+        try stage.ask(post())
+        #expect(!stage.session.mayStop())
+        stage.bus.connection.onDisconnect?()
+        stage.bus.pass(milliseconds: 0)
+        #expect(stage.session.mayStop(), "there is nobody left to send it to")
     }
 
     @Test("Nothing is wanted of the service: it is not even asked for")

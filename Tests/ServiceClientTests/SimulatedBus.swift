@@ -81,7 +81,6 @@ final class SimulatedConnection: BusConnection {
     private(set) var uniqueName: UniqueName?
     var onMessage: ((Message) -> Bool)?
     var onDisconnect: (() -> Void)?
-    var outgoingBytes = 0
     private let number: Int
     private unowned let bus: SimulatedBus
     /// The members of everything that was sent, calls with a question mark.

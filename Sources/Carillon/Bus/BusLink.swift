@@ -57,7 +57,7 @@ final class BusLink: Sendable {
             // Before the start Foundation would forget it.
             Thread.current.name = "carillon"
             session.value.start()
-            while !(outbox.isClosed && session.value.isAtRest) { context.iterate(mayBlock: true) }
+            while !(outbox.isClosed && session.value.mayStop()) { context.iterate(mayBlock: true) }
             session.value.stop()
         }.start()
     }
