@@ -27,12 +27,15 @@ enum Arrival {
 }
 
 /// Through the service, as any client does it.
+///
+/// Calls wait for as long as it takes: an answer behind a flood comes when the machine has carried the flood, and
+/// whoever runs the load bounds its time.
 struct CenterChannel: LoadChannel {
     func register(
         _ name: String, _ options: LoadOptions, on connection: Connection, completion: @escaping (BusError?) -> Void
     ) {
         let call = AddObserver(name: name, object: "", options: .init(suspensionBehavior: options.behavior))
-        connection.call(call.message()) { completion($0.fault) }
+        connection.call(call.message(), timeout: .never) { completion($0.fault) }
     }
 
     func post(_ name: String) -> Message {
@@ -50,7 +53,7 @@ struct CenterChannel: LoadChannel {
     }
 
     func send(_ post: Message, on connection: Connection, completion: @escaping (BusError?) -> Void) {
-        connection.call(post) { completion($0.fault) }
+        connection.call(post, timeout: .never) { completion($0.fault) }
     }
 
     func send(_ post: Message, on connection: Connection) {
@@ -101,7 +104,7 @@ struct BroadcastChannel: LoadChannel {
         let ping = Message.methodCall(
             to: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus.Peer",
             member: "Ping")
-        connection.call(ping) { completion($0.fault) }
+        connection.call(ping, timeout: .never) { completion($0.fault) }
     }
 
     func send(_ post: Message, on connection: Connection) {
