@@ -140,6 +140,7 @@ struct ObservingTests {
         let other = Recorder(ear.heard, tag: "other")
         ear.center.addObserver(other, method: Recorder.received, name: .init("a"))
         ear.center.removeObserver(target, name: .init("a"), object: "o" as NSString)
+        try ear.center.settle()
         poster.post("a", "o", number: 0)
         #expect(try ear.everything(from: poster) == ["target 0", "target 0", "other 0"])
         ear.center.removeObserver(target, name: .init("a"), object: nil)
@@ -161,6 +162,7 @@ struct ObservingTests {
             heard.add("dropped")
         }
         _ = ear.center.observe(.init("a")) { [heard = ear.heard] _ in heard.add("never") }
+        try ear.center.settle()
         poster.post("a", "o", number: 0)
         #expect(try ear.everything(from: poster) == ["kept", "dropped"])
         withExtendedLifetime(dropped) {}
