@@ -55,22 +55,27 @@ enum ListCommand {
         return parser.value(version) ? nil : (parser.value(json), rest)
     }
 
-    /// Asks for the observers of one client after the other.
+    /// Asks for the observers of one client after the other, in pieces.
     private static func collect(
-        of clients: [String], on session: CommandSession, isJSON: Bool, rows: [Row] = []
+        of clients: [String], after last: ObserverID = ObserverID(rawValue: 0), on session: CommandSession,
+        isJSON: Bool, rows: [Row] = []
     ) {
         guard let client = clients.first else {
             return show(rows, columns: observerColumns, isJSON: isJSON, on: session)
         }
-        session.ask(ListObservers(of: client)) { observers in
-            let more = observers.map { observer -> Row in
-                [
+        session.ask(ListObserversFrom(of: client, after: last)) { observers in
+            guard let last = observers.last?.observer.id else {
+                return collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows)
+            }
+            let more = observers.map { each -> Row in
+                let observer = each.observer
+                return [
                     ("client", .string(client)), ("id", .uint64(observer.id.rawValue)),
                     ("name", .string(observer.name)), ("object", .string(observer.object)),
                     ("suspension-behavior", .string(observer.suspensionBehavior)),
                 ]
             }
-            collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows + more)
+            collect(of: clients, after: last, on: session, isJSON: isJSON, rows: rows + more)
         }
     }
 

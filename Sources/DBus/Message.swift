@@ -75,6 +75,29 @@ public final class Message {
         Message(adopting: allocated(dbus_message_new_error(pointer, error.name.rawValue, error.message)))
     }
 
+    /// The reply to the call that `caller` gave this serial number.
+    static func methodReturn(to caller: UniqueName, serial: UInt32) -> Message {
+        answer(DBUS_MESSAGE_TYPE_METHOD_RETURN, to: caller, serial: serial)
+    }
+
+    /// The error reply to the call that `caller` gave this serial number.
+    static func error(_ error: BusError, to caller: UniqueName, serial: UInt32) -> Message {
+        let message = answer(DBUS_MESSAGE_TYPE_ERROR, to: caller, serial: serial)
+        check(dbus_message_set_error_name(message.pointer, error.name.rawValue))
+        var writer = MessageWriter(message)
+        // D-Bus strings hold no NUL and libdbus takes C strings: a NUL ends the message early, which harms nobody.
+        writer.append(error.message)
+        return message
+    }
+
+    private static func answer(_ type: Int32, to caller: UniqueName, serial: UInt32) -> Message {
+        let message = Message(adopting: allocated(dbus_message_new(type)))
+        check(dbus_message_set_destination(message.pointer, caller.rawValue))
+        check(dbus_message_set_reply_serial(message.pointer, serial))
+        message.expectsNoReply = true
+        return message
+    }
+
     // MARK: Header
 
     public var kind: Kind? {
@@ -106,6 +129,17 @@ public final class Message {
         get { dbus_message_get_no_reply(pointer) != 0 }
         set { dbus_message_set_no_reply(pointer, newValue ? 1 : 0) }
     }
+
+    /// What it takes on the bus, in bytes. Costs as much as writing it does.
+    public var byteCount: Int {
+        var (bytes, count): (UnsafeMutablePointer<CChar>?, Int32) = (nil, 0)
+        check(dbus_message_marshal(pointer, &bytes, &count))
+        dbus_free(bytes)
+        return Int(count)
+    }
+
+    /// Whether file descriptors came with it. They stay open as long as the message is there.
+    public var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
 
     /// Compares without making Swift strings: the test on every incoming message.
     public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {

@@ -91,6 +91,7 @@ public final class ObjectExporter {
 
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
         let asked = call.message.interface
+        try call.expectNoDescriptors()
         switch member {
         case "Introspect" where asked != Self.propertiesInterface:
             try expect("", in: call.message, of: "Introspect")

@@ -39,17 +39,19 @@ final class CenterDriver {
         for effect in decided { effects.carryOut(effect) }
         decided.removeAll(keepingCapacity: true)
         spareEffects = decided
-        waitingPosters.answer { center.hasPassed($0) }
+        while let (answer, receivers) = waitingPosters.popPassed(hasPassed: center.hasPassed) {
+            answer.reply(to: PostCall.self, receivers)
+        }
         effects.store?.tidy(from: center)
         return result
     }
 
     /// Answers a post that was accepted, behind its deliveries.
     func answer(_ post: MethodCall, with receipt: Receipt) {
-        guard let mark = receipt.mark, !post.message.expectsNoReply, !center.hasPassed(mark) else {
+        guard let mark = receipt.mark, post.answer.isWanted, !center.hasPassed(mark) else {
             return post.reply(to: PostCall.self, receipt.receivers)
         }
-        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
+        waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
     }
 
     // MARK: From one process to the next (E3)
