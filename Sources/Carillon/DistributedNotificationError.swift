@@ -75,7 +75,7 @@ extension DistributedNotificationError {
         switch error {
         case .invalidName: self = .invalidName("")
         case .invalidUserInfo(let path, let reason): self = .invalidUserInfo(keyPath: path, reason: reason)
-        case .limitExceeded: self = .limitExceeded(error.description)
+        case .limitExceeded, .shareExceeded: self = .limitExceeded(error.description)
         case .invalidOption, .unknownObserver: self = .unsupportedOption(reason: error.description)
         }
     }

@@ -79,6 +79,12 @@ public final class Connection: BusConnection {
         }
     }
 
+    /// The descriptor of its socket, to look at only; nil when it has none.
+    public var socket: Int32? {
+        var descriptor: Int32 = -1
+        return dbus_connection_get_unix_fd(pointer, &descriptor) != 0 ? descriptor : nil
+    }
+
     /// Bytes that were sent here and that the socket did not take yet.
     public var outgoingBytes: Int { dbus_connection_get_outgoing_size(pointer) }
 

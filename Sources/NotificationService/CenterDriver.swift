@@ -14,13 +14,17 @@ final class CenterDriver {
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
-    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber) {
-        effects = EffectRunner(bus: bus, clients: clients, prober: prober)
+    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
+        effects = EffectRunner(bus: bus, clients: clients, prober: prober, witness: witness)
+        effects.answers.maySend = { [unowned self] caller, byteCount in
+            perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
+        }
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
-                case .probeTimedOut(let client): center.probeTimedOut(client, effects: &effects)
+                case .witnessed(let client, let hasRead):
+                    center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):
                     center.inactivityTimerEnded(client, epoch: epoch, effects: &effects)
                 case .disappeared(let client): center.clientDisappeared(client, effects: &effects)

@@ -97,7 +97,8 @@ struct CenterHandlers {
         return ListedClient(
             name: client.name, processID: process?.id ?? 0, process: process?.name ?? "",
             isSuspended: client.isSuspended, cause: client.cause.rawValue, observers: UInt32(client.observers),
-            queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped)
+            queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped,
+            flow: client.flow.rawValue, unconfirmed: UInt32(client.unconfirmed), posted: client.posted)
     }
 
     func listObservers(_ call: ListObservers, from _: UniqueName) throws(BusError) -> [ListedObserver] {
@@ -158,6 +159,8 @@ struct CenterHandlers {
                 case .queuedBytes: statistics.queuedBytes
                 case .queuedPosts: statistics.queuedPosts
                 case .queuedPostBytes: statistics.queuedPostBytes
+                case .inFlightBytes: statistics.inFlightBytes
+                case .answerBytes: statistics.answerBytes
                 case .refused: refusals.refused
                 case .rejected: refusals.rejected
                 }

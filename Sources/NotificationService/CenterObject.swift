@@ -24,7 +24,7 @@ package final class CenterObject {
         self.bus = bus
         clients = ClientRegistry(bus: bus, table: processes)
         prober = ClientProber(bus: bus)
-        driver = CenterDriver(bus: bus, clients: clients, prober: prober)
+        driver = CenterDriver(bus: bus, clients: clients, prober: prober, witness: ReadingWitness(bus: bus))
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
         let handlers = CenterHandlers(
@@ -97,11 +97,12 @@ package final class CenterObject {
     package func handle(_ message: Message) -> Bool {
         turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
-            driver.perform { effects in
-                driver.center.clientShowedLife(sender, effects: &effects)
-                if driver.center.isAnythingReady, isBarrier(message) {
-                    driver.center.sendAllReady(effects: &effects)
-                }
+            guard message.expectsNoReply || driver.center.isServed(sender) else {
+                refusals.noteUnserved(sender)
+                return true
+            }
+            if driver.center.isAnythingReady, isBarrier(message) {
+                driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
             }
         }
         let activity = driver.effects.activity
@@ -116,7 +117,7 @@ package final class CenterObject {
             refusals.noteRejection(error)
             return true
         }
-        return activity?.handle(message) == true || exporter.handle(message, from: bus)
+        return activity?.handle(message) == true || exporter.handle(message, from: driver.effects.answers)
     }
 
     /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for

@@ -11,7 +11,7 @@ final class EffectRunner {
     /// What comes of an effect later: the core's next event.
     enum Event {
         case answered(ClientName)
-        case probeTimedOut(ClientName)
+        case witnessed(ClientName, hasRead: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case disappeared(ClientName)
     }
@@ -26,22 +26,26 @@ final class EffectRunner {
     private unowned let bus: any MessageBus
     private let clients: ClientRegistry
     private let prober: ClientProber
+    private let witness: ReadingWitness
+    /// Where answers to calls go out.
+    let answers: AnswerGate
     /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
     /// which numbers all other messages, does not come.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
-    /// For clients that never answered a probe; also those that are over.
-    private var probeTimers: [ClientName: EventSource] = [:]
     /// For clients whose application became inactive; also those that are over.
     private var inactivityTimers: [ClientName: EventSource] = [:]
 
     /// - Parameter bus: where signals go; the caller keeps it.
-    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber) {
+    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
         self.bus = bus
         self.clients = clients
         self.prober = prober
+        self.witness = witness
+        answers = AnswerGate(bus: bus)
+        witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }
     }
 
@@ -58,11 +62,8 @@ final class EffectRunner {
         case .suspensionChanged(let client, let isSuspended, let cause):
             bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
         case .probe(let client): prober.probe(client)
-        case .startProbeTimer(let client, let seconds):
-            // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
-            probeTimers[client] = .once(
-                milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: .of(.control)
-            ) { [unowned self] in report(.probeTimedOut(client)) }
+        case .witness(let client): witness.find(client)
+        case .sendAnswer(let client): answers.sendKept(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client] = .once(milliseconds: UInt32(milliseconds), on: bus.context) { [unowned self] in
                 report(.inactivityTimerEnded(client, epoch: epoch))
@@ -73,7 +74,8 @@ final class EffectRunner {
             activity?.clientAppeared(client)
             clients.watch(client) { [unowned self] in report(.disappeared(client)) }
         case .forget(let client):
-            probeTimers[client] = nil
+            witness.forget(client)
+            answers.forget(client)
             inactivityTimers[client] = nil
             activity?.forget(client)
             overflows[client] = nil

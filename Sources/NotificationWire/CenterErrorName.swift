@@ -18,7 +18,7 @@ extension CenterErrorName {
         case .invalidUserInfo: self = .invalidUserInfo
         case .invalidOption: self = .invalidOption
         case .unknownObserver: self = .unknownObserver
-        case .limitExceeded: self = .limitExceeded
+        case .limitExceeded, .shareExceeded: self = .limitExceeded
         }
     }
 }

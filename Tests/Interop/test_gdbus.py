@@ -379,6 +379,9 @@ class Listing(carillon_interop.TestCase):
                 "queued": "u",
                 "delivered": "t",
                 "dropped": "t",
+                "flow": "s",
+                "unconfirmed": "u",
+                "posted": "t",
             },
         )
         values = {key: value.unpack() for key, value in listed.items()}

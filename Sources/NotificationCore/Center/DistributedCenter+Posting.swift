@@ -42,6 +42,7 @@ extension DistributedCenter {
     func send(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
         lastSerial += 1
         counters.posted += 1
+        peers[poster]?.posted += 1
         var matches = Matches()
         swap(&matches, &spareMatches)
         defer {

@@ -61,8 +61,7 @@ extension DistributedCenter {
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
                 client.remembersDue = true
-                let entry = DueQueue.Entry(
-                    notification: notification, observers: observers, byteCount: notification.byteCount)
+                let entry = DueQueue.Entry(notification: notification, observers: observers)
                 changeQueue(of: client) { $0.append(entry, in: lane) }
                 return true
             }
@@ -84,12 +83,12 @@ extension DistributedCenter {
             }
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):
-            _ = postingQueues.enqueue(post, from: poster, coalescing: coalescing)
+            _ = putInQueue(post, of: poster, coalescing: coalescing)
             return true
         case .postsReplaced(let poster, let name, let object, let coalescing):
-            _ = postingQueues.removeSimilar(of: poster, name: name, object: object, coalescing: coalescing)
+            _ = removeQueued(of: poster, name: name, object: object, coalescing: coalescing)
             return true
-        case .postTaken(let poster, let style): return postingQueues.take(style, of: poster) != nil
+        case .postTaken(let poster, let style): return takeQueued(style, of: poster)
         // The counts that came back have what the client was told that it lost. The rest is added here.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
@@ -145,13 +144,15 @@ extension DistributedCenter {
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
         for client in clients.values where !client.isWatched {
+            // An earlier process told it so.
+            client.toldSuspension = (client.isSuspended, client.suspensionCause)
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {
                 client.wasSuspendedByActivity = false
-                effects.append(
-                    .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+                client.toldSuspension = (true, .activity)
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
+            tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
         }

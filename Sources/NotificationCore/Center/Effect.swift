@@ -10,8 +10,11 @@ public enum Effect {
     case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
     /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
     case probe(ClientName)
-    /// Report the end of this time with ``DistributedCenter/probeTimedOut(_:effects:)``.
-    case startProbeTimer(ClientName, seconds: Int)
+    /// Find out in another way whether the connection, which never answered, has read what it was sent, and report that
+    /// with ``DistributedCenter/clientWitnessed(_:hasRead:effects:)``, sooner or later.
+    case witness(ClientName)
+    /// Send the connection the oldest of the answers that are kept for it.
+    case sendAnswer(ClientName)
     /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. It takes the place
     /// of an earlier one of the same client.
     case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)

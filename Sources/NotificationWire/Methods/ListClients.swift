@@ -41,12 +41,19 @@ public struct ListedClient: Sendable {
     public var queued: UInt32
     public var delivered: UInt64
     public var dropped: UInt64
+    /// Whether it reads, as far as that is known: `open`, `waiting` or `unanswered`, and what later services add; empty
+    /// from a service that does not tell.
+    public var flow: String
+    /// Messages that were sent to it and that it has not confirmed.
+    public var unconfirmed: UInt32
+    /// Posts that it made.
+    public var posted: UInt64
     /// What a later service tells besides, by its keys.
     public var others: [String: PropertyList] = [:]
 
     public init(
         name: UniqueName, processID: UInt32, process: String, isSuspended: Bool, cause: String, observers: UInt32,
-        queued: UInt32, delivered: UInt64, dropped: UInt64
+        queued: UInt32, delivered: UInt64, dropped: UInt64, flow: String, unconfirmed: UInt32, posted: UInt64
     ) {
         self.name = name
         self.processID = processID
@@ -57,6 +64,9 @@ public struct ListedClient: Sendable {
         self.queued = queued
         self.delivered = delivered
         self.dropped = dropped
+        self.flow = flow
+        self.unconfirmed = unconfirmed
+        self.posted = posted
     }
 
     /// All that is told, under the contract's keys and in its order; after that what a later service adds.
@@ -65,6 +75,7 @@ public struct ListedClient: Sendable {
             ("name", .string(name.rawValue)), ("pid", .uint32(processID)), ("process", .string(process)),
             ("suspended", .boolean(isSuspended)), ("cause", .string(cause)), ("observers", .uint32(observers)),
             ("queued", .uint32(queued)), ("delivered", .uint64(delivered)), ("dropped", .uint64(dropped)),
+            ("flow", .string(flow)), ("unconfirmed", .uint32(unconfirmed)), ("posted", .uint64(posted)),
         ]
         return known + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
@@ -84,6 +95,9 @@ public struct ListedClient: Sendable {
         queued = try rest.take("queued", \.uint32)
         delivered = try rest.take("delivered", \.uint64)
         dropped = try rest.take("dropped", \.uint64)
+        flow = try rest.take("flow", \.string, orElse: "")
+        unconfirmed = try rest.take("unconfirmed", \.uint32, orElse: 0)
+        posted = try rest.take("posted", \.uint64, orElse: 0)
         others = rest.entries
     }
 }
