@@ -91,6 +91,8 @@ public final class Message {
     public var sender: UniqueName? { anySender?.unique }
     /// Whether the bus itself sent it. No connection can pretend that (E6).
     public var isFromBus: Bool { anySender == "org.freedesktop.DBus" }
+    /// Whether a sender is named at all.
+    var hasSender: Bool { dbus_message_get_sender(pointer) != nil }
     private var anySender: AnyBusName? { text(dbus_message_get_sender).map { AnyBusName(unchecked: $0) } }
     public var path: ObjectPath? { text(dbus_message_get_path).map { ObjectPath(unchecked: $0) } }
     public var interface: InterfaceName? { text(dbus_message_get_interface).map { InterfaceName(unchecked: $0) } }
@@ -98,6 +100,8 @@ public final class Message {
     public var errorName: InterfaceName? { text(dbus_message_get_error_name).map { InterfaceName(unchecked: $0) } }
     public var signature: Signature { Signature(unchecked: text(dbus_message_get_signature) ?? "") }
     public var serial: UInt32 { dbus_message_get_serial(pointer) }
+    /// The serial of the call that it answers; 0 when it is no answer.
+    public var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
 
     public var destination: AnyBusName? { text(dbus_message_get_destination).map { AnyBusName(unchecked: $0) } }
 
