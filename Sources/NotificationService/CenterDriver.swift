@@ -21,6 +21,9 @@ final class CenterDriver {
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
                 case .probeTimedOut(let client): center.probeTimedOut(client, effects: &effects)
+                case .deliveryRefused(let client): center.deliveryRefused(client, effects: &effects)
+                case .probeRefused(let client, let isCounted):
+                    center.probeRefused(client, isCounted: isCounted, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):
                     center.inactivityTimerEnded(client, epoch: epoch, effects: &effects)
                 case .disappeared(let client): center.clientDisappeared(client, effects: &effects)
@@ -81,8 +84,24 @@ final class CenterDriver {
         effects.store?.finish(from: center)
     }
 
-    /// The bus is gone: nobody is left to take up the state for.
-    func busDisappeared() {
-        effects.store?.remove()
+    // MARK: From one connection to the next (E5)
+
+    /// The bus closed the connection: gives away what there is, in order, for ``inherit(_:_:)``.
+    func handOver() -> (DistributedCenter, RecoveryStore?) {
+        perform { effects in
+            for (client, count) in self.effects.recentDeliveries().sorted(by: { $0.key < $1.key }) {
+                center.deliveriesCut(client, atMost: count, effects: &effects)
+            }
+            center.rememberAllDue(effects: &effects)
+        }
+        defer { effects.store = nil }
+        return (center, effects.store)
+    }
+
+    /// Takes up what the driver had whose connection the bus closed. Call once, before the first event.
+    func inherit(_ before: DistributedCenter, _ store: RecoveryStore?) {
+        center.takeOver(before)
+        center.remembersChanges = store != nil
+        effects.store = store
     }
 }

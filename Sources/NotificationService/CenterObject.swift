@@ -16,12 +16,20 @@ package final class CenterObject {
     private let driver: CenterDriver
     private let turns: DeliveryTurns
     private let refusals: Refusals
-    private let configuration = ConfigurationKeeper()
+    private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
 
     /// - Parameter bus: where effects go; the caller keeps it.
-    package init(bus: any MessageBus) {
+    package convenience init(bus: any MessageBus) {
+        self.init(bus: bus, configuration: nil)
+    }
+
+    /// - Parameters:
+    ///   - bus: where effects go; the caller keeps it.
+    ///   - inherited: what was read before; nil to read it.
+    init(bus: any MessageBus, configuration inherited: ConfigurationKeeper?) {
         self.bus = bus
+        configuration = inherited ?? ConfigurationKeeper()
         clients = ClientRegistry(bus: bus, table: processes)
         prober = ClientProber(bus: bus)
         driver = CenterDriver(bus: bus, clients: clients, prober: prober)
@@ -31,7 +39,7 @@ package final class CenterObject {
             driver: driver, turns: turns, clients: clients, refusals: refusals, configuration: configuration)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
-        try? configuration.read()  // a fault has been logged, and the standard values stay
+        if inherited == nil { try? configuration.read() }  // a fault has been logged, and the standard values stay
         applyConfiguration()
         configuration.onRead = { [unowned self] before in
             applyConfiguration()
@@ -81,9 +89,15 @@ package final class CenterObject {
         driver.finish()
     }
 
-    /// The bus is gone: nobody is left to take up the state for.
-    package func busDisappeared() {
-        driver.busDisappeared()
+    /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
+    func handOver(busID: String) -> Heritage {
+        let (center, store) = driver.handOver()
+        return Heritage(busID: busID, center: center, store: store, configuration: configuration)
+    }
+
+    /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:)``.
+    func inherit(_ heritage: Heritage) {
+        driver.inherit(heritage.center, heritage.store)
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
@@ -114,6 +128,7 @@ package final class CenterObject {
         }
         if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
             refusals.noteRejection(error)
+            driver.effects.signalRefused(serial: message.replySerial)
             return true
         }
         return activity?.handle(message) == true || exporter.handle(message, from: bus)

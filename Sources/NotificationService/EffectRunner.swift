@@ -12,6 +12,8 @@ final class EffectRunner {
     enum Event {
         case answered(ClientName)
         case probeTimedOut(ClientName)
+        case deliveryRefused(ClientName)
+        case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case disappeared(ClientName)
     }
@@ -30,6 +32,9 @@ final class EffectRunner {
     /// which numbers all other messages, does not come.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
+    private var sentSignals = SentSignals()
+    /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
+    private var areRefusalsTold = false
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
     /// For clients that never answered a probe; also those that are over.
@@ -43,6 +48,21 @@ final class EffectRunner {
         self.clients = clients
         self.prober = prober
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }
+        prober.onRefusal = { [unowned self] client in
+            report(.probeRefused(client, isCounted: areRefusalsTold))
+        }
+    }
+
+    /// The bus refused the signal with this message serial.
+    func signalRefused(serial: UInt32) {
+        guard serial >= Self.firstSignal else { return }
+        areRefusalsTold = true
+        if let client = sentSignals.takeClient(of: serial) { report(.deliveryRefused(client)) }
+    }
+
+    /// How many notifications went to each client lately, so that they may still have been on their way.
+    func recentDeliveries() -> [ClientName: Int] {
+        sentSignals.recent()
     }
 
     func carryOut(_ effect: Effect) {
@@ -87,12 +107,18 @@ final class EffectRunner {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
+        sentSignals.note(lastSignal, to: delivery.client)
         bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
     }
 
     /// A client that is too slow for long loses again and again.
     private func noteOverflow(of client: ClientName, because reason: DropReason) {
         guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
+        if reason == .busLimits || reason == .busDisconnected {
+            return Log.warning(
+                "the bus may not have carried notifications to \(client) (\(reason.rawValue), \(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
         Log.warning(
             "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])

@@ -89,8 +89,14 @@ struct Carillond {
         case .nameTaken:
             Log.critical("\(Wire.busName) is owned by another process: is a carillond running already?")
             return .nameTaken
+        case .nameLost:
+            Log.critical("the bus took \(Wire.busName) away from this process")
+            return .nameTaken
+        case .busGone:
+            Log.critical("the bus closed the connection, and is gone")
+            return .disconnected
         case .disconnected:
-            Log.critical("the bus closed the connection")
+            Log.critical("the bus closed the connection, and takes no other; the state is kept")
             return .disconnected
         }
     }

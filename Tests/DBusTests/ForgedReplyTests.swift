@@ -136,7 +136,9 @@ struct ForgedReplyTests {
         #expect(stage.results.allSatisfy { if case .failure = $0 { true } else { false } })
     }
 
-    @Test("E6: a new owner of the name is believed, a former one only for what it was asked", arguments: BusKind.available)
+    @Test(
+        "E6: a new owner of the name is believed, a former one only for what it was asked",
+        arguments: BusKind.available)
     func ownerChanges(kind: BusKind) throws {
         let stage = try Stage(kind)
         try stage.own("org.example.Bell", stage.callee)
@@ -208,7 +210,9 @@ struct ForgedReplyTests {
         #expect(failed == [100, 150, 200])
     }
 
-    @Test("A message of the bus library's own that a connection sends disconnects nobody else", arguments: BusKind.available)
+    @Test(
+        "A message of the bus library's own that a connection sends disconnects nobody else",
+        arguments: BusKind.available)
     func forgedDisconnect(kind: BusKind) throws {
         let stage = try Stage(kind)
         var isDisconnected = false

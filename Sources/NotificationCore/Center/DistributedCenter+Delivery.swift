@@ -134,6 +134,7 @@ extension DistributedCenter {
 
     /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.
     private func announceLoss(to client: Client, effects: inout [Effect]) {
+        announceUncarried(to: client, effects: &effects)
         guard let loss = client.unannounced else { return }
         client.unannounced = nil
         client.counts.sequence += loss.count

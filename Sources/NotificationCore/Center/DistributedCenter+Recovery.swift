@@ -137,6 +137,26 @@ extension DistributedCenter {
     /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
     private static let greatestNumber = UInt64.max / 2
 
+    /// From now on everything that is due to anybody is remembered, also what waits for its turn: nothing can be sent.
+    public func rememberAllDue(effects: inout [Effect]) {
+        defer { eventEnded() }
+        for client in clients.values { rememberDue(of: client, effects: &effects) }
+    }
+
+    /// Takes over all that another center remembers, which has nothing to decide any more, its numbers and its counts.
+    /// Call on a new center, ``rememberAllDue(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
+    public func takeOver(_ other: DistributedCenter) {
+        defer { eventEnded() }
+        restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
+        counters.posted = other.counters.posted
+        counters.unmatched = other.counters.unmatched
+        counters.delivered = other.counters.delivered
+        counters.dropped = other.counters.dropped
+        counters.coalesced = other.counters.coalesced
+        other.forEachRememberedChange { _ = restore($0) }
+        for (name, client) in other.clients { clients[name]?.uncarried = client.uncarried }
+    }
+
     /// Ends the restoring: watches and probes the clients that came back, who then get what is due. Those that left the bus
     /// meanwhile are reported as such in answer to the watch.
     ///

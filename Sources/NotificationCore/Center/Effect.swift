@@ -4,7 +4,9 @@ public enum Effect {
     case deliver(Delivery)
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
     ///
-    /// - Parameter sequence: the client's count of notifications with the lost ones.
+    /// - Parameters:
+    ///   - observers: empty where it is not known whose they were.
+    ///   - sequence: the client's count of notifications with the lost ones.
     case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason, sequence: UInt64)
     /// Tell the client that it is suspended or resumed.
     case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)

@@ -37,10 +37,17 @@ final class Client {
     var counts = ClientCounts()
     /// What was lost and not announced yet.
     var unannounced: Loss?
+    /// What was sent and perhaps not carried by the bus, and not announced yet.
+    var uncarried: Uncarried?
 
     struct Loss {
         var count: UInt64
         var observers: Set<ObserverID>
+        var reason: DropReason
+    }
+
+    struct Uncarried {
+        var count: UInt64
         var reason: DropReason
     }
 

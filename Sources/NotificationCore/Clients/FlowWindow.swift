@@ -22,6 +22,10 @@ struct FlowWindow {
     private var bytesSinceProbe = 0
     /// Probes that hold a window.
     private(set) var outstanding = 0
+    /// The deliveries of each of those windows, without those that were written off.
+    private var windows: [Int] = []
+    /// The bus has no room for the client: what is sent there may be lost.
+    private var isBlocked = false
     /// Probes that no longer do, and whose answers may still come, before those of the outstanding ones.
     private var expired = 0
     private var expirationsLeft = Self.expirations
@@ -29,7 +33,7 @@ struct FlowWindow {
     /// Whether a timer runs for the oldest outstanding probe.
     private var isTimed = false
 
-    var isOpen: Bool { outstanding < Self.unanswered }
+    var isOpen: Bool { outstanding < Self.unanswered && !isBlocked }
 
     /// Whether signs of life matter: the client has never answered.
     var isUnproven: Bool { !hasAnswered }
@@ -37,6 +41,7 @@ struct FlowWindow {
     /// Counts a probe that is sent now.
     mutating func probed() {
         outstanding += 1
+        windows.append(messagesSinceProbe)
         messagesSinceProbe = 0
         bytesSinceProbe = 0
     }
@@ -53,11 +58,29 @@ struct FlowWindow {
     /// An answer came, of whatever kind.
     mutating func answered() {
         hasAnswered = true
+        isBlocked = false
         if expired > 0 {
             expired -= 1
-        } else {
-            outstanding = max(0, outstanding - 1)
+        } else if outstanding > 0 {
+            outstanding -= 1
+            windows.removeFirst()
         }
+    }
+
+    /// Nothing more is to be sent until an answer comes.
+    mutating func block() {
+        isBlocked = true
+    }
+
+    /// Nothing of what is not confirmed yet need have reached the client.
+    ///
+    /// - Returns: how many deliveries that are; each is counted once.
+    mutating func writeOff() -> Int {
+        defer {
+            windows = windows.map { _ in 0 }
+            messagesSinceProbe = 0
+        }
+        return windows.reduce(messagesSinceProbe, +)
     }
 
     /// How long to wait before the oldest probe expires: asked when the window has closed. Nil when it does not
@@ -75,6 +98,8 @@ struct FlowWindow {
         expirationsLeft -= 1
         expired += 1
         outstanding -= 1
+        windows.removeFirst()
+        isBlocked = false
     }
 
     /// The client sent something of its own.
