@@ -150,7 +150,9 @@ let package = Package(
             name: "macos-swift6", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift6"),
         // One observer of every kind, on the loop that a test asks for.
         .executableTarget(name: "loop-probe", dependencies: ["Carillon", "MainLoop"], path: "Tests/LoopProbe"),
-        .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
+        .testTarget(
+            name: "CarillonToolTests",
+            dependencies: ["DBus", "MainLoop", "NotificationWire", "TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(
             name: "ArchitectureTests", dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond"]),
