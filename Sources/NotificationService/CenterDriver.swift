@@ -22,6 +22,7 @@ final class CenterDriver {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
                 case .probeTimedOut(let client): center.probeTimedOut(client, effects: &effects)
                 case .deliveryRefused(let client): center.deliveryRefused(client, effects: &effects)
+                case .deliveryTooLarge(let client): center.deliveryTooLarge(client, effects: &effects)
                 case .probeRefused(let client, let isCounted):
                     center.probeRefused(client, isCounted: isCounted, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):
@@ -87,15 +88,16 @@ final class CenterDriver {
     // MARK: From one connection to the next (E5)
 
     /// The bus closed the connection: gives away what there is, in order, for ``inherit(_:_:)``.
-    func handOver() -> (DistributedCenter, RecoveryStore?) {
+    func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
+        let (counts, largest) = effects.recentDeliveries()
         perform { effects in
-            for (client, count) in self.effects.recentDeliveries().sorted(by: { $0.key < $1.key }) {
+            for (client, count) in counts.sorted(by: { $0.key < $1.key }) {
                 center.deliveriesCut(client, atMost: count, effects: &effects)
             }
             center.rememberAllDue(effects: &effects)
         }
         defer { effects.store = nil }
-        return (center, effects.store)
+        return (center, effects.store, largest)
     }
 
     /// Takes up what the driver had whose connection the bus closed. Call once, before the first event.

@@ -91,13 +91,22 @@ package final class CenterObject {
 
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
     func handOver(busID: String) -> Heritage {
-        let (center, store) = driver.handOver()
-        return Heritage(busID: busID, center: center, store: store, configuration: configuration)
+        let (center, store, largest) = driver.handOver()
+        return Heritage(
+            busID: busID, center: center, store: store, configuration: configuration,
+            mostBytes: driver.effects.mostBytes, largest: largest)
+    }
+
+    /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
+    var mostBytes: Int {
+        get { driver.effects.mostBytes }
+        set { driver.effects.mostBytes = newValue }
     }
 
     /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:)``.
     func inherit(_ heritage: Heritage) {
         driver.inherit(heritage.center, heritage.store)
+        mostBytes = heritage.mostBytes
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.

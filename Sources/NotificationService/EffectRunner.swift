@@ -13,6 +13,7 @@ final class EffectRunner {
         case answered(ClientName)
         case probeTimedOut(ClientName)
         case deliveryRefused(ClientName)
+        case deliveryTooLarge(ClientName)
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case disappeared(ClientName)
@@ -33,6 +34,8 @@ final class EffectRunner {
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
     private var sentSignals = SentSignals()
+    /// What the bus is known to carry, in bytes of a notification with its observers; larger ones are not sent.
+    var mostBytes = Int.max
     /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
     private var areRefusalsTold = false
     /// How often the queue of a client began to overflow.
@@ -61,7 +64,8 @@ final class EffectRunner {
     }
 
     /// How many notifications went to each client lately, so that they may still have been on their way.
-    func recentDeliveries() -> [ClientName: Int] {
+    /// `largest` is the size of the largest of them, as ``mostBytes`` counts.
+    func recentDeliveries() -> (counts: [ClientName: Int], largest: Int) {
         sentSignals.recent()
     }
 
@@ -106,8 +110,10 @@ final class EffectRunner {
         guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
+        let size = delivery.notification.byteCount + 8 * delivery.observers.count
+        guard size < mostBytes else { return report(.deliveryTooLarge(delivery.client)) }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
-        sentSignals.note(lastSignal, to: delivery.client)
+        sentSignals.note(lastSignal, to: delivery.client, size: size)
         bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
     }
 

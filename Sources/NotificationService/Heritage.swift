@@ -11,4 +11,8 @@ struct Heritage {
     let store: RecoveryStore?
     /// The limits in force stay so, also when the files have a fault now.
     let configuration: ConfigurationKeeper
+    /// What the bus is known to carry (``EffectRunner/mostBytes``).
+    let mostBytes: Int
+    /// The size of the largest notification that was on its way; it may be why the bus closed the connection.
+    let largest: Int
 }

@@ -7,6 +7,7 @@ struct SentSignals {
         var serial: UInt32
         var client: ClientName?
         var time: SuspendingClock.Instant
+        var size: Int
     }
 
     /// More than the bus leaves unread in any but the worst case; a power of two.
@@ -16,8 +17,9 @@ struct SentSignals {
 
     private var entries: [Entry] = []
 
-    mutating func note(_ serial: UInt32, to client: ClientName) {
-        let entry = Entry(serial: serial, client: client, time: .now)
+    /// - Parameter size: in bytes, about.
+    mutating func note(_ serial: UInt32, to client: ClientName, size: Int) {
+        let entry = Entry(serial: serial, client: client, time: .now, size: size)
         let place = Int(serial) & (Self.capacity - 1)
         // Grows with the first ones, which come in order.
         while entries.count <= place { entries.append(entry) }
@@ -32,13 +34,15 @@ struct SentSignals {
         return entries[place].client
     }
 
-    /// How many went to each client so lately that the bus may not have read them yet.
-    func recent() -> [ClientName: Int] {
+    /// How many went to each client so lately that the bus may not have read them yet, and the size of the largest.
+    func recent() -> (counts: [ClientName: Int], largest: Int) {
         let earliest = SuspendingClock.now - Self.timeOnTheWay
-        var counts: [ClientName: Int] = [:]
+        var (counts, largest): ([ClientName: Int], Int) = ([:], 0)
         for entry in entries where entry.time > earliest {
-            if let client = entry.client { counts[client, default: 0] += 1 }
+            guard let client = entry.client else { continue }
+            counts[client, default: 0] += 1
+            largest = max(largest, entry.size)
         }
-        return counts
+        return (counts, largest)
     }
 }

@@ -25,10 +25,12 @@ final class ServiceLink {
     }
 
     let object: CenterObject
+    private let address: String
     private let connection: Connection
     /// For ``ClientProber``. Its answers come before the posts, in the loop as well.
     private let control: Connection
     private var heritage: Heritage?
+    private var sizeTest: SizeTest?
     private var busID: String?
     private var hasState = false
     private var hasEnded = false
@@ -44,6 +46,7 @@ final class ServiceLink {
     init(
         address: String, context: MainContext, heritage: Heritage?, onEnd: @escaping (End) -> Void
     ) throws(BusError) {
+        self.address = address
         connection = try Connection(address: address, context: context, priority: .of(.reading))
         control = try Connection(address: address, context: context, priority: .of(.control))
         self.heritage = heritage
@@ -102,6 +105,7 @@ final class ServiceLink {
         if let heritage {
             guard heritage.busID == id else { return false }
             object.inherit(heritage)
+            suspect(heritage.largest, known: heritage.mostBytes)
             self.heritage = nil
         } else {
             recover(onBus: id)
@@ -119,6 +123,21 @@ final class ServiceLink {
                 link.object.resume()
                 Log.notice("serving \(Wire.busName) as \(uniqueName?.rawValue ?? "")")
                 link.onServing?()
+            }
+        }
+    }
+
+    /// A large notification may have cost the connection before: tries whether the bus carries one of that size, and
+    /// sends none meanwhile.
+    private func suspect(_ size: Int, known: Int) {
+        guard size > SizeTest.harmless, size < known else { return }
+        object.mostBytes = size
+        sizeTest = SizeTest(size: size, address: address, context: connection.context) { [unowned self] isCarried in
+            object.mostBytes = isCarried ? known : max(SizeTest.harmless, size - size / 8)
+            if !isCarried {
+                Log.warning(
+                    "the bus carries no notification of \(size) bytes; larger than \(object.mostBytes) are not sent",
+                    ["CARILLON_REASON": "bus-limits"])
             }
         }
     }

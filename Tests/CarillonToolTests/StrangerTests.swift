@@ -53,7 +53,8 @@ struct StrangerTests {
         stranger.leave()
     }
 
-    @Test("E6: one that takes the name after a crash is told; the next center is observed", arguments: BusKind.available)
+    @Test(
+        "E6: one that takes the name after a crash is told; the next center is observed", arguments: BusKind.available)
     func afterACrash(kind: BusKind) throws {
         let bell = try Bell(kind)
         let observer = try bell.observe("Ding", "--count", "1")

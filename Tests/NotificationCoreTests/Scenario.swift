@@ -158,6 +158,24 @@ final class Scenario {
         perform { effects in center.clientShowedLife(client, effects: &effects) }
     }
 
+    // MARK: The bus
+
+    func refuseDelivery(to client: ClientName) {
+        perform { effects in center.deliveryRefused(client, effects: &effects) }
+    }
+
+    func refuseProbe(of client: ClientName, isCounted: Bool = false) {
+        perform { effects in center.probeRefused(client, isCounted: isCounted, effects: &effects) }
+    }
+
+    func cutDeliveries(to client: ClientName, atMost count: Int) {
+        perform { effects in center.deliveriesCut(client, atMost: count, effects: &effects) }
+    }
+
+    func findTooLarge(for client: ClientName) {
+        perform { effects in center.deliveryTooLarge(client, effects: &effects) }
+    }
+
     /// All that an earlier process left has been restored.
     func finishRestoring() {
         perform { effects in center.finishRestoring(effects: &effects) }

@@ -221,4 +221,27 @@ struct BusTroubleTests {
         }
         #expect(service.log.contains("the bus allows no more match rules") == true)
     }
+
+    @Test("E5: a notification that is larger than the bus allows costs the connection once")
+    func tooLargeForTheBus() throws {
+        let bus = try PrivateBus(.dbusDaemon, limits: ["max_message_size": 65_536])
+        let service = try ServiceProcess(on: bus)
+        let reader = try Reader(on: bus)
+        // Their numbers make the notification larger than the post.
+        for _ in 0..<200 { try reader.client.addObserver("Ding", behavior: .drop) }
+        let poster = try Client(on: bus)
+        let text = String(repeating: "x", count: 65_536 - 700)
+        for _ in 1...5 {
+            _ = try? poster.call(try PostCall(name: "Ding", userInfo: ["text": .string(text)]))
+            try eventually("the service answers") { (try? poster.listClients()) != nil }
+        }
+        #expect(service.isRunning, "\(service.transcript)")
+        #expect(service.log.components(separatedBy: "connecting again").count <= 3, "\(service.transcript)")
+        #expect(service.log.contains("the bus carries no notification of"), "\(service.transcript)")
+        #expect(try poster.post("Ding") == 1)
+        try reader.client.run("the small one") { !reader.sequences.isEmpty }
+        let last = try #require(reader.sequences.last)
+        #expect(reader.drops.reduce(0) { $0 + $1.count } + UInt64(reader.sequences.count) >= last)
+        #expect(reader.drops.contains { $0.reason == "bus-limits" })
+    }
 }

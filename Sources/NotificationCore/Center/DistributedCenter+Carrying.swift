@@ -11,9 +11,16 @@ extension DistributedCenter {
     public func deliveryRefused(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        client.flow.block()
         noteUncarried(1, of: client, because: .busLimits, effects: &effects)
-        startProbeTimer(for: client, effects: &effects)
+        block(client, effects: &effects)
+    }
+
+    /// A notification is larger than the bus carries, and was not sent.
+    public func deliveryTooLarge(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        noteUncarried(1, of: client, because: .busLimits, effects: &effects)
+        if client.reads { announceUncarried(to: client, effects: &effects) }
     }
 
     /// The bus refused a probe of the client. The driver sends it again until it gets through.
@@ -23,9 +30,8 @@ extension DistributedCenter {
     public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        client.flow.block()
         if !isCounted { noteUncarried(client.flow.writeOff(), of: client, because: .busLimits, effects: &effects) }
-        startProbeTimer(for: client, effects: &effects)
+        block(client, effects: &effects)
     }
 
     /// The connection ended while notifications to the client may have been on their way.
@@ -36,6 +42,16 @@ extension DistributedCenter {
         guard let client = clients[name] else { return }
         noteUncarried(
             min(count, client.flow.writeOff()), of: client, because: .busDisconnected, effects: &effects)
+    }
+
+    /// Sends nothing more until the client answers, which has to be asked for that.
+    private func block(_ client: Client, effects: inout [Effect]) {
+        client.flow.block()
+        if client.flow.outstanding == 0 {
+            client.flow.probed()
+            effects.append(.probe(client.name))
+        }
+        startProbeTimer(for: client, effects: &effects)
     }
 
     private func noteUncarried(

@@ -22,7 +22,7 @@ public final class Notification {
     }
 
     /// What it counts against the limits of queues, in bytes: its texts, its userInfo and what an entry costs.
-    var byteCount: Int {
+    public var byteCount: Int {
         name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
     }
 

@@ -15,6 +15,13 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
+    public var count: Int {
+        switch self {
+        case .one: 1
+        case .many(let ids): ids.count
+        }
+    }
+
     /// The same list, in the memory of `other` where that is equal: what waits for many observers has the list of them
     /// once, and not with each notification.
     func shared(with other: ObserverList?) -> ObserverList {
