@@ -37,6 +37,9 @@ struct CarryingTests {
         try center.post(70, of: "A")
         center.refuseProbe(of: one)
         center.refuseProbe(of: one)
+        // The answer to what was asked before the refusal says nothing.
+        center.answer(one)
+        #expect(dropped(one).isEmpty)
         center.answer(one)
         #expect(dropped(one) == [.dropped(70, of: [], .busLimits)])
         try center.post(1, of: "A")

@@ -46,11 +46,10 @@ extension DistributedCenter {
 
     /// Sends nothing more until the client answers, which has to be asked for that.
     private func block(_ client: Client, effects: inout [Effect]) {
+        guard !client.flow.isBlocked else { return }
+        client.flow.probed()
+        effects.append(.probe(client.name))
         client.flow.block()
-        if client.flow.outstanding == 0 {
-            client.flow.probed()
-            effects.append(.probe(client.name))
-        }
         startProbeTimer(for: client, effects: &effects)
     }
 

@@ -24,8 +24,8 @@ struct FlowWindow {
     private(set) var outstanding = 0
     /// The deliveries of each of those windows, without those that were written off.
     private var windows: [Int] = []
-    /// The bus has no room for the client: what is sent there may be lost.
-    private var isBlocked = false
+    /// Answers until the bus has room for the client again; 0 while it has, as far as is known.
+    private var answersUntilRoom = 0
     /// Probes that no longer do, and whose answers may still come, before those of the outstanding ones.
     private var expired = 0
     private var expirationsLeft = Self.expirations
@@ -34,6 +34,8 @@ struct FlowWindow {
     private var isTimed = false
 
     var isOpen: Bool { outstanding < Self.unanswered && !isBlocked }
+    /// The bus has no room for the client: what is sent there may be lost.
+    var isBlocked: Bool { answersUntilRoom > 0 }
 
     /// Whether signs of life matter: the client has never answered.
     var isUnproven: Bool { !hasAnswered }
@@ -58,7 +60,7 @@ struct FlowWindow {
     /// An answer came, of whatever kind.
     mutating func answered() {
         hasAnswered = true
-        isBlocked = false
+        if isBlocked { answersUntilRoom -= 1 }
         if expired > 0 {
             expired -= 1
         } else if outstanding > 0 {
@@ -67,9 +69,10 @@ struct FlowWindow {
         }
     }
 
-    /// Nothing more is to be sent until an answer comes.
+    /// Nothing more is to be sent until all probes that are on their way have been answered. The last of them was sent
+    /// just now: the answers to others tell nothing of the room that there is.
     mutating func block() {
-        isBlocked = true
+        answersUntilRoom = expired + outstanding
     }
 
     /// Nothing of what is not confirmed yet need have reached the client.
@@ -99,7 +102,7 @@ struct FlowWindow {
         expired += 1
         outstanding -= 1
         windows.removeFirst()
-        isBlocked = false
+        answersUntilRoom = 0
     }
 
     /// The client sent something of its own.
