@@ -45,6 +45,9 @@ struct Carillond {
 
     /// Serves until a signal, or until the service can't go on.
     private static func serve() -> ExitCode {
+        // A file that may not grow, and a reader that is gone, are errors of the write, which whoever writes handles.
+        signal(SIGXFSZ, SIG_IGN)
+        signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
         var result = ExitCode.done
         do throws(Service.End) {
