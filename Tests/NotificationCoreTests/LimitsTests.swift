@@ -35,8 +35,8 @@ struct LimitsTests {
                 "queued-per-client 131072 1048576", "queued-bytes-per-client 67108864 1073741824",
                 "queued-bytes 134217728 4294967296", "queued-posts-per-client 131072 1048576",
                 "queued-post-bytes-per-client 67108864 1073741824", "queued-post-bytes 134217728 4294967296",
-                "name-length 1024 65536", "object-length 4096 65536", "user-info-bytes 1048576 16777216",
-                "user-info-depth 16 20",
+                "state-bytes 67108864 1073741824", "name-length 1024 65536", "object-length 4096 65536",
+                "user-info-bytes 1048576 16777216", "user-info-depth 16 20",
             ])
     }
 

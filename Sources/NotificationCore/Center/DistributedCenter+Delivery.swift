@@ -19,6 +19,7 @@ extension DistributedCenter {
         let isStaged = client.reads
         if isStaged {
             turns.append(client, in: lane, byteCount: entry.byteCount)
+            if remembersStaged { rememberDue(of: client, effects: &effects) }
         } else {
             rememberDue(of: client, effects: &effects)
             startProbeTimer(for: client, effects: &effects)
@@ -137,11 +138,12 @@ extension DistributedCenter {
         guard let loss = client.unannounced else { return }
         client.unannounced = nil
         client.counts.sequence += loss.count
-        remember(.lossAnnounced(client.name), effects: &effects)
         effects.append(
             .dropped(
                 client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason,
                 sequence: client.counts.sequence))
+        // Behind it: a crash in between tells it twice, and not never.
+        remember(.lossAnnounced(client.name), effects: &effects)
     }
 
     // MARK: Flow

@@ -14,16 +14,19 @@ extension DistributedCenter {
     /// - Parameter limit: of the posts.
     public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
-        var posters: [ClientName] = []
+        var hasPosted = false
+        // For those it goes to it is due and remembered before it counts as taken. The three stand together, so that a
+        // crash finds it in one place: in its poster's queue, or due.
+        remembersStaged = remembersChanges
+        defer { remembersStaged = false }
         for _ in 0..<limit {
             guard let (post, poster) = postingQueues.take(style) else { break }
-            _ = send(post, from: poster, effects: &effects)
-            if remembersChanges { posters.append(poster) }
+            _ = stage(post, from: poster, effects: &effects)
+            remember(.postTaken(poster, style), effects: &effects)
+            sendOverfull(effects: &effects)
+            hasPosted = true
         }
-        guard !posters.isEmpty else { return }
-        // Remembered as posted when it is on its way: a crash in between repeats it, and does not lose it.
-        takeAllTurns(effects: &effects)
-        for poster in posters { remember(.postTaken(poster, style), effects: &effects) }
+        if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
     }
 
     /// Queues a post.

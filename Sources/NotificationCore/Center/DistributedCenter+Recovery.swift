@@ -42,8 +42,17 @@ extension DistributedCenter {
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            let isDamaged = max(counts.sequence, counts.delivered, counts.dropped) > Self.greatestNumber
-            makeClient(name).counts = isDamaged ? ClientCounts() : counts
+            let isDamaged =
+                max(counts.sequence, counts.delivered, counts.dropped, counts.unkept) > Self.greatestNumber
+                || counts.unconfirmed > counts.sequence
+            guard !isDamaged else {
+                makeClient(name).counts = ClientCounts()
+                return true
+            }
+            let client = makeClient(name)
+            client.restoredCounts = counts
+            client.counts = ClientCounts(
+                sequence: counts.sequence - counts.unconfirmed, delivered: counts.delivered, dropped: counts.dropped)
             return true
         case .observer(let registration):
             guard let client = clients[registration.client], client.observers[registration.id] == nil,
@@ -128,8 +137,23 @@ extension DistributedCenter {
         withClient(name) { changeQueue(of: $0, body) }
     }
 
-    /// Takes over the numbers that an earlier process used up; none is used again.
+    /// Takes over the numbers that an earlier process used up; none is used again. Call when all that it remembered has
+    /// been taken over.
+    ///
+    /// What was given a number and may not have left that process is lost, as nobody can know: its clients are told so.
+    /// The last of it may still stand in the queue that it came from.
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
+        for client in clients.values {
+            guard let counts = client.restoredCounts.take() else { continue }
+            if counts.lastSerial > 0 { changeQueue(of: client) { $0.takeFirst(serial: counts.lastSerial) } }
+            let count = counts.unconfirmed + counts.unkept
+            guard count > 0 else { continue }
+            client.counts.dropped += count
+            var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: .serviceRestarted)
+            loss.count += count
+            loss.observers.formUnion(client.observers.keys)
+            client.unannounced = loss
+        }
         if lastSerial <= Self.greatestNumber { self.lastSerial = max(self.lastSerial, lastSerial) }
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }

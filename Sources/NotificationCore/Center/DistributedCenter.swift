@@ -16,13 +16,17 @@ public final class DistributedCenter {
     var index = ObserverIndex<ExactText, ExactText, Observer>()
     var clients: [ClientName: Client] = [:]
     var counters = Statistics()
-    var lastSerial: UInt64 = 0
-    var lastObserver: UInt64 = 0
+    /// The greatest serial that was given, to posts that nobody matched, too.
+    public internal(set) var lastSerial: UInt64 = 0
+    /// The greatest number that an observer got.
+    public internal(set) var lastObserver: UInt64 = 0
     var lastActivityEpoch: UInt64 = 0
     /// The configuration's word; ``setAutomaticSuspension(_:effects:)``.
     public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
     public var remembersChanges = false
+    /// Whether what is staged for its turn is remembered, too: what was accepted before, and is posted by now.
+    var remembersStaged = false
     var turns = Turns()
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
@@ -176,6 +180,19 @@ public final class DistributedCenter {
                 observers: client.observers.count, queued: client.queue.count, delivered: client.counts.delivered,
                 dropped: client.counts.dropped)
         }
+    }
+
+    /// What `client` was sent so far: of its losses, those that it was told of.
+    public func toldCounts(of client: ClientName) -> ClientCounts? {
+        guard let client = clients[client] else { return nil }
+        var counts = client.counts
+        counts.dropped -= client.unannounced?.count ?? 0
+        return counts
+    }
+
+    /// How many notifications wait for `client`, or were lost without its having been told.
+    public func waiting(for client: ClientName) -> UInt64 {
+        clients[client].map { UInt64($0.queue.count) + ($0.unannounced?.count ?? 0) } ?? 0
     }
 
     /// The registrations of `client`, in their order; nil when the center does not know it.

@@ -11,6 +11,7 @@ public struct Limits: Equatable, Sendable {
         case queuedPostsPerClient = "queued-posts-per-client"
         case queuedPostBytesPerClient = "queued-post-bytes-per-client"
         case queuedPostBytes = "queued-post-bytes"
+        case stateBytes = "state-bytes"
         case nameLength = "name-length"
         case objectLength = "object-length"
         case userInfoBytes = "user-info-bytes"
@@ -54,6 +55,9 @@ public struct Limits: Equatable, Sendable {
             key: .queuedPostBytes, standard: 128 << 20, hardMaximum: 4 << 30,
             reason: "what all posters together may cost; beyond it posts that would wait are refused"),
         Row(
+            key: .stateBytes, standard: 64 << 20, hardMaximum: 1 << 30,
+            reason: "what outlives the service, in the user's runtime directory, which is memory; queues go first"),
+        Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,
             reason: "bytes of UTF-8; names are reverse domain names"),
         Row(
@@ -95,10 +99,11 @@ extension Limits.Key {
         case .queuedPostsPerClient: 6
         case .queuedPostBytesPerClient: 7
         case .queuedPostBytes: 8
-        case .nameLength: 9
-        case .objectLength: 10
-        case .userInfoBytes: 11
-        case .userInfoDepth: 12
+        case .stateBytes: 9
+        case .nameLength: 10
+        case .objectLength: 11
+        case .userInfoBytes: 12
+        case .userInfoDepth: 13
         }
     }
 }

@@ -35,6 +35,8 @@ final class Client {
     /// Whether what is due to it is in the recovery log, because it has to wait; else that is on its way.
     var remembersDue = false
     var counts = ClientCounts()
+    /// What an earlier process left, until all that it remembered has been taken over.
+    var restoredCounts: ClientCounts?
     /// What was lost and not announced yet.
     var unannounced: Loss?
 

@@ -97,6 +97,13 @@ struct DeliveryQueue {
         return entry
     }
 
+    /// Takes the notification with this serial, if it is the first that is due in some lane.
+    mutating func takeFirst(serial: UInt64) {
+        for lane in DeliveryLane.allCases where lanes[lane.rawValue].first?.notification.serial == serial {
+            _ = popDue(lane)
+        }
+    }
+
     /// Takes what was posted first of all, due or held: what goes when there is no room. Within each lane it is the
     /// first.
     ///

@@ -182,6 +182,7 @@ extension Step {
         case .queuedPostsPerClient: values = 1...4
         case .queuedPostBytesPerClient: values = 500...40_000
         case .queuedPostBytes: values = 1000...40_000
+        case .stateBytes: values = 1...1  // the store's
         case .nameLength, .objectLength: values = 2...4
         case .userInfoBytes, .userInfoDepth: values = 1...1
         }
