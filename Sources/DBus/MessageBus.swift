@@ -7,9 +7,19 @@ public protocol MessageBus: AnyObject {
     var context: MainContext { get }
     /// Sends without waiting for an answer.
     func send(_ message: Message)
+    /// The same; `whenWritten` is called when the system has taken the last byte, and so not when the connection is
+    /// closed before. From then on the message reaches the bus, whatever becomes of this process.
+    func send(_ message: Message, whenWritten: @escaping () -> Void)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
+}
+
+extension MessageBus {
+    public func send(_ message: Message, whenWritten: @escaping () -> Void) {
+        send(message)
+        whenWritten()
+    }
 }
 
 /// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.

@@ -73,6 +73,35 @@ struct FlowTests {
     }
 
     @Test(
+        "It is told of each message when the system has taken it, in their order, and not when it never does",
+        arguments: BusKind.available, [false, true])
+    func written(kind: BusKind, ends: Bool) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (sender, receiver) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        try loop.barrier(receiver)
+        try ProcessState.stop(bus.pid)
+        var written: [UInt32] = []
+        for number in UInt32(0)..<5000 {
+            sender.send(signal(number, to: receiver)) { written.append(number) }
+        }
+        let count = written.count
+        #expect(count > 0 && count < 5000 && sender.outgoingBytes > 0, "\(count)")
+        if ends {
+            var hasEnded = false
+            sender.onDisconnect = { hasEnded = true }
+            kill(bus.pid, SIGKILL)
+            try loop.run("the end") { hasEnded }
+            #expect(written == Array(0..<UInt32(count)))
+        } else {
+            kill(bus.pid, SIGCONT)
+            try loop.run("the rest") { written.count == 5000 }
+            #expect(written == Array(0..<5000))
+            #expect(sender.outgoingBytes == 0)
+        }
+    }
+
+    @Test(
         "What the socket does not take waits, is counted, and goes out as the loop turns", arguments: BusKind.available)
     func backlog(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
