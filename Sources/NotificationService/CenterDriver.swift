@@ -36,9 +36,12 @@ final class CenterDriver {
         var decided = spareEffects
         spareEffects = []
         let result = try event(&decided)
+        effects.store?.reserveNumbers(of: center)
         for effect in decided { effects.carryOut(effect) }
         decided.removeAll(keepingCapacity: true)
         spareEffects = decided
+        // Before any answer: what was accepted is safe.
+        effects.store?.flush()
         waitingPosters.answer { center.hasPassed($0) }
         effects.store?.tidy(from: center)
         return result
@@ -54,23 +57,25 @@ final class CenterDriver {
 
     // MARK: From one process to the next (E3)
 
-    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call once,
-    /// before the first event.
+    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
+    /// the first event, until it succeeds.
     ///
     /// - Parameters:
     ///   - directory: private to the user.
     ///   - busID: of the bus.
-    func recover(directory: String, busID: String) {
-        do throws(RecoveryLog.Failure) {
-            let store = try RecoveryStore(directory: directory, busID: busID)
+    ///   - takesLock: see ``RecoveryLog``.
+    /// - Returns: false while another process has the state.
+    func recover(directory: String, busID: String, takesLock: Bool) -> Bool {
+        do throws(FileError) {
+            let store = try RecoveryStore(
+                directory: directory, busID: busID, limits: center.limits, takesLock: takesLock)
             let count = store.restore(into: center)
             if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
             center.remembersChanges = true
             effects.store = store
+            return true
         } catch {
-            Log.warning(
-                "state can't be kept, so that a crash of the service would lose registrations: \(error)",
-                ["CARILLON_REASON": error.description])
+            return false
         }
     }
 

@@ -41,14 +41,16 @@ package final class CenterObject {
 
     // MARK: Its life
 
-    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call once,
-    /// before the first message can come; ``resume()`` follows when the service has its name.
+    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
+    /// the first message is handled, until it succeeds; ``resume()`` follows when the service has its name.
     ///
     /// - Parameters:
     ///   - directory: private to the user.
     ///   - busID: of the bus that the object is on.
-    package func recover(directory: String, busID: String) {
-        driver.recover(directory: directory, busID: busID)
+    ///   - takesLock: false for whoever knows that the process that has the state can't use it any more.
+    /// - Returns: false while another process has the state.
+    package func recover(directory: String, busID: String, takesLock: Bool = true) -> Bool {
+        driver.recover(directory: directory, busID: busID, takesLock: takesLock)
     }
 
     /// Follows the activity of applications in the session from now on. Call once, before ``resume()``.

@@ -48,13 +48,13 @@ final class EffectRunner {
     func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery):
-            // Counted first: a crash in between makes a hole that the client sees, not a number that comes twice.
+            // Counted first: a crash in between makes a hole that is announced, not a number that comes twice.
             store?.countDelivery(
                 to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
             send(delivery)
         case .dropped(let client, let count, let observers, let reason, let sequence):
-            store?.countLoss(of: client, sequence: sequence, count: count)
-            tell(client, count: count, lost: observers, because: reason)
+            store?.countLoss(of: client, sequence: sequence)
+            tell(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
             bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
         case .probe(let client): prober.probe(client)
@@ -87,7 +87,14 @@ final class EffectRunner {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
-        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
+        let message = NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal)
+        send(message, to: delivery.client, sequence: delivery.sequence, dropped: nil)
+    }
+
+    /// Sends what has a number of the client's, and notes when it has left the process.
+    private func send(_ message: Message, to client: ClientName, sequence: UInt64, dropped: UInt64?) {
+        guard let store else { return bus.send(message) }
+        bus.send(message) { [weak store] in store?.confirm(sequence, of: client, dropped: dropped) }
     }
 
     /// A client that is too slow for long loses again and again.
@@ -98,10 +105,14 @@ final class EffectRunner {
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
     }
 
-    private func tell(_ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason) {
+    private func tell(
+        _ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason, sequence: UInt64
+    ) {
         Log.info(
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
-        bus.send(DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client))
+        send(
+            DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client), to: client,
+            sequence: sequence, dropped: count)
     }
 }

@@ -28,6 +28,15 @@ public final class Service {
     private let object: CenterObject
     private let onEnd: (End) -> Void
     private var hasEnded = false
+    /// Calls that came before the state was taken up; nil when it has been.
+    private var waitingCalls: [Message]? = []
+    private var stateTimer: EventSource?
+    /// How often another process is asked whether it has given the state up: in milliseconds.
+    private static let stateInterval: UInt32 = 20
+    /// After so long it is taken from a process that has lost the name and does not end.
+    private static let mostAttempts = 500
+    /// Calls that may wait meanwhile.
+    private static let mostWaitingCalls = 1024
 
     /// Connects to the bus at `address`. Call ``start()`` next.
     ///
@@ -43,7 +52,9 @@ public final class Service {
         }
         self.onEnd = onEnd
         object = CenterObject(bus: connection)
-        connection.onMessage = { [unowned self] message in object.handle(message) }
+        connection.onMessage = { [unowned self] message in
+            waitingCalls == nil ? object.handle(message) : hold(message)
+        }
         for connection in [connection, control] {
             connection.onDisconnect = { [unowned self] in
                 object.busDisappeared()
@@ -53,6 +64,9 @@ public final class Service {
     }
 
     /// Registers with the bus, takes the service's name, takes up the state of an earlier process, and serves.
+    ///
+    /// In this order: whoever has the name has the state, and who does not get the name does not touch it. The call that
+    /// had the bus start us comes ahead of the answer to RequestName, so calls wait.
     public func start() {
         connection.hello { [weak self] result in
             guard let self else { return }
@@ -80,36 +94,65 @@ public final class Service {
             guard let self else { return }
             switch result {
             case .failure(let error): end(.noBus(error))
-            case .success(let id):
-                // Before the name: the call that had the bus start us comes ahead of the answer to RequestName.
-                recover(onBus: id)
-                requestName()
+            case .success(let id): requestName(onBus: id)
             }
         }
     }
 
-    private func requestName() {
+    private func requestName(onBus busID: String) {
         connection.requestName(Wire.busName) { [weak self] result in
             guard let self else { return }
             switch result {
             case .failure(let error): end(.noBus(error))
             case .success(.taken): end(.nameTaken)
-            case .success(.acquired):
-                if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
-                object.resume()
-                Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
+            case .success(.acquired): recover(onBus: busID)
             }
         }
     }
 
     private func recover(onBus busID: String) {
         guard let directory = runtimeDirectory() else {
-            return Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
+            Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
+            return serve()
         }
         guard !busID.isEmpty, busID.allSatisfy(\.isHexDigit) else {
-            return Log.warning("the bus has no usable id: a crash of the service will lose registrations")
+            Log.warning("the bus has no usable id: a crash of the service will lose registrations")
+            return serve()
         }
-        object.recover(directory: directory + "/carillon", busID: busID)
+        recover(directory: directory + "/carillon", busID: busID, attempt: 1)
+    }
+
+    /// The process that had the name before us may still be about to end: its connection goes before its files.
+    private func recover(directory: String, busID: String, attempt: Int) {
+        let isLate = attempt > Self.mostAttempts
+        if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
+        guard !object.recover(directory: directory, busID: busID, takesLock: !isLate), !isLate else { return serve() }
+        stateTimer = .once(milliseconds: Self.stateInterval, on: connection.context) { [unowned self] in
+            recover(directory: directory, busID: busID, attempt: attempt + 1)
+        }
+    }
+
+    private func serve() {
+        if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
+        object.resume()
+        Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
+        let calls = waitingCalls ?? []
+        waitingCalls = nil
+        for call in calls where !object.handle(call) && !call.expectsNoReply {
+            connection.send(call.errorReply(.unknownMethod("there is no such method")))
+        }
+    }
+
+    /// Keeps a call for the object until the state has been taken up. Nobody can expect anything else of us yet.
+    private func hold(_ message: Message) -> Bool {
+        guard message.kind == .methodCall, message.hasPath(Wire.path) else { return false }
+        if waitingCalls!.count < Self.mostWaitingCalls {
+            waitingCalls!.append(message)
+        } else if !message.expectsNoReply {
+            connection.send(
+                message.errorReply(BusError(name: BusError.limitsExceededName, message: "the service is starting")))
+        }
+        return true
     }
 
     /// Leaves its state in order. Call before the process ends by its own decision.

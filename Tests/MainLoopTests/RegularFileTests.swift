@@ -114,7 +114,20 @@ struct KeyFileTests {
     @Test("Groups, keys, values and comments, as GKeyFile has them")
     func format() throws {
         let file = try read(
-            "# comment\n\n[One]\nkey=value\n  spaced  =  a b  \r\nempty=\n#key=none\n[Two]\nkey=\\s\\ta\\\\b\nbad=\\q\nkey=2\nk=a=b")
+            """
+            # comment
+
+            [One]
+            key=value
+              spaced  =  a b  \r
+            empty=
+            #key=none
+            [Two]
+            key=\\s\\ta\\\\b
+            bad=\\q
+            key=2
+            k=a=b
+            """)
         #expect(
             file.entries.map { "\($0.line) [\($0.group)] \($0.key)=\($0.value)" } == [
                 "4 [One] key=value", "5 [One] spaced=a b", "6 [One] empty=", "10 [Two] bad=\\q", "11 [Two] key=2",
