@@ -8,7 +8,8 @@ public protocol MessageBus: AnyObject {
     /// Sends without waiting for an answer.
     func send(_ message: Message)
     /// The same; `whenWritten` is called when the system has taken the last byte, and so not when the connection is
-    /// closed before. From then on the message reaches the bus, whatever becomes of this process.
+    /// closed before. From then on the message reaches the bus, whatever becomes of this process. Of several that were
+    /// taken at once the last may be told of first.
     func send(_ message: Message, whenWritten: @escaping () -> Void)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
     func call(

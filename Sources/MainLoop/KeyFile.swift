@@ -31,8 +31,10 @@ public struct KeyFile {
 
     /// A larger file is no configuration, and is refused.
     public static let mostBytes = 1 << 20
-    /// Lines with keys, beyond which a file is no configuration either: reading one takes a few milliseconds at most.
+    /// Lines that are neither blank nor comments, and the length of one: beyond these a file is no configuration either.
+    /// So reading one takes milliseconds, whatever is in it.
     public static let mostEntries = 1000
+    public static let longestEntry = 4096
 
     public let path: String
     /// In the order of the file; of a key that is given twice the last counts, and stands here once.
@@ -55,19 +57,13 @@ public struct KeyFile {
 
     init(path: String, bytes: [UInt8]) throws(Fault) {
         self.path = path
-        guard String(validating: bytes, as: UTF8.self) != nil else {
-            throw Fault(path: path, line: nil, reason: "the file is not valid UTF-8")
-        }
-        guard bytes.firstIndex(of: 0) == nil else {
-            throw Fault(path: path, line: nil, reason: "the file has a zero byte")
+        guard bytes.withUnsafeBytes({ $0.isText }) else {
+            throw Fault(path: path, line: nil, reason: "the file is not valid UTF-8, or has a zero byte")
         }
         var reader = Reader(path: path)
         var (number, start) = (0, 0)
-        while start < bytes.count {
-            number += 1
-            let end = Self.firstNewline(in: bytes, from: start) ?? bytes.count
-            try reader.read(bytes[start..<end], number: number)
-            start = end + 1
+        while let line = bytes.withUnsafeBytes({ $0.nextLine(from: &start, number: &number) }) {
+            try reader.read(bytes[line], number: number)
         }
         entries = reader.entries.compactMap(\.self)
     }
@@ -76,12 +72,31 @@ public struct KeyFile {
     public func fault(_ entry: Entry, _ reason: String) -> Fault {
         Fault(path: path, line: entry.line, reason: reason)
     }
+}
 
-    private static func firstNewline(in bytes: [UInt8], from start: Int) -> Int? {
-        bytes.withUnsafeBytes { buffer in
-            memchr(buffer.baseAddress! + start, Int32(UInt8(ascii: "\n")), buffer.count - start)
-                .map { UnsafeRawPointer($0) - buffer.baseAddress! }
+extension UnsafeRawBufferPointer {
+    /// Whether it is UTF-8 without a zero byte.
+    fileprivate var isText: Bool {
+        isEmpty || g_utf8_validate(baseAddress!.assumingMemoryBound(to: gchar.self), gssize(count), nil) != 0
+    }
+
+    /// Where the next line is that is neither blank nor a comment; nil when there is none.
+    ///
+    /// - Parameters:
+    ///   - start: of the line at which to begin, and of that behind the one that is returned.
+    ///   - number: of the line before `start`, and of the one that is returned.
+    fileprivate func nextLine(from start: inout Int, number: inout Int) -> Range<Int>? {
+        while start < count {
+            let rest = baseAddress! + start
+            let length = memchr(rest, Int32(UInt8(ascii: "\n")), count - start).map { UnsafeRawPointer($0) - rest }
+            let line = start..<start + (length ?? count - start)
+            number += 1
+            start = line.upperBound + 1
+            var first = line.lowerBound
+            while first < line.upperBound, self[first].isSpace { first += 1 }
+            if first < line.upperBound, self[first] != UInt8(ascii: "#") { return first..<line.upperBound }
         }
+        return nil
     }
 }
 
@@ -97,20 +112,23 @@ private struct Reader {
     /// Nil where the same key stands further down.
     private(set) var entries: [KeyFile.Entry?] = []
     private var places: [Place: Int] = [:]
+    private var count = 0
 
     init(path: String) {
         self.path = path
     }
 
     mutating func read(_ bytes: ArraySlice<UInt8>, number: Int) throws(KeyFile.Fault) {
-        let line = bytes.trimmed
-        guard let first = line.first, first != UInt8(ascii: "#") else { return }
         func fault(_ reason: String) -> KeyFile.Fault { KeyFile.Fault(path: path, line: number, reason: reason) }
         // So that an endless line does not fill the log.
         func shown(_ bytes: ArraySlice<UInt8>) -> String {
             String(decoding: bytes.prefix(100), as: UTF8.self) + (bytes.count > 100 ? "…" : "")
         }
-        if first == UInt8(ascii: "[") {
+        count += 1
+        guard count <= KeyFile.mostEntries else { throw fault("there are more than \(KeyFile.mostEntries) entries") }
+        guard bytes.count <= KeyFile.longestEntry else { throw fault("'\(shown(bytes))' is too long") }
+        let line = bytes.trimmed
+        if line.first == UInt8(ascii: "[") {
             let name = line.dropFirst().dropLast()
             guard line.last == UInt8(ascii: "]"), !name.isEmpty, !name.contains(where: { "[]".utf8.contains($0) }),
                 !name.contains(where: { $0 < 0x20 || $0 == 0x7F })
@@ -124,9 +142,6 @@ private struct Reader {
         let key = line[..<separator].trimmed
         guard !key.isEmpty else { throw fault("'\(shown(line))' has no key") }
         guard let group else { throw fault("'\(shown(key))' stands before the first group") }
-        guard entries.count < KeyFile.mostEntries else {
-            throw fault("there are more than \(KeyFile.mostEntries) keys")
-        }
         let name = String(decoding: key, as: UTF8.self)
         let value = line[(separator + 1)...].trimmed
         if let before = places.updateValue(entries.count, forKey: Place(group: group, key: name)) {
@@ -165,12 +180,15 @@ private struct Reader {
 extension ArraySlice<UInt8> {
     /// Without white space at both ends.
     fileprivate var trimmed: ArraySlice<UInt8> {
-        func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0D).contains(byte) }
         var bytes = self
-        while let first = bytes.first, isSpace(first) { bytes = bytes.dropFirst() }
-        while let last = bytes.last, isSpace(last) { bytes = bytes.dropLast() }
+        while let first = bytes.first, first.isSpace { bytes = bytes.dropFirst() }
+        while let last = bytes.last, last.isSpace { bytes = bytes.dropLast() }
         return bytes
     }
+}
+
+extension UInt8 {
+    fileprivate var isSpace: Bool { self == 0x20 || (0x09...0x0D).contains(self) }
 }
 
 /// The directories of the XDG base directory specification that hold configuration, the most important first.

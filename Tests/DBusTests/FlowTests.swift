@@ -73,7 +73,7 @@ struct FlowTests {
     }
 
     @Test(
-        "It is told of each message when the system has taken it, in their order, and not when it never does",
+        "It is told of each message when the system has taken it, and not when it never does",
         arguments: BusKind.available, [false, true])
     func written(kind: BusKind, ends: Bool) throws {
         let bus = try PrivateBus(kind)
@@ -86,17 +86,19 @@ struct FlowTests {
             sender.send(signal(number, to: receiver)) { written.append(number) }
         }
         let count = written.count
+        // What is told of went before the rest.
+        #expect(written.max().map { Int($0) + 1 } == count)
         #expect(count > 0 && count < 5000 && sender.outgoingBytes > 0, "\(count)")
         if ends {
             var hasEnded = false
             sender.onDisconnect = { hasEnded = true }
             kill(bus.pid, SIGKILL)
             try loop.run("the end") { hasEnded }
-            #expect(written == Array(0..<UInt32(count)))
+            #expect(written.count == count)
         } else {
             kill(bus.pid, SIGCONT)
             try loop.run("the rest") { written.count == 5000 }
-            #expect(written == Array(0..<5000))
+            #expect(Set(written).count == 5000)
             #expect(sender.outgoingBytes == 0)
         }
     }

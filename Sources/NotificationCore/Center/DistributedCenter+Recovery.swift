@@ -151,6 +151,7 @@ extension DistributedCenter {
             client.counts.dropped += count
             var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: .serviceRestarted)
             loss.count += count
+            loss.reason = .serviceRestarted
             loss.observers.formUnion(client.observers.keys)
             client.unannounced = loss
         }
