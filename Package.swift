@@ -18,6 +18,9 @@ let package = Package(
         .systemLibrary(name: "CXCB", providers: [.apt(["libxcb1-dev", "libxcb-res0-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
 
+        // The kernel's own declarations.
+        .systemLibrary(name: "CSocketDiagnostics"),
+
         // What libdispatch exports for run loops; it comes with the toolchain.
         .systemLibrary(name: "CMainQueue"),
 
@@ -44,7 +47,7 @@ let package = Package(
             name: "NotificationService",
             dependencies: [
                 "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames",
-                "MainLoop",
+                "MainLoop", "CSocketDiagnostics",
             ]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),
@@ -150,7 +153,9 @@ let package = Package(
             name: "macos-swift6", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift6"),
         // One observer of every kind, on the loop that a test asks for.
         .executableTarget(name: "loop-probe", dependencies: ["Carillon", "MainLoop"], path: "Tests/LoopProbe"),
-        .testTarget(name: "CarillonToolTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
+        .testTarget(
+            name: "CarillonToolTests",
+            dependencies: ["DBus", "MainLoop", "NotificationWire", "TestSupport", "CarillonTool", "carillond"]),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(
             name: "ArchitectureTests", dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond"]),

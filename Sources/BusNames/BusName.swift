@@ -54,6 +54,11 @@ public struct AnyBusName: BusName {
     public var unique: UniqueName? {
         rawValue.utf8.first == UInt8(ascii: ":") ? UniqueName(unchecked: rawValue) : nil
     }
+
+    /// The name as one that a connection asked for; nil for a unique one.
+    public var wellKnown: WellKnownName? {
+        rawValue.utf8.first == UInt8(ascii: ":") ? nil : WellKnownName(unchecked: rawValue)
+    }
 }
 
 /// In bytes.

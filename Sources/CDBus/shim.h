@@ -3,8 +3,4 @@
 
 #include <dbus/dbus.h>
 
-// Macros with casts or string concatenation that Swift does not import.
-static const int cdbus_timeout_infinite = DBUS_TIMEOUT_INFINITE;
-static const int cdbus_timeout_use_default = DBUS_TIMEOUT_USE_DEFAULT;
-
 #endif

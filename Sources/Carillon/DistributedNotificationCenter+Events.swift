@@ -116,6 +116,7 @@ final class CenterReceiver: ServiceReceiver {
         switch state {
         case .disconnected(let reason): Log.warning("no connection to the bus: \(reason)")
         case .serviceUnavailable(let reason): Log.warning("no notification center on the bus: \(reason)")
+        case .nameTaken(let reason), .notAnswering(let reason): Log.warning(reason)
         case .connecting, .connected: break
         }
         center.report(.connectionStateChanged(state))

@@ -25,6 +25,8 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case tooManyUnsentPosts(limit: Int)
     /// There is no service on the bus, and the bus can't start it.
     case serviceUnavailable(String)
+    /// The service's name is owned by a program that is no notification center; the text says which.
+    case nameTaken(String)
     /// There is no connection to the bus, or it or the service ended before the answer came. The post may have been
     /// made.
     case disconnected(String)
@@ -48,6 +50,7 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .limitExceeded(let message): message
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
+        case .nameTaken(let message): message
         case .disconnected(let message): "no answer: \(message)"
         case .refused(let name, let message): "\(name): \(message)"
         }
@@ -58,6 +61,7 @@ extension DistributedNotificationError {
     init(_ error: ServiceError) {
         switch error {
         case .unavailable(let message): self = .serviceUnavailable(message)
+        case .nameTaken(let message): self = .nameTaken(message)
         case .disconnected(let message): self = .disconnected(message)
         case .tooManyUnsentPosts(let limit): self = .tooManyUnsentPosts(limit: limit)
         case .refused(let error):
@@ -75,7 +79,7 @@ extension DistributedNotificationError {
         switch error {
         case .invalidName: self = .invalidName("")
         case .invalidUserInfo(let path, let reason): self = .invalidUserInfo(keyPath: path, reason: reason)
-        case .limitExceeded: self = .limitExceeded(error.description)
+        case .limitExceeded, .shareExceeded: self = .limitExceeded(error.description)
         case .invalidOption, .unknownObserver: self = .unsupportedOption(reason: error.description)
         }
     }

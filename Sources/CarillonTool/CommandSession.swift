@@ -142,6 +142,9 @@ extension CommandSession: ServiceReceiver {
             return finish(.unavailable)
         }
         if state == .connected { hasBeenServed = true }
+        if case .notAnswering(let reason) = state, listener == nil, exitCode == nil {
+            printError("carillon: \(reason); waiting for it")
+        }
         listener?.stateChanged(state)
     }
 

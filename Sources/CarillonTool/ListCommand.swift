@@ -41,7 +41,8 @@ enum ListCommand {
 
     private static let description = "A service that does not run is not started; the exit status is 2 then."
     private static let clientColumns = [
-        "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped",
+        "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped", "flow",
+        "unconfirmed", "posted", "app",
     ]
     private static let observerColumns = ["client", "id", "name", "object", "suspension-behavior"]
 
@@ -55,22 +56,27 @@ enum ListCommand {
         return parser.value(version) ? nil : (parser.value(json), rest)
     }
 
-    /// Asks for the observers of one client after the other.
+    /// Asks for the observers of one client after the other, in pieces.
     private static func collect(
-        of clients: [String], on session: CommandSession, isJSON: Bool, rows: [Row] = []
+        of clients: [String], after last: ObserverID = ObserverID(rawValue: 0), on session: CommandSession,
+        isJSON: Bool, rows: [Row] = []
     ) {
         guard let client = clients.first else {
             return show(rows, columns: observerColumns, isJSON: isJSON, on: session)
         }
-        session.ask(ListObservers(of: client)) { observers in
-            let more = observers.map { observer -> Row in
-                [
+        session.ask(ListObserversFrom(of: client, after: last)) { observers in
+            guard let last = observers.last?.observer.id else {
+                return collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows)
+            }
+            let more = observers.map { each -> Row in
+                let observer = each.observer
+                return [
                     ("client", .string(client)), ("id", .uint64(observer.id.rawValue)),
                     ("name", .string(observer.name)), ("object", .string(observer.object)),
                     ("suspension-behavior", .string(observer.suspensionBehavior)),
                 ]
             }
-            collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows + more)
+            collect(of: clients, after: last, on: session, isJSON: isJSON, rows: rows + more)
         }
     }
 

@@ -141,8 +141,13 @@ private final class Watch: CommandSession.Listener, @unchecked Sendable {
         case .serviceUnavailable(let reason):
             // Once there was one, the next is waited for.
             if !hasBegun { session.fail(.unavailable(reason)) }
+        case .nameTaken(let reason):
+            if hasBegun { warn(reason) } else { session.fail(.nameTaken(reason)) }
+        case .notAnswering(let reason): warn(reason)
         }
     }
+
+    private func warn(_ words: String) { printError("carillon: \(words)") }
 
     private func tell(_ event: ObservationEvent, _ words: String) {
         printError("carillon: \(words)")

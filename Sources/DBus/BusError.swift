@@ -22,6 +22,11 @@ extension BusError {
     public static let disconnectedName: InterfaceName = "org.freedesktop.DBus.Error.Disconnected"
     public static let limitsExceededName: InterfaceName = "org.freedesktop.DBus.Error.LimitsExceeded"
 
+    /// Whether it says that there is no bus at an address: nothing listens there, or not even the socket exists.
+    public var meansNobodyListens: Bool {
+        name == "org.freedesktop.DBus.Error.NoServer" || name == "org.freedesktop.DBus.Error.FileNotFound"
+    }
+
     public static func invalidArgs(_ message: String) -> BusError {
         BusError(name: invalidArgsName, message: message)
     }

@@ -19,11 +19,10 @@ public final class Connection: BusConnection {
     public var onDisconnect: (() -> Void)?
 
     private let pointer: OpaquePointer  // DBusConnection
-    /// Calls without a reply so far, by their number. libdbus leaves them to their timeouts when the bus goes away.
-    private var pendingCalls: [UInt64: PendingCall] = [:]
+    private let pendingCalls: PendingCalls
     /// Calls on the closed connection that the loop has not come to yet.
     private var refusedCalls: [UInt64: EventSource] = [:]
-    private var lastCall: UInt64 = 0
+    private var lastRefusedCall: UInt64 = 0
 
     /// Connects to the bus at `address`, in the syntax of the D-Bus specification.
     ///
@@ -36,14 +35,17 @@ public final class Connection: BusConnection {
         guard let opened else { throw .noServer("could not connect to \(address)") }
         pointer = opened
         self.context = context
+        pendingCalls = PendingCalls(context: context)
         // By default libdbus calls exit() when a bus connection ends; how the program ends is the program's decision.
         dbus_connection_set_exit_on_disconnect(pointer, 0)
         let box = Unmanaged.passRetained(WeakConnection(self)).toOpaque()
         check(dbus_connection_add_filter(pointer, filterMessage, box, releaseWeakConnection))
         ConnectionDriver.attach(pointer, to: context, priority: priority)
+        pendingCalls.askForOwner = { [unowned self] name in askForOwner(of: name) }
     }
 
     deinit {
+        pendingCalls.close()
         dbus_connection_close(pointer)
         ConnectionDriver.detach(pointer)
         dbus_connection_unref(pointer)
@@ -79,6 +81,25 @@ public final class Connection: BusConnection {
         }
     }
 
+    /// Has method calls of `org.freedesktop.DBus.Peer` come to ``onMessage`` like all others. By default libdbus answers
+    /// them, however many a caller leaves unread.
+    public func routePeerCalls() {
+        dbus_connection_set_route_peer_messages(pointer, 1)
+    }
+
+    /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
+    /// read from the bus until some have been. One message may be larger. libdbus's own bound is 63 MiB.
+    public var mostReceivedBytes: Int {
+        get { dbus_connection_get_max_received_size(pointer) }
+        set { dbus_connection_set_max_received_size(pointer, newValue) }
+    }
+
+    /// The descriptor of its socket, to look at only; nil when it has none.
+    public var socket: Int32? {
+        var descriptor: Int32 = -1
+        return dbus_connection_get_unix_fd(pointer, &descriptor) != 0 ? descriptor : nil
+    }
+
     /// Bytes that were sent here and that the socket did not take yet.
     public var outgoingBytes: Int { dbus_connection_get_outgoing_size(pointer) }
 
@@ -87,52 +108,81 @@ public final class Connection: BusConnection {
         check(dbus_connection_send(pointer, message.pointer, nil))
     }
 
+    public func send(_ message: Message, whenWritten: @escaping () -> Void) {
+        // libdbus keeps a message until it is written, and gives it up when the connection is closed.
+        message.whenGivenUp { [weak self] in
+            if let self, dbus_connection_get_is_connected(pointer) != 0 { whenWritten() }
+        }
+        send(message)
+    }
+
     /// Sends a method call; `completion` gets the reply, or the error that came instead, from the loop.
     ///
-    /// What is still pending when the connection object goes away is not completed.
+    /// Only the connection that was called is believed, and the bus where it answers for it (E6). A call to a well-known
+    /// name has the bus tell its owner from then on. What is still pending when the connection object goes away is not
+    /// completed.
     public func call(
         _ message: Message, timeout: ReplyTimeout,
         completion: @escaping (Result<Message, BusError>) -> Void
     ) {
-        var pending: OpaquePointer?
-        check(dbus_connection_send_with_reply(pointer, message.pointer, &pending, timeout.dbus))
-        lastCall += 1
-        guard let pending else {
+        guard dbus_connection_get_is_connected(pointer) != 0 else {
             // From the loop as well: a caller that goes on with its next call would never return.
-            let number = lastCall
+            lastRefusedCall += 1
+            let number = lastRefusedCall
             refusedCalls[number] = .once(milliseconds: 0, on: context) { [unowned self] in
                 refusedCalls[number] = nil
                 completion(.failure(.disconnected("the connection to the bus is closed")))
             }
             return
         }
-        let call = PendingCall(pending, number: lastCall, of: self, completion: completion)
-        pendingCalls[call.number] = call
-        let box = Unmanaged.passRetained(WeakPendingCall(call)).toOpaque()
-        check(dbus_pending_call_set_notify(pending, completeCall, box, releaseWeakPendingCall))
+        let peer = peer(of: message)
+        var serial: UInt32 = 0
+        check(dbus_connection_send(pointer, message.pointer, &serial))
+        pendingCalls.add(serial: serial, peer: peer, timeout: timeout, completion: completion)
     }
 
-    fileprivate func forget(_ call: PendingCall) {
-        pendingCalls[call.number] = nil
+    /// Replies to calls that were ignored, as they came from others than those who were asked.
+    public var forgedReplies: UInt64 { pendingCalls.forged }
+
+    private func peer(of message: Message) -> PendingCalls.Peer {
+        guard let destination = message.destination, destination != "org.freedesktop.DBus" else { return .bus }
+        if let name = destination.unique { return .connection(name) }
+        let name = WellKnownName(unchecked: destination.rawValue)
+        return pendingCalls.peer(owning: name) ?? follow(name)
+    }
+
+    /// Ahead of the call: what the bus tells about the owner then comes before the owner's reply.
+    private func follow(_ name: WellKnownName) -> PendingCalls.Peer {
+        let peer = pendingCalls.follow(name)
+        addMatch(OwnerChange.matchRule(for: name)) { [weak self] result in
+            if case .failure = result { self?.pendingCalls.changesAreNotTold(of: name) }
+        }
+        askForOwner(of: name)
+        return peer
+    }
+
+    private func askForOwner(of name: WellKnownName) {
+        nameOwner(of: name) { [weak self] result in
+            self?.pendingCalls.ownerChanged(name, to: try? result.get())
+        }
     }
 
     fileprivate func handle(_ message: Message) -> Bool {
-        if message.isSignal("org.freedesktop.DBus.Local", "Disconnected"), message.sender == nil {
-            for call in pendingCalls.values.sorted(by: { $0.number < $1.number }) { call.fail() }
-            onDisconnect?()
-            return true
+        switch message.kind {
+        case .methodReturn, .error: if pendingCalls.take(message) { return true }
+        case .signal:
+            // libdbus's own, which has no sender; every bus puts one into what it carries.
+            if message.isSignal("org.freedesktop.DBus.Local", "Disconnected"), !message.hasSender {
+                pendingCalls.failAll(with: .disconnected("the bus closed the connection"))
+                onDisconnect?()
+                return true
+            }
+            if let change = OwnerChange(message), let name = change.name.wellKnown {
+                pendingCalls.ownerChanged(name, to: change.newOwner)
+            }
+        case .methodCall, nil: break
         }
         return onMessage?(message) ?? false
-    }
-}
-
-extension ReplyTimeout {
-    fileprivate var dbus: Int32 {
-        switch self {
-        case .standard: cdbus_timeout_use_default
-        case .milliseconds(let milliseconds): milliseconds
-        case .never: cdbus_timeout_infinite
-        }
     }
 }
 
@@ -154,62 +204,4 @@ private func filterMessage(
 
 private func releaseWeakConnection(_ data: UnsafeMutableRawPointer?) {
     Unmanaged<WeakConnection>.fromOpaque(data!).release()
-}
-
-/// A call that waits for its reply. The connection owns it, so it is completed once, and only while that lives: the
-/// replies of several calls can be in hand when the completion of one gives the connection up.
-private final class PendingCall {
-    let number: UInt64
-    private let pointer: OpaquePointer  // DBusPendingCall
-    private unowned let connection: Connection
-    private let completion: (Result<Message, BusError>) -> Void
-
-    /// Takes over the caller's reference to `pointer`.
-    init(
-        _ pointer: OpaquePointer, number: UInt64, of connection: Connection,
-        completion: @escaping (Result<Message, BusError>) -> Void
-    ) {
-        self.pointer = pointer
-        self.number = number
-        self.connection = connection
-        self.completion = completion
-    }
-
-    deinit {
-        dbus_pending_call_unref(pointer)
-    }
-
-    func complete(_ result: Result<Message, BusError>) {
-        connection.forget(self)
-        completion(result)
-    }
-
-    /// The bus closed the connection: no reply will come.
-    func fail() {
-        dbus_pending_call_cancel(pointer)
-        complete(.failure(.disconnected("the bus closed the connection")))
-    }
-}
-
-private final class WeakPendingCall {
-    weak var call: PendingCall?
-
-    init(_ call: PendingCall) {
-        self.call = call
-    }
-}
-
-private func completeCall(_ pending: OpaquePointer?, _ data: UnsafeMutableRawPointer?) {
-    guard let reply = dbus_pending_call_steal_reply(pending) else { return }
-    let message = Message(adopting: reply)
-    let call = Unmanaged<WeakPendingCall>.fromOpaque(data!).takeUnretainedValue().call
-    if let error = message.error {
-        call?.complete(.failure(error))
-    } else {
-        call?.complete(.success(message))
-    }
-}
-
-private func releaseWeakPendingCall(_ data: UnsafeMutableRawPointer?) {
-    Unmanaged<WeakPendingCall>.fromOpaque(data!).release()
 }

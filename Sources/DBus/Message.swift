@@ -27,6 +27,14 @@ public final class Message {
         dbus_message_unref(pointer)
     }
 
+    /// Has `body` called when nobody keeps the message any more, neither here nor in libdbus.
+    func whenGivenUp(_ body: @escaping () -> Void) {
+        let notice = Unmanaged.passRetained(Notice(body)).toOpaque()
+        check(
+            dbus_message_set_data(
+                pointer, noticeSlot, notice, { Unmanaged<Notice>.fromOpaque($0!).takeRetainedValue().body() }))
+    }
+
     // MARK: Making
 
     /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
@@ -75,6 +83,29 @@ public final class Message {
         Message(adopting: allocated(dbus_message_new_error(pointer, error.name.rawValue, error.message)))
     }
 
+    /// The reply to the call that `caller` gave this serial number.
+    static func methodReturn(to caller: UniqueName, serial: UInt32) -> Message {
+        answer(DBUS_MESSAGE_TYPE_METHOD_RETURN, to: caller, serial: serial)
+    }
+
+    /// The error reply to the call that `caller` gave this serial number.
+    static func error(_ error: BusError, to caller: UniqueName, serial: UInt32) -> Message {
+        let message = answer(DBUS_MESSAGE_TYPE_ERROR, to: caller, serial: serial)
+        check(dbus_message_set_error_name(message.pointer, error.name.rawValue))
+        var writer = MessageWriter(message)
+        // D-Bus strings hold no NUL and libdbus takes C strings: a NUL ends the message early, which harms nobody.
+        writer.append(error.message)
+        return message
+    }
+
+    private static func answer(_ type: Int32, to caller: UniqueName, serial: UInt32) -> Message {
+        let message = Message(adopting: allocated(dbus_message_new(type)))
+        check(dbus_message_set_destination(message.pointer, caller.rawValue))
+        check(dbus_message_set_reply_serial(message.pointer, serial))
+        message.expectsNoReply = true
+        return message
+    }
+
     // MARK: Header
 
     public var kind: Kind? {
@@ -91,6 +122,8 @@ public final class Message {
     public var sender: UniqueName? { anySender?.unique }
     /// Whether the bus itself sent it. No connection can pretend that (E6).
     public var isFromBus: Bool { anySender == "org.freedesktop.DBus" }
+    /// Whether a sender is named at all.
+    var hasSender: Bool { dbus_message_get_sender(pointer) != nil }
     private var anySender: AnyBusName? { text(dbus_message_get_sender).map { AnyBusName(unchecked: $0) } }
     public var path: ObjectPath? { text(dbus_message_get_path).map { ObjectPath(unchecked: $0) } }
     public var interface: InterfaceName? { text(dbus_message_get_interface).map { InterfaceName(unchecked: $0) } }
@@ -98,6 +131,8 @@ public final class Message {
     public var errorName: InterfaceName? { text(dbus_message_get_error_name).map { InterfaceName(unchecked: $0) } }
     public var signature: Signature { Signature(unchecked: text(dbus_message_get_signature) ?? "") }
     public var serial: UInt32 { dbus_message_get_serial(pointer) }
+    /// The serial of the call that it answers; 0 when it is no answer.
+    public var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
 
     public var destination: AnyBusName? { text(dbus_message_get_destination).map { AnyBusName(unchecked: $0) } }
 
@@ -106,6 +141,17 @@ public final class Message {
         get { dbus_message_get_no_reply(pointer) != 0 }
         set { dbus_message_set_no_reply(pointer, newValue ? 1 : 0) }
     }
+
+    /// What it takes on the bus, in bytes. Costs as much as writing it does.
+    public var byteCount: Int {
+        var (bytes, count): (UnsafeMutablePointer<CChar>?, Int32) = (nil, 0)
+        check(dbus_message_marshal(pointer, &bytes, &count))
+        dbus_free(bytes)
+        return Int(count)
+    }
+
+    /// Whether file descriptors came with it. They stay open as long as the message is there.
+    public var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
 
     /// Compares without making Swift strings: the test on every incoming message.
     public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {
@@ -132,3 +178,19 @@ public final class Message {
         field(pointer).map { String(cString: $0) }
     }
 }
+
+/// What waits for a message to be given up.
+private final class Notice {
+    let body: () -> Void
+
+    init(_ body: @escaping () -> Void) {
+        self.body = body
+    }
+}
+
+/// Where libdbus keeps a ``Notice`` with a message.
+private let noticeSlot: dbus_int32_t = {
+    var slot: dbus_int32_t = -1
+    check(dbus_message_allocate_data_slot(&slot))
+    return slot
+}()

@@ -7,9 +7,20 @@ public protocol MessageBus: AnyObject {
     var context: MainContext { get }
     /// Sends without waiting for an answer.
     func send(_ message: Message)
+    /// The same; `whenWritten` is called when the system has taken the last byte, and so not when the connection is
+    /// closed before. From then on the message reaches the bus, whatever becomes of this process. Of several that were
+    /// taken at once the last may be told of first.
+    func send(_ message: Message, whenWritten: @escaping () -> Void)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
+}
+
+extension MessageBus {
+    public func send(_ message: Message, whenWritten: @escaping () -> Void) {
+        send(message)
+        whenWritten()
+    }
 }
 
 /// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.
@@ -110,20 +121,29 @@ extension MessageBus {
         }
     }
 
-    /// Asks the bus for the process behind a connection, as the kernel told it.
+    /// Asks the bus who is behind a connection.
     ///
-    /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the
-    ///   connection is gone.
-    public func processID(of name: some BusName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
+    /// - Parameter completion: gets what the kernel told the bus, or NameHasNoOwner when the connection is gone.
+    public func credentials(
+        of name: some BusName, completion: @escaping (Result<ConnectionCredentials, BusError>) -> Void
+    ) {
         let message = Message.busCall("GetConnectionCredentials")
         var writer = MessageWriter(message)
         writer.append(name.rawValue)
         call(message) { result in
             completion(
                 result.flatMap { reply in
-                    Result { () throws(BusError) in try DBus.processID(inCredentials: reply) }
+                    Result { () throws(BusError) in try ConnectionCredentials(in: reply) }
                 })
         }
+    }
+
+    /// The same for its process alone.
+    ///
+    /// - Parameter completion: gets the process id, 0 when the bus does not know it, or NameHasNoOwner when the
+    ///   connection is gone.
+    public func processID(of name: some BusName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
+        credentials(of: name) { completion($0.map(\.processID)) }
     }
 }
 
@@ -176,14 +196,32 @@ extension Message {
     }
 }
 
-private func processID(inCredentials reply: Message) throws(BusError) -> UInt32 {
-    var reader = MessageReader(reply)
-    var entries = try reader.readContainer(.array)
-    while !entries.isAtEnd {
-        var entry = try entries.readContainer(.dictEntry)
-        guard try entry.readString() == "ProcessID" else { continue }
-        var value = try entry.readContainer(.variant)
-        return try value.read(UInt32.self)
+/// Who is behind a connection, as the kernel told the bus.
+public struct ConnectionCredentials: Equatable, Sendable {
+    /// 0 when the bus does not know it.
+    public var processID: UInt32 = 0
+    /// Nil when the bus does not know it.
+    public var userID: UInt32?
+
+    public init(processID: UInt32 = 0, userID: UInt32? = nil) {
+        self.processID = processID
+        self.userID = userID
     }
-    return 0
+
+    init(in reply: Message) throws(BusError) {
+        var reader = MessageReader(reply)
+        var entries = try reader.readContainer(.array)
+        while !entries.isAtEnd {
+            var entry = try entries.readContainer(.dictEntry)
+            switch try entry.readString() {
+            case "ProcessID":
+                var value = try entry.readContainer(.variant)
+                processID = try value.read(UInt32.self)
+            case "UnixUserID":
+                var value = try entry.readContainer(.variant)
+                userID = try value.read(UInt32.self)
+            default: break
+            }
+        }
+    }
 }

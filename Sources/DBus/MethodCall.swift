@@ -1,34 +1,86 @@
 import BusNames
 
-/// A method call that is being answered. It can be kept and answered later.
+extension BusError {
+    /// The longest message of an error, in bytes: what quotes a caller's own words may be as long as these.
+    private static let longestMessage = 8 << 10
+
+    /// The same with a message that is no longer than that.
+    fileprivate var shortened: BusError {
+        guard message.utf8.count > Self.longestMessage else { return self }
+        let head = message.utf8.prefix(Self.longestMessage)
+        return BusError(name: name, message: String(decoding: head, as: UTF8.self) + "…")
+    }
+}
+
+/// A method call that is being answered.
 public struct MethodCall {
     public let message: Message
     /// The caller, as the bus verified it.
     public let sender: UniqueName
-    private let bus: any MessageBus
+    /// Where its answer goes: what to keep of a call that is answered later.
+    public let answer: Answer
 
     /// Nil when `message` is no method call of another connection.
     init?(_ message: Message, bus: any MessageBus) {
         guard message.kind == .methodCall, let sender = message.sender else { return nil }
         self.message = message
         self.sender = sender
-        self.bus = bus
+        answer = Answer(to: sender, serial: message.expectsNoReply ? nil : message.serial, bus: bus)
     }
 
     /// A reader over the arguments, at the first.
     public var arguments: MessageReader { MessageReader(message) }
 
+    /// Refuses file descriptors that came along and that no argument means: they count against the limit of the process
+    /// that holds them, which the sender does not pay (E4).
+    ///
+    /// Arguments are looked at first, so that one of the type `h` gets the error that says where it stands.
+    ///
+    /// - Throws: InvalidArgs.
+    public func expectNoDescriptors() throws(BusError) {
+        guard message.hasDescriptors else { return }
+        throw .invalidArgs("no method of this service takes file descriptors")
+    }
+
     /// Sends the reply, with what `body` appends as its arguments. Sends nothing when the caller wanted no reply.
     public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {
-        guard !message.expectsNoReply else { return }
-        let reply = message.methodReturn()
-        var writer = MessageWriter(reply)
-        body(&writer)
-        bus.send(reply)
+        answer.reply(body)
     }
 
     public func reply(with error: BusError) {
-        guard !message.expectsNoReply else { return }
-        bus.send(message.errorReply(error))
+        answer.reply(with: error)
+    }
+}
+
+extension MethodCall {
+    /// Where the answer to a call goes. It holds nothing of what the call brought: no arguments, no descriptors.
+    public struct Answer {
+        private let caller: UniqueName
+        /// Of the call; nil when nobody waits for an answer.
+        private let serial: UInt32?
+        private let bus: any MessageBus
+
+        fileprivate init(to caller: UniqueName, serial: UInt32?, bus: any MessageBus) {
+            self.caller = caller
+            self.serial = serial
+            self.bus = bus
+        }
+
+        /// Whether the caller wants one.
+        public var isWanted: Bool { serial != nil }
+
+        /// Sends the reply, with what `body` appends as its arguments, unless none is wanted.
+        public func reply(_ body: (inout MessageWriter) -> Void = { _ in }) {
+            guard let serial else { return }
+            let reply = Message.methodReturn(to: caller, serial: serial)
+            var writer = MessageWriter(reply)
+            body(&writer)
+            bus.send(reply)
+        }
+
+        public func reply(with error: BusError) {
+            guard let serial else { return }
+            bus.send(.error(error.shortened, to: caller, serial: serial))
+        }
     }
 }

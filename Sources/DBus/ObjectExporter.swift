@@ -1,3 +1,5 @@
+import CDBus
+
 /// One object on the bus with one interface of its own and the standard ones.
 ///
 /// The interface is a table: every method has its declared signature, checked before its handler runs, and the
@@ -20,11 +22,12 @@ public final class ObjectExporter {
 
     /// Answers `message` if it is a method call; `bus` is where it came from.
     ///
-    /// `org.freedesktop.DBus.Peer` is left to libdbus, which answers it by itself.
+    /// `org.freedesktop.DBus.Peer` is answered on every path; unless ``Connection/routePeerCalls()`` was called, libdbus
+    /// does that before it comes here.
     public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
-        guard !message.hasInterface(Self.peer), let call = MethodCall(message, bus: bus) else { return false }
+        guard let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
-            try dispatch(call)
+            if message.hasInterface(Self.peer) { try answerPeer(call) } else { try dispatch(call) }
         } catch {
             call.reply(with: error)
             onRefusal?(call, error)
@@ -91,6 +94,7 @@ public final class ObjectExporter {
 
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
         let asked = call.message.interface
+        try call.expectNoDescriptors()
         switch member {
         case "Introspect" where asked != Self.propertiesInterface:
             try expect("", in: call.message, of: "Introspect")
@@ -117,6 +121,20 @@ public final class ObjectExporter {
             throw .propertyReadOnly("property \(property.name) is read-only")
         default:
             throw .unknownMethod("interface \(asked ?? interface.name) has no method \(member)")
+        }
+    }
+
+    private func answerPeer(_ call: MethodCall) throws(BusError) {
+        let member = call.message.member?.rawValue ?? ""
+        try call.expectNoDescriptors()
+        switch member {
+        case "Ping": call.reply()
+        case "GetMachineId":
+            guard let id = localMachineID() else {
+                throw BusError(name: "org.freedesktop.DBus.Error.Failed", message: "this machine has no id")
+            }
+            call.reply { $0.append(id) }
+        default: throw .unknownMethod("interface \(Self.peer) has no method \(member)")
         }
     }
 
@@ -155,4 +173,11 @@ public final class ObjectExporter {
         try expect("", in: call.message, of: "Introspect")
         call.reply { $0.append(Interface.introspectionDocument(child: String(child))) }
     }
+}
+
+/// The id of the machine, as the D-Bus specification has it; nil where the machine has none.
+private func localMachineID() -> String? {
+    guard let id = dbus_try_get_local_machine_id(nil) else { return nil }
+    defer { dbus_free(id) }
+    return String(cString: id)
 }

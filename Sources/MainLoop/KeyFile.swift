@@ -1,6 +1,15 @@
 import CGLib
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// A configuration file in the format of `GKeyFile`, whose every fault can be named by its line.
+///
+/// Read here and not by GLib, which does not tell the line of a fault, takes as long as a file is for one that nobody
+/// meant (a line costs it several allocations), and would wait for the other end of a pipe.
 public struct KeyFile {
     /// What is wrong with a file.
     public struct Fault: Error, CustomStringConvertible, Equatable {
@@ -20,102 +29,166 @@ public struct KeyFile {
         public let line: Int
     }
 
+    /// A larger file is no configuration, and is refused.
+    public static let mostBytes = 1 << 20
+    /// Lines that are neither blank nor comments, and the length of one: beyond these a file is no configuration either.
+    /// So reading one takes milliseconds, whatever is in it.
+    public static let mostEntries = 1000
+    public static let longestEntry = 4096
+
     public let path: String
     /// In the order of the file; of a key that is given twice the last counts, and stands here once.
     public let entries: [Entry]
 
-    /// Reads the file at `path`.
+    /// Reads the file at `path`, which may be a link to one. It is the user's or root's.
     ///
     /// - Returns: nil when there is no such file.
     /// - Throws: ``Fault`` when it can't be read or is no key file.
     public init?(path: String) throws(Fault) {
-        var contents: UnsafeMutablePointer<gchar>?
-        var length: gsize = 0
-        var error: UnsafeMutablePointer<GError>?
-        guard g_file_get_contents(path, &contents, &length, &error) != 0 else {
-            defer { g_error_free(error) }
-            let isMissing =
-                g_error_matches(error, g_file_error_quark(), gint(G_FILE_ERROR_NOENT.rawValue)) != 0
-                || g_error_matches(error, g_file_error_quark(), gint(G_FILE_ERROR_NOTDIR.rawValue)) != 0
-            if isMissing { return nil }
-            throw Fault(path: path, line: nil, reason: String(cString: error!.pointee.message))
+        let bytes: [UInt8]
+        do throws(FileError) {
+            guard let contents = try RegularFile.contents(of: path, atMost: Self.mostBytes) else { return nil }
+            bytes = contents
+        } catch {
+            throw Fault(path: path, line: nil, reason: error.description)
         }
-        defer { g_free(contents) }
-        let bytes = UnsafeRawBufferPointer(start: contents, count: Int(length))
+        try self.init(path: path, bytes: bytes)
+    }
+
+    init(path: String, bytes: [UInt8]) throws(Fault) {
         self.path = path
-        let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        if let reason = Self.parsingError(of: bytes) {
-            throw Fault(path: path, line: Self.firstBadLine(of: bytes, lines: lines), reason: reason)
+        guard bytes.withUnsafeBytes({ $0.isText }) else {
+            throw Fault(path: path, line: nil, reason: "the file is not valid UTF-8, or has a zero byte")
         }
-        entries = Self.entries(of: bytes, lines: lines.map { String(decoding: $0, as: UTF8.self) })
+        var reader = Reader(path: path)
+        var (number, start) = (0, 0)
+        while let line = bytes.withUnsafeBytes({ $0.nextLine(from: &start, number: &number) }) {
+            try reader.read(bytes[line], number: number)
+        }
+        entries = reader.entries.compactMap(\.self)
     }
 
     /// The fault that the value of `entry` has.
     public func fault(_ entry: Entry, _ reason: String) -> Fault {
         Fault(path: path, line: entry.line, reason: reason)
     }
+}
 
-    private static func load(_ bytes: UnsafeRawBufferPointer) -> (file: OpaquePointer, reason: String?) {
-        let file = g_key_file_new()!
-        var error: UnsafeMutablePointer<GError>?
-        let text = bytes.baseAddress.map { $0.assumingMemoryBound(to: gchar.self) }
-        guard bytes.count > 0, g_key_file_load_from_data(file, text, gsize(bytes.count), G_KEY_FILE_NONE, &error) == 0
-        else { return (file, nil) }
-        defer { g_error_free(error) }
-        return (file, String(cString: error!.pointee.message))
+extension UnsafeRawBufferPointer {
+    /// Whether it is UTF-8 without a zero byte.
+    fileprivate var isText: Bool {
+        isEmpty || g_utf8_validate(baseAddress!.assumingMemoryBound(to: gchar.self), gssize(count), nil) != 0
     }
 
-    private static func parsingError(of bytes: UnsafeRawBufferPointer) -> String? {
-        guard String(validating: bytes, as: UTF8.self) != nil else { return "the file is not valid UTF-8" }
-        // GLib takes the rest of such a line for empty.
-        guard !bytes.contains(0) else { return "the file has a zero byte" }
-        let (file, reason) = load(bytes)
-        g_key_file_unref(file)
-        return reason
-    }
-
-    /// GLib does not tell the line, but the shortest beginning of the file that it refuses ends with it.
-    private static func firstBadLine(of bytes: UnsafeRawBufferPointer, lines: [Slice<UnsafeRawBufferPointer>]) -> Int {
-        for (index, line) in lines.enumerated()
-        where parsingError(of: UnsafeRawBufferPointer(rebasing: bytes[..<line.endIndex])) != nil {
-            return index + 1
+    /// Where the next line is that is neither blank nor a comment; nil when there is none.
+    ///
+    /// - Parameters:
+    ///   - start: of the line at which to begin, and of that behind the one that is returned.
+    ///   - number: of the line before `start`, and of the one that is returned.
+    fileprivate func nextLine(from start: inout Int, number: inout Int) -> Range<Int>? {
+        while start < count {
+            let rest = baseAddress! + start
+            let length = memchr(rest, Int32(UInt8(ascii: "\n")), count - start).map { UnsafeRawPointer($0) - rest }
+            let line = start..<start + (length ?? count - start)
+            number += 1
+            start = line.upperBound + 1
+            var first = line.lowerBound
+            while first < line.upperBound, self[first].isSpace { first += 1 }
+            if first < line.upperBound, self[first] != UInt8(ascii: "#") { return first..<line.upperBound }
         }
-        return lines.count
-    }
-
-    private static func entries(of bytes: UnsafeRawBufferPointer, lines: [String]) -> [Entry] {
-        let (file, _) = load(bytes)
-        defer { g_key_file_unref(file) }
-        var group = ""
-        var entries: [Entry] = []
-        for (index, line) in lines.enumerated() {
-            let text = line.trimmed
-            if text.hasPrefix("["), let end = text.firstIndex(of: "]") {
-                group = String(text[text.index(after: text.startIndex)..<end])
-            } else if !text.hasPrefix("#"), let separator = text.firstIndex(of: "=") {
-                let key = String(text[..<separator]).trimmed
-                // What GLib does not give (a wrong escape, a key with a language) stays as it is written, so that
-                // whoever looks at the entry refuses it.
-                let value = g_key_file_get_string(file, group, key, nil)
-                defer { g_free(value) }
-                let written = String(text[text.index(after: separator)...]).trimmed
-                entries.removeAll { $0.group == group && $0.key == key }
-                entries.append(
-                    Entry(
-                        group: group, key: key, value: value.map { String(cString: $0) } ?? written, line: index + 1))
-            }
-        }
-        return entries
+        return nil
     }
 }
 
-extension String {
-    fileprivate var trimmed: String {
-        var text = self[...]
-        while let first = text.first, first.isWhitespace { text = text.dropFirst() }
-        while let last = text.last, last.isWhitespace { text = text.dropLast() }
-        return String(text)
+/// Takes lines one by one.
+private struct Reader {
+    private struct Place: Hashable {
+        let group: String
+        let key: String
     }
+
+    let path: String
+    private var group: String?
+    /// Nil where the same key stands further down.
+    private(set) var entries: [KeyFile.Entry?] = []
+    private var places: [Place: Int] = [:]
+    private var count = 0
+
+    init(path: String) {
+        self.path = path
+    }
+
+    mutating func read(_ bytes: ArraySlice<UInt8>, number: Int) throws(KeyFile.Fault) {
+        func fault(_ reason: String) -> KeyFile.Fault { KeyFile.Fault(path: path, line: number, reason: reason) }
+        // So that an endless line does not fill the log.
+        func shown(_ bytes: ArraySlice<UInt8>) -> String {
+            String(decoding: bytes.prefix(100), as: UTF8.self) + (bytes.count > 100 ? "…" : "")
+        }
+        count += 1
+        guard count <= KeyFile.mostEntries else { throw fault("there are more than \(KeyFile.mostEntries) entries") }
+        guard bytes.count <= KeyFile.longestEntry else { throw fault("'\(shown(bytes))' is too long") }
+        let line = bytes.trimmed
+        if line.first == UInt8(ascii: "[") {
+            let name = line.dropFirst().dropLast()
+            guard line.last == UInt8(ascii: "]"), !name.isEmpty, !name.contains(where: { "[]".utf8.contains($0) }),
+                !name.contains(where: { $0 < 0x20 || $0 == 0x7F })
+            else { throw fault("'\(shown(line))' is no name of a group") }
+            group = String(decoding: name, as: UTF8.self)
+            return
+        }
+        guard let separator = line.firstIndex(of: UInt8(ascii: "=")) else {
+            throw fault("'\(shown(line))' is neither a group, nor a key with a value, nor a comment")
+        }
+        let key = line[..<separator].trimmed
+        guard !key.isEmpty else { throw fault("'\(shown(line))' has no key") }
+        guard let group else { throw fault("'\(shown(key))' stands before the first group") }
+        let name = String(decoding: key, as: UTF8.self)
+        let value = line[(separator + 1)...].trimmed
+        if let before = places.updateValue(entries.count, forKey: Place(group: group, key: name)) {
+            entries[before] = nil
+        }
+        entries.append(
+            KeyFile.Entry(
+                group: group, key: name, value: String(decoding: Self.unescaped(value) ?? Array(value), as: UTF8.self),
+                line: number))
+    }
+
+    /// The value with what GKeyFile's escapes stand for; nil when one is wrong: it stays as it is written, so that
+    /// whoever looks at the entry refuses it.
+    private static func unescaped(_ value: ArraySlice<UInt8>) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(value.count)
+        var rest = value
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "\\") else {
+                bytes.append(byte)
+                continue
+            }
+            switch rest.popFirst() {
+            case UInt8(ascii: "s"): bytes.append(UInt8(ascii: " "))
+            case UInt8(ascii: "n"): bytes.append(UInt8(ascii: "\n"))
+            case UInt8(ascii: "t"): bytes.append(UInt8(ascii: "\t"))
+            case UInt8(ascii: "r"): bytes.append(UInt8(ascii: "\r"))
+            case UInt8(ascii: "\\"): bytes.append(UInt8(ascii: "\\"))
+            default: return nil
+            }
+        }
+        return bytes
+    }
+}
+
+extension ArraySlice<UInt8> {
+    /// Without white space at both ends.
+    fileprivate var trimmed: ArraySlice<UInt8> {
+        var bytes = self
+        while let first = bytes.first, first.isSpace { bytes = bytes.dropFirst() }
+        while let last = bytes.last, last.isSpace { bytes = bytes.dropLast() }
+        return bytes
+    }
+}
+
+extension UInt8 {
+    fileprivate var isSpace: Bool { self == 0x20 || (0x09...0x0D).contains(self) }
 }
 
 /// The directories of the XDG base directory specification that hold configuration, the most important first.

@@ -14,13 +14,21 @@ final class CenterDriver {
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
-    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber) {
-        effects = EffectRunner(bus: bus, clients: clients, prober: prober)
+    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
+        effects = EffectRunner(bus: bus, clients: clients, prober: prober, witness: witness)
+        effects.answers.maySend = { [unowned self] caller, byteCount in
+            perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
+        }
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
-                case .probeTimedOut(let client): center.probeTimedOut(client, effects: &effects)
+                case .witnessed(let client, let hasRead):
+                    center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
+                case .deliveryRefused(let client): center.deliveryRefused(client, effects: &effects)
+                case .deliveryTooLarge(let client): center.deliveryTooLarge(client, effects: &effects)
+                case .probeRefused(let client, let isCounted):
+                    center.probeRefused(client, isCounted: isCounted, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):
                     center.inactivityTimerEnded(client, epoch: epoch, effects: &effects)
                 case .disappeared(let client): center.clientDisappeared(client, effects: &effects)
@@ -36,41 +44,48 @@ final class CenterDriver {
         var decided = spareEffects
         spareEffects = []
         let result = try event(&decided)
+        effects.store?.reserveNumbers(of: center)
         for effect in decided { effects.carryOut(effect) }
         decided.removeAll(keepingCapacity: true)
         spareEffects = decided
-        waitingPosters.answer { center.hasPassed($0) }
+        // Before any answer: what was accepted is safe.
+        effects.store?.flush()
+        while let (answer, receivers) = waitingPosters.popPassed(hasPassed: center.hasPassed) {
+            answer.reply(to: PostCall.self, receivers)
+        }
         effects.store?.tidy(from: center)
         return result
     }
 
     /// Answers a post that was accepted, behind its deliveries.
     func answer(_ post: MethodCall, with receipt: Receipt) {
-        guard let mark = receipt.mark, !post.message.expectsNoReply, !center.hasPassed(mark) else {
+        guard let mark = receipt.mark, post.answer.isWanted, !center.hasPassed(mark) else {
             return post.reply(to: PostCall.self, receipt.receivers)
         }
-        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
+        waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
     }
 
     // MARK: From one process to the next (E3)
 
-    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call once,
-    /// before the first event.
+    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
+    /// the first event, until it succeeds.
     ///
     /// - Parameters:
     ///   - directory: private to the user.
     ///   - busID: of the bus.
-    func recover(directory: String, busID: String) {
-        do throws(RecoveryLog.Failure) {
-            let store = try RecoveryStore(directory: directory, busID: busID)
+    ///   - takesLock: see ``RecoveryLog``.
+    /// - Returns: false while another process has the state.
+    func recover(directory: String, busID: String, takesLock: Bool) -> Bool {
+        do throws(FileError) {
+            let store = try RecoveryStore(
+                directory: directory, busID: busID, limits: center.limits, takesLock: takesLock)
             let count = store.restore(into: center)
             if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
             center.remembersChanges = true
             effects.store = store
+            return true
         } catch {
-            Log.warning(
-                "state can't be kept, so that a crash of the service would lose registrations: \(error)",
-                ["CARILLON_REASON": error.description])
+            return false
         }
     }
 
@@ -81,8 +96,25 @@ final class CenterDriver {
         effects.store?.finish(from: center)
     }
 
-    /// The bus is gone: nobody is left to take up the state for.
-    func busDisappeared() {
-        effects.store?.remove()
+    // MARK: From one connection to the next (E5)
+
+    /// The bus closed the connection: gives away what there is, in order, for ``inherit(_:_:)``.
+    func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
+        let (counts, largest) = effects.recentDeliveries()
+        perform { effects in
+            for (client, count) in counts.sorted(by: { $0.key < $1.key }) {
+                center.deliveriesCut(client, atMost: count, effects: &effects)
+            }
+            center.rememberAllDue(effects: &effects)
+        }
+        defer { effects.store = nil }
+        return (center, effects.store, largest)
+    }
+
+    /// Takes up what the driver had whose connection the bus closed. Call once, before the first event.
+    func inherit(_ before: DistributedCenter, _ store: RecoveryStore?) {
+        center.takeOver(before)
+        center.remembersChanges = store != nil
+        effects.store = store
     }
 }

@@ -10,6 +10,7 @@ struct CenterHandlers {
     unowned let driver: CenterDriver
     unowned let turns: DeliveryTurns
     unowned let clients: ClientRegistry
+    unowned let callers: Callers
     unowned let refusals: Refusals
     unowned let configuration: ConfigurationKeeper
 
@@ -26,6 +27,7 @@ struct CenterHandlers {
                 Interface.Method(FollowActivity.self, handler: followActivity),
                 Interface.Method(ListClients.self, answers: listClients),
                 Interface.Method(ListObservers.self, handler: listObservers),
+                Interface.Method(ListObserversFrom.self, handler: listObserversFrom),
                 Interface.Method(ReloadConfiguration.self, handler: reloadConfiguration),
             ],
             signals: [
@@ -62,6 +64,7 @@ struct CenterHandlers {
         let post = try mappingCenterErrors { () throws(CenterError) in
             try Post<WireUserInfo>(call.message, limits: center.limits, checking: center.checkPost)
         }
+        try call.expectNoDescriptors()
         let receipt = try perform { effects throws(CenterError) in
             try center.post(
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
@@ -83,7 +86,8 @@ struct CenterHandlers {
         }
     }
 
-    func listClients(_ call: MethodCall) {
+    func listClients(_ call: MethodCall) throws(BusError) {
+        try call.expectNoDescriptors()
         clients.whenIdentified {
             call.reply(to: ListClients.self, center.clientStatuses.map(listed))
         }
@@ -94,17 +98,40 @@ struct CenterHandlers {
         return ListedClient(
             name: client.name, processID: process?.id ?? 0, process: process?.name ?? "",
             isSuspended: client.isSuspended, cause: client.cause.rawValue, observers: UInt32(client.observers),
-            queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped)
+            queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped,
+            flow: client.flow.rawValue, unconfirmed: UInt32(client.unconfirmed), posted: client.posted,
+            userID: callers[client.name]?.userID, application: callers[client.name]?.application ?? "")
     }
 
-    func listObservers(_ call: ListObservers, from _: UniqueName) -> [ListedObserver] {
-        // What is no name of a client has no observers.
-        let registrations = ClientName(rawValue: call.client).flatMap(center.registrations) ?? []
-        return registrations.map { registration in
-            ListedObserver(
-                id: registration.id, name: registration.name ?? "", object: registration.object ?? "",
-                suspensionBehavior: registration.options.suspensionBehavior.rawValue)
+    func listObservers(_ call: ListObservers, from _: UniqueName) throws(BusError) -> [ListedObserver] {
+        let observers = registrations(of: call.client).map(ListedObserver.init)
+        let size = observers.reduce(0) { $0 + $1.byteCount }
+        guard size <= Wire.mostAnswerBytes else {
+            throw BusError(
+                .limitExceeded,
+                message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have about "
+                    + "\(size); \(ListObserversFrom.member) has the observers of \(call.client) piece by piece")
         }
+        return observers
+    }
+
+    func listObserversFrom(_ call: ListObserversFrom, from _: UniqueName) -> [ListedRegistration] {
+        var observers: [ListedRegistration] = []
+        var room = Wire.mostAnswerBytes
+        for registration in registrations(of: call.client) where registration.id > call.after {
+            guard observers.count < call.most else { break }
+            let observer = ListedRegistration(registration)
+            // One alone is never too large: names and objects have bounds.
+            guard observers.isEmpty || observer.byteCount <= room else { break }
+            room -= observer.byteCount
+            observers.append(observer)
+        }
+        return observers
+    }
+
+    /// What is no name of a client has no observers.
+    private func registrations(of client: String) -> [Registration] {
+        ClientName(rawValue: client).flatMap(center.registrations) ?? []
     }
 
     func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {
@@ -134,6 +161,8 @@ struct CenterHandlers {
                 case .queuedBytes: statistics.queuedBytes
                 case .queuedPosts: statistics.queuedPosts
                 case .queuedPostBytes: statistics.queuedPostBytes
+                case .inFlightBytes: statistics.inFlightBytes
+                case .answerBytes: statistics.answerBytes
                 case .refused: refusals.refused
                 case .rejected: refusals.rejected
                 }

@@ -13,25 +13,44 @@ package final class CenterObject {
     private unowned let bus: any MessageBus
     private let processes: any ProcessTable = ProcFileSystem()
     private let clients: ClientRegistry
+    private let callers: Callers
     private let driver: CenterDriver
     private let turns: DeliveryTurns
     private let refusals: Refusals
-    private let configuration = ConfigurationKeeper()
+    private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
 
     /// - Parameter bus: where effects go; the caller keeps it.
-    package init(bus: any MessageBus) {
+    package convenience init(bus: any MessageBus) {
+        self.init(bus: bus, configuration: nil)
+    }
+
+    /// - Parameters:
+    ///   - bus: where effects go; the caller keeps it.
+    ///   - inherited: what was read before; nil to read it.
+    init(bus: any MessageBus, configuration inherited: ConfigurationKeeper?) {
         self.bus = bus
+        configuration = inherited ?? ConfigurationKeeper()
         clients = ClientRegistry(bus: bus, table: processes)
+        callers = Callers(bus: bus, table: processes)
         prober = ClientProber(bus: bus)
-        driver = CenterDriver(bus: bus, clients: clients, prober: prober)
+        driver = CenterDriver(bus: bus, clients: clients, prober: prober, witness: ReadingWitness(bus: bus))
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
         let handlers = CenterHandlers(
-            driver: driver, turns: turns, clients: clients, refusals: refusals, configuration: configuration)
+            driver: driver, turns: turns, clients: clients, callers: callers, refusals: refusals,
+            configuration: configuration)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
-        try? configuration.read()  // a fault has been logged, and the standard values stay
+        callers.onKnown = { [unowned self] name, caller in
+            driver.perform { effects in
+                driver.center.identify(name, as: caller.account(of: name), effects: &effects)
+            }
+        }
+        callers.handle = { [unowned self] message in _ = handleNow(message) }
+        driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
+        driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
+        if inherited == nil { try? configuration.read() }  // a fault has been logged, and the standard values stay
         applyConfiguration()
         configuration.onRead = { [unowned self] before in
             applyConfiguration()
@@ -41,14 +60,16 @@ package final class CenterObject {
 
     // MARK: Its life
 
-    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call once,
-    /// before the first message can come; ``resume()`` follows when the service has its name.
+    /// Takes up what an earlier process left for this bus, and keeps state for a later one from now on. Call it before
+    /// the first message is handled, until it succeeds; ``resume()`` follows when the service has its name.
     ///
     /// - Parameters:
     ///   - directory: private to the user.
     ///   - busID: of the bus that the object is on.
-    package func recover(directory: String, busID: String) {
-        driver.recover(directory: directory, busID: busID)
+    ///   - takesLock: false for whoever knows that the process that has the state can't use it any more.
+    /// - Returns: false while another process has the state.
+    package func recover(directory: String, busID: String, takesLock: Bool = true) -> Bool {
+        driver.recover(directory: directory, busID: busID, takesLock: takesLock)
     }
 
     /// Follows the activity of applications in the session from now on. Call once, before ``resume()``.
@@ -81,9 +102,24 @@ package final class CenterObject {
         driver.finish()
     }
 
-    /// The bus is gone: nobody is left to take up the state for.
-    package func busDisappeared() {
-        driver.busDisappeared()
+    /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
+    func handOver(busID: String) -> Heritage {
+        let (center, store, largest) = driver.handOver()
+        return Heritage(
+            busID: busID, center: center, store: store, configuration: configuration,
+            mostBytes: driver.effects.mostBytes, largest: largest)
+    }
+
+    /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
+    var mostBytes: Int {
+        get { driver.effects.mostBytes }
+        set { driver.effects.mostBytes = newValue }
+    }
+
+    /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:)``.
+    func inherit(_ heritage: Heritage) {
+        driver.inherit(heritage.center, heritage.store)
+        mostBytes = heritage.mostBytes
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
@@ -95,15 +131,12 @@ package final class CenterObject {
 
     /// Takes a message that arrived. Returns whether it was one for this object.
     package func handle(_ message: Message) -> Bool {
+        !callers.admit(message) || handleNow(message)
+    }
+
+    private func handleNow(_ message: Message) -> Bool {
         turns.noteActivity()
-        if message.kind == .methodCall, let sender = message.sender {
-            driver.perform { effects in
-                driver.center.clientShowedLife(sender, effects: &effects)
-                if driver.center.isAnythingReady, isBarrier(message) {
-                    driver.center.sendAllReady(effects: &effects)
-                }
-            }
-        }
+        if message.kind == .methodCall, let sender = message.sender { return serve(message, of: sender) }
         let activity = driver.effects.activity
         if let change = OwnerChange(message) {
             if let client = change.departed {
@@ -114,9 +147,30 @@ package final class CenterObject {
         }
         if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
             refusals.noteRejection(error)
+            driver.effects.signalRefused(serial: message.replySerial)
             return true
         }
-        return activity?.handle(message) == true || exporter.handle(message, from: bus)
+        return activity?.handle(message) == true
+    }
+
+    /// Serves a call of a connection of which it is known who is behind it.
+    private func serve(_ call: Message, of sender: UniqueName) -> Bool {
+        guard call.expectsNoReply || driver.center.isServed(sender) else {
+            refusals.noteUnserved(sender)
+            return true
+        }
+        if driver.center.isAnythingReady, isBarrier(call) {
+            driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
+        }
+        return driver.effects.activity?.handle(call) == true
+            || exporter.handle(call, from: driver.effects.answers)
+    }
+
+    /// Asks the bus about callers over `control` from now on, where the answers do not wait behind their calls, and
+    /// probes clients over it.
+    func use(control: Connection) {
+        prober.use(control: control)
+        callers.control = control
     }
 
     /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for
@@ -126,7 +180,7 @@ package final class CenterObject {
         !Self.withoutBarrier.contains(where: message.hasMember)
     }
 
-    private static let withoutBarrier = [PostCall.member, SetSuspended.member, FollowActivity.member]
+    private static let withoutBarrier = [PostCall.member, SetSuspended.member, FollowActivity.member, "Ping"]
 
     // MARK: Changes
 

@@ -6,7 +6,7 @@ import NotificationCore
 /// Who is behind the clients' connections, and whether they are still on the bus.
 ///
 /// Each client is watched with a match rule of its own: a service that nobody uses is not woken by the coming and
-/// going of other programs.
+/// going of other programs. Where the bus allows no more rules, ``DepartureWatch`` finds another way.
 final class ClientRegistry {
     /// The process behind a connection, as the bus verified it.
     struct Process {
@@ -19,6 +19,7 @@ final class ClientRegistry {
     private let table: any ProcessTable
     /// Called when the process of a client is known.
     var onIdentified: ((ClientName, UInt32) -> Void)?
+    private let departures: DepartureWatch
     private var processes: [ClientName: Process] = [:]
     private var unidentified: Set<ClientName> = []
     private var waiting: [() -> Void] = []
@@ -28,6 +29,7 @@ final class ClientRegistry {
     init(bus: any MessageBus, table: any ProcessTable) {
         self.bus = bus
         self.table = table
+        departures = DepartureWatch(bus: bus)
     }
 
     /// Has the bus tell when `client` leaves, and asks for its process.
@@ -35,12 +37,7 @@ final class ClientRegistry {
     /// - Parameter isGone: called when it turns out that it left before the bus began to watch.
     func watch(_ client: ClientName, isGone: @escaping () -> Void) {
         unidentified.insert(client)
-        bus.addMatch(OwnerChange.matchRule(for: client)) { result in
-            if case .failure(let error) = result {
-                Log.warning(
-                    "the bus does not tell when \(client) leaves: \(error)", ["CARILLON_CLIENT": client.rawValue])
-            }
-        }
+        departures.watch(client, isGone: isGone)
         // Asked behind the match rule: either this fails, or a later departure is announced.
         bus.processID(of: client) { [weak self] result in
             guard let self, unidentified.contains(client) else { return }
@@ -59,7 +56,7 @@ final class ClientRegistry {
     }
 
     func forget(_ client: ClientName) {
-        bus.removeMatch(OwnerChange.matchRule(for: client))
+        departures.forget(client)
         Log.info("\(client) left", ["CARILLON_CLIENT": client.rawValue])
         processes[client] = nil
         refusals[client] = nil

@@ -11,13 +11,20 @@ final class EffectRunner {
     /// What comes of an effect later: the core's next event.
     enum Event {
         case answered(ClientName)
-        case probeTimedOut(ClientName)
+        case witnessed(ClientName, hasRead: Bool)
+        case deliveryRefused(ClientName)
+        case deliveryTooLarge(ClientName)
+        case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case disappeared(ClientName)
     }
 
     /// Gets these events. Set before the first effect.
     var report: ((Event) -> Void)!
+    /// Called when a client is new, or came back from an earlier process.
+    var onWatched: ((ClientName) -> Void)?
+    /// Called when the core has forgotten a connection.
+    var onForgotten: ((ClientName) -> Void)?
     /// What survives the process; nil where nothing does.
     var store: RecoveryStore?
     /// Where the activity of applications comes from; nil until that is followed.
@@ -26,43 +33,65 @@ final class EffectRunner {
     private unowned let bus: any MessageBus
     private let clients: ClientRegistry
     private let prober: ClientProber
+    private let witness: ReadingWitness
+    /// Where answers to calls go out.
+    let answers: AnswerGate
     /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
     /// which numbers all other messages, does not come.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
+    private var sentSignals = SentSignals()
+    /// What the bus is known to carry, in bytes of a notification with its observers; larger ones are not sent.
+    var mostBytes = Int.max
+    /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
+    private var areRefusalsTold = false
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
-    /// For clients that never answered a probe; also those that are over.
-    private var probeTimers: [ClientName: EventSource] = [:]
     /// For clients whose application became inactive; also those that are over.
     private var inactivityTimers: [ClientName: EventSource] = [:]
 
     /// - Parameter bus: where signals go; the caller keeps it.
-    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber) {
+    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
         self.bus = bus
         self.clients = clients
         self.prober = prober
+        self.witness = witness
+        answers = AnswerGate(bus: bus)
+        witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }
+        prober.onRefusal = { [unowned self] client in
+            report(.probeRefused(client, isCounted: areRefusalsTold))
+        }
+    }
+
+    /// The bus refused the signal with this message serial.
+    func signalRefused(serial: UInt32) {
+        guard serial >= Self.firstSignal else { return }
+        areRefusalsTold = true
+        if let client = sentSignals.takeClient(of: serial) { report(.deliveryRefused(client)) }
+    }
+
+    /// How many notifications went to each client lately, so that they may still have been on their way.
+    /// `largest` is the size of the largest of them, as ``mostBytes`` counts.
+    func recentDeliveries() -> (counts: [ClientName: Int], largest: Int) {
+        sentSignals.recent()
     }
 
     func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery):
-            // Counted first: a crash in between makes a hole that the client sees, not a number that comes twice.
+            // Counted first: a crash in between makes a hole that is announced, not a number that comes twice.
             store?.countDelivery(
                 to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
             send(delivery)
         case .dropped(let client, let count, let observers, let reason, let sequence):
-            store?.countLoss(of: client, sequence: sequence, count: count)
-            tell(client, count: count, lost: observers, because: reason)
+            store?.countLoss(of: client, sequence: sequence)
+            tell(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
             bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
         case .probe(let client): prober.probe(client)
-        case .startProbeTimer(let client, let seconds):
-            // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
-            probeTimers[client] = .once(
-                milliseconds: UInt32(seconds) * 1000, on: bus.context, priority: .of(.control)
-            ) { [unowned self] in report(.probeTimedOut(client)) }
+        case .witness(let client): witness.find(client)
+        case .sendAnswer(let client): answers.sendKept(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client] = .once(milliseconds: UInt32(milliseconds), on: bus.context) { [unowned self] in
                 report(.inactivityTimerEnded(client, epoch: epoch))
@@ -71,14 +100,17 @@ final class EffectRunner {
         case .remember(let change): store?.remember(change)
         case .watch(let client):
             activity?.clientAppeared(client)
+            onWatched?(client)
             clients.watch(client) { [unowned self] in report(.disappeared(client)) }
         case .forget(let client):
-            probeTimers[client] = nil
+            witness.forget(client)
+            answers.forget(client)
             inactivityTimers[client] = nil
             activity?.forget(client)
             overflows[client] = nil
             prober.forget(client)
             clients.forget(client)
+            onForgotten?(client)
         }
     }
 
@@ -86,22 +118,41 @@ final class EffectRunner {
         guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
+        let size = delivery.notification.byteCount + 8 * delivery.observers.count
+        guard size < mostBytes else { return report(.deliveryTooLarge(delivery.client)) }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
-        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
+        sentSignals.note(lastSignal, to: delivery.client, size: size)
+        let message = NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal)
+        send(message, to: delivery.client, sequence: delivery.sequence, dropped: nil)
+    }
+
+    /// Sends what has a number of the client's, and notes when it has left the process.
+    private func send(_ message: Message, to client: ClientName, sequence: UInt64, dropped: UInt64?) {
+        guard let store else { return bus.send(message) }
+        bus.send(message) { [weak store] in store?.confirm(sequence, of: client, dropped: dropped) }
     }
 
     /// A client that is too slow for long loses again and again.
     private func noteOverflow(of client: ClientName, because reason: DropReason) {
         guard let count = Log.throttle(&overflows[client, default: 0]) else { return }
+        if reason == .busLimits || reason == .busDisconnected {
+            return Log.warning(
+                "the bus may not have carried notifications to \(client) (\(reason.rawValue), \(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
         Log.warning(
             "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
     }
 
-    private func tell(_ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason) {
+    private func tell(
+        _ client: ClientName, count: UInt64, lost observers: [ObserverID], because reason: DropReason, sequence: UInt64
+    ) {
         Log.info(
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
-        bus.send(DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client))
+        send(
+            DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client), to: client,
+            sequence: sequence, dropped: count)
     }
 }

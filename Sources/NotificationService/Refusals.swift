@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import MainLoop
 
@@ -24,6 +25,15 @@ final class Refusals {
         Log.warning(
             "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error)
         )
+    }
+
+    /// A call was dropped, as its sender wants an answer and reads none.
+    func noteUnserved(_ sender: UniqueName) {
+        refused += 1
+        guard let count = clients.countRefusal(of: sender) else { return }
+        Log.warning(
+            "\(sender) does not read its answers: its calls are no longer served (\(count) refused so far)",
+            ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "answers"])
     }
 
     /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.

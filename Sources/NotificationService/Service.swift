@@ -2,13 +2,11 @@ import DBus
 import MainLoop
 import NotificationWire
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 /// The notification center on a bus: a connection, the service's name on it, and the object behind both.
+///
+/// When the bus closes the connection the service connects again, with all that it has (E5): the bus may have done it
+/// for a reason of its own, and every client is still there. The state goes with the bus only: when nothing listens at
+/// its address any more, or another bus does.
 ///
 /// Threads: all members on the thread that runs `context`.
 public final class Service {
@@ -18,119 +16,125 @@ public final class Service {
         case noBus(BusError)
         /// Another process has the service's name.
         case nameTaken
-        /// The bus closed the connection.
+        /// The bus took the service's name away.
+        case nameLost
+        /// The bus closed the connection, and is gone.
+        case busGone
+        /// The bus closed the connection, and there is no other to be had. The state stays for a later process.
         case disconnected
     }
 
-    private let connection: Connection
-    /// For ``ClientProber``. Its answers come before the posts, in the loop as well.
-    private let control: Connection
-    private let object: CenterObject
+    private let address: String
+    private let context: MainContext
     private let onEnd: (End) -> Void
+    private var link: ServiceLink?
+    /// What the link before had, until the next one has it.
+    private var heritage: Heritage?
+    /// A link that has ended, until its callbacks have returned; then the next attempt.
+    private var retry: EventSource?
+    /// Attempts since the service last served for long.
+    private var attempts = 0
+    private var servingSince: ContinuousClock.Instant?
     private var hasEnded = false
+
+    /// About a quarter of a minute, as the pauses grow. What starts the service anew comes after that.
+    private static let mostAttempts = 12
+    /// Less than two seconds: then another process has the name, and waits for the state.
+    private static let mostAttemptsForName = 6
+    private static let longestPause: UInt32 = 3000
+    /// A link that lasted so long was a good one.
+    private static let goodTime = Duration.seconds(30)
 
     /// Connects to the bus at `address`. Call ``start()`` next.
     ///
     /// - Parameter onEnd: called once, from the loop, when the service can't go on.
     /// - Throws: ``End/noBus(_:)``.
     public init(address: String, context: MainContext = .default, onEnd: @escaping (End) -> Void) throws(End) {
+        self.address = address
+        self.context = context
+        self.onEnd = onEnd
         do throws(BusError) {
-            connection = try Connection(
-                address: address, context: context, priority: .of(.reading))
-            control = try Connection(address: address, context: context, priority: .of(.control))
+            try connect()
         } catch {
             throw .noBus(error)
-        }
-        self.onEnd = onEnd
-        object = CenterObject(bus: connection)
-        connection.onMessage = { [unowned self] message in object.handle(message) }
-        for connection in [connection, control] {
-            connection.onDisconnect = { [unowned self] in
-                object.busDisappeared()
-                end(.disconnected)
-            }
         }
     }
 
     /// Registers with the bus, takes the service's name, takes up the state of an earlier process, and serves.
     public func start() {
-        connection.hello { [weak self] result in
-            guard let self else { return }
-            switch result {
-            case .failure(let error): end(.noBus(error))
-            case .success: startControl()
-            }
-        }
-    }
-
-    private func startControl() {
-        control.hello { [weak self] result in
-            guard let self else { return }
-            switch result {
-            case .failure(let error): end(.noBus(error))
-            case .success:
-                object.prober.use(control: control)
-                identifyBus()
-            }
-        }
-    }
-
-    private func identifyBus() {
-        connection.busID { [weak self] result in
-            guard let self else { return }
-            switch result {
-            case .failure(let error): end(.noBus(error))
-            case .success(let id):
-                // Before the name: the call that had the bus start us comes ahead of the answer to RequestName.
-                recover(onBus: id)
-                requestName()
-            }
-        }
-    }
-
-    private func requestName() {
-        connection.requestName(Wire.busName) { [weak self] result in
-            guard let self else { return }
-            switch result {
-            case .failure(let error): end(.noBus(error))
-            case .success(.taken): end(.nameTaken)
-            case .success(.acquired):
-                if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
-                object.resume()
-                Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
-            }
-        }
-    }
-
-    private func recover(onBus busID: String) {
-        guard let directory = runtimeDirectory() else {
-            return Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
-        }
-        guard !busID.isEmpty, busID.allSatisfy(\.isHexDigit) else {
-            return Log.warning("the bus has no usable id: a crash of the service will lose registrations")
-        }
-        object.recover(directory: directory + "/carillon", busID: busID)
+        link?.start()
     }
 
     /// Leaves its state in order. Call before the process ends by its own decision.
     public func stop() {
-        object.finish()
+        link?.object.finish()
     }
 
-    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts.
+    /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
+    public func reloadConfiguration() {
+        link?.object.reloadConfiguration()
+    }
+
+    private func connect() throws(BusError) {
+        let link = try ServiceLink(address: address, context: context, heritage: heritage) { [unowned self] reason in
+            linkEnded(reason)
+        }
+        link.onServing = { [unowned self] in
+            if attempts > 0 { Log.notice("connected to the bus again, with all that was there") }
+            heritage = nil
+            servingSince = .now
+        }
+        self.link = link
+    }
+
+    private func linkEnded(_ reason: ServiceLink.End) {
+        let left = link?.handOver()
+        heritage = left ?? heritage
+        switch reason {
+        case .otherBus: endWithBus()
+        case .nameLost: end(.nameLost)
+        case .refused(let error) where heritage == nil: end(.noBus(error))
+        case .disconnected where heritage == nil: end(.disconnected)
+        // Our own former connection may have it for another moment.
+        case .nameTaken where attempts == 0: end(.nameTaken)
+        case .nameTaken where attempts > Self.mostAttemptsForName: end(.nameTaken)
+        case .disconnected, .refused, .nameTaken:
+            if case .disconnected = reason, attempts == 0 {
+                Log.warning("the bus closed the connection; connecting again", ["CARILLON_REASON": "disconnected"])
+            }
+            connectLater()
+        }
+    }
+
+    private func connectLater() {
+        if let since = servingSince, ContinuousClock.now - since > Self.goodTime { attempts = 0 }
+        servingSince = nil
+        guard attempts < Self.mostAttempts else { return end(.disconnected) }
+        let pause = attempts == 0 ? 0 : min(UInt32(25) << UInt32(attempts), Self.longestPause)
+        attempts += 1
+        retry = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in connectAgain() }
+    }
+
+    private func connectAgain() {
+        // Ends its connections: as long as the bus has the old one, the name is taken.
+        link = nil
+        do throws(BusError) {
+            try connect()
+            link?.start()
+        } catch {
+            if error.meansNobodyListens { endWithBus() } else { connectLater() }
+        }
+    }
+
+    /// Nobody is left for whom the state could be kept.
+    private func endWithBus() {
+        heritage?.store?.remove()
+        end(.busGone)
+    }
+
     private func end(_ reason: End) {
         guard !hasEnded else { return }
         hasEnded = true
         onEnd(reason)
     }
-
-    /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
-    public func reloadConfiguration() {
-        object.reloadConfiguration()
-    }
-}
-
-private func runtimeDirectory() -> String? {
-    guard let directory = getenv("XDG_RUNTIME_DIR"), directory[0] == UInt8(ascii: "/") else { return nil }
-    return String(cString: directory)
 }

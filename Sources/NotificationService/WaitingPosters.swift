@@ -9,7 +9,7 @@ import NotificationWire
 /// pace at which deliveries leave, instead of filling the lines.
 struct WaitingPosters {
     private struct Waiting {
-        let call: MethodCall
+        let answer: MethodCall.Answer
         let receivers: Int
         let mark: SendingMark
     }
@@ -18,20 +18,22 @@ struct WaitingPosters {
     private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
     private var count = 0
 
-    mutating func append(_ call: MethodCall, receivers: Int, behind mark: SendingMark) {
-        lines[mark.lane.rawValue].append(Waiting(call: call, receivers: receivers, mark: mark))
+    mutating func append(_ answer: MethodCall.Answer, receivers: Int, behind mark: SendingMark) {
+        lines[mark.lane.rawValue].append(Waiting(answer: answer, receivers: receivers, mark: mark))
         count += 1
     }
 
-    /// Answers those whose marks have been passed.
-    mutating func answer(hasPassed: (SendingMark) -> Bool) {
-        guard count > 0 else { return }
+    /// Takes one whose mark has been passed out; nil when there is none.
+    mutating func popPassed(
+        hasPassed: (SendingMark) -> Bool
+    ) -> (answer: MethodCall.Answer, receivers: Int)? {
+        guard count > 0 else { return nil }
         for line in lines.indices {
-            while let waiting = lines[line].first, hasPassed(waiting.mark) {
-                lines[line].popFirst()
-                count -= 1
-                waiting.call.reply(to: PostCall.self, waiting.receivers)
-            }
+            guard let waiting = lines[line].first, hasPassed(waiting.mark) else { continue }
+            lines[line].popFirst()
+            count -= 1
+            return (waiting.answer, waiting.receivers)
         }
+        return nil
     }
 }

@@ -18,7 +18,7 @@ extension CenterErrorName {
         case .invalidUserInfo: self = .invalidUserInfo
         case .invalidOption: self = .invalidOption
         case .unknownObserver: self = .unknownObserver
-        case .limitExceeded: self = .limitExceeded
+        case .limitExceeded, .shareExceeded: self = .limitExceeded
         }
     }
 }
@@ -43,9 +43,14 @@ extension BusError {
     /// Whether whoever has the service's name does not serve this client, so that asking again would change nothing.
     public var meansNotServed: Bool {
         isRefusal
-            || ["AccessDenied", "UnknownMethod", "UnknownInterface", "UnknownObject"].contains {
-                name.rawValue == "org.freedesktop.DBus.Error." + $0
-            }
+            || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram
+    }
+
+    /// Whether it is the answer of a program that has neither the service's object nor its methods.
+    public var meansAnotherProgram: Bool {
+        ["UnknownMethod", "UnknownInterface", "UnknownObject", "NotSupported"].contains {
+            name.rawValue == "org.freedesktop.DBus.Error." + $0
+        }
     }
 
     /// Whether it says that nobody provides the service, and the bus could not start it.

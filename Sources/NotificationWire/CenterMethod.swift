@@ -87,11 +87,14 @@ extension Interface.Method {
     ) {
         self.init(Method.self) { call throws(BusError) in
             var arguments = call.arguments
-            call.reply(to: Method.self, try handler(try Method(from: &arguments), call.sender))
+            let method = try Method(from: &arguments)
+            try call.expectNoDescriptors()
+            call.reply(to: Method.self, try handler(method, call.sender))
         }
     }
 
-    /// A row of the service's table whose handler decodes the call and answers it by itself, perhaps later.
+    /// A row of the service's table whose handler decodes the call, refuses descriptors, and answers by itself, perhaps
+    /// later.
     public init<Method: CenterMethod>(_: Method.Type, answers handler: @escaping (MethodCall) throws(BusError) -> Void)
     {
         self.init(Method.member, in: Method.inputs, out: Method.outputs, handler: handler)
@@ -99,6 +102,13 @@ extension Interface.Method {
 }
 
 extension MethodCall {
+    /// Answers a call of `Method`.
+    public func reply<Method: CenterMethod>(to method: Method.Type, _ reply: Method.Reply) {
+        answer.reply(to: method, reply)
+    }
+}
+
+extension MethodCall.Answer {
     /// Answers a call of `Method`.
     public func reply<Method: CenterMethod>(to _: Method.Type, _ reply: Method.Reply) {
         self.reply { Method.append(reply, to: &$0) }

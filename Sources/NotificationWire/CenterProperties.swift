@@ -117,6 +117,8 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case queuedBytes = "queued-bytes"
     case queuedPosts = "queued-posts"
     case queuedPostBytes = "queued-post-bytes"
+    case inFlightBytes = "in-flight-bytes"
+    case answerBytes = "answer-bytes"
     /// Calls that the service refused.
     case refused = "refused"
     /// Signals that the bus did not carry.

@@ -9,6 +9,9 @@ public enum Wire {
     public static let interface: InterfaceName = "org.carillon.NotificationCenter1"
     /// The version of this software; that of the interface is the digit at the end of its name.
     public static let softwareVersion = "0.1.0"
+    /// The most that an answer which lists something takes, in bytes: whoever asks pays for what it does not read, and a
+    /// bus ends the connection of a service that sends too much at once.
+    public static let mostAnswerBytes = 4 << 20
 
     /// A call to the service that has no arguments yet. ``CenterMethod`` appends them, and tests what no client should.
     package static func methodCall(_ member: MemberName, startsService: Bool = true) -> Message {

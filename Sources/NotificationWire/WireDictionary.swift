@@ -17,6 +17,13 @@ struct WireDictionary {
         guard let value = value(entry) else { throw .invalidArgs("'\(key)' is of another type") }
         return value
     }
+
+    /// The same for a key that earlier services do not have.
+    mutating func take<Value>(
+        _ key: String, _ value: (PropertyList) -> Value?, orElse standard: Value
+    ) throws(BusError) -> Value {
+        entries[key] == nil ? standard : try take(key, value)
+    }
 }
 
 extension PropertyList {

@@ -6,6 +6,11 @@ public enum ConnectionState: Hashable, Sendable {
     case connected
     /// There is no service on the bus, and the bus can't start it. Observers are registered when one comes.
     case serviceUnavailable(String)
+    /// The service's name is owned by a program that is no notification center. Observers are registered when the name
+    /// has another owner.
+    case nameTaken(String)
+    /// Whoever owns the service's name did not answer within some seconds. It may be slow, or stopped: it is waited for.
+    case notAnswering(String)
     /// There is no connection to the bus. It is tried again, at growing intervals of up to 30 seconds, where there
     /// are observers, and with the next post.
     case disconnected(String)

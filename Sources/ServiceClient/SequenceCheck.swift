@@ -9,22 +9,35 @@ struct SequenceCheck {
     }
 
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
+    /// How many numbers before the next one may be missing without being a loss that was not told.
+    private var excused: UInt64 = 0
 
     mutating func check(sequence: UInt64, serial: UInt64) -> Outcome {
         let before = last
+        let excused = excused
         last = (sequence, serial)
+        self.excused = 0
         if sequence == before.sequence &+ 1 { return .next }
         if sequence == before.sequence, serial == before.serial { return .repeated }
         // A smaller number is a count that began anew.
-        return sequence > before.sequence ? .missing(count: sequence - before.sequence - 1) : .next
+        guard sequence > before.sequence, sequence - before.sequence - 1 > excused else { return .next }
+        return .missing(count: sequence - before.sequence - 1 - excused)
     }
 
-    mutating func dropped(_ count: UInt64) {
-        last = (last.sequence &+ count, 0)
+    /// The service told of a loss.
+    ///
+    /// - Parameter isBound: the numbers were given before, and it may be fewer: the bus did not say what it carried.
+    mutating func dropped(_ count: UInt64, isBound: Bool = false) {
+        if isBound {
+            excused = excused &+ count
+        } else {
+            last = (last.sequence &+ count, 0)
+        }
     }
 
     /// The next service counts from one.
     mutating func reset() {
         last = (0, 0)
+        excused = 0
     }
 }

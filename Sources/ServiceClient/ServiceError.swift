@@ -7,6 +7,8 @@ public enum ServiceError: Error, Hashable, Sendable {
     case refused(BusError)
     /// There is no service on the bus, and the bus can't start it.
     case unavailable(String)
+    /// The service's name is owned by a program that is no notification center; the text says which.
+    case nameTaken(String)
     /// There is no connection to the bus, or it or the service ended before the answer came. What was asked may have
     /// been done.
     case disconnected(String)
@@ -29,6 +31,7 @@ extension ServiceError: CustomStringConvertible {
         switch self {
         case .refused(let error): error.centerError == nil ? error.description : error.message
         case .unavailable(let message): "no notification center on the bus: \(message)"
+        case .nameTaken(let message): message
         case .disconnected(let message): "no answer: \(message)"
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         }

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import NotificationCore
 import NotificationWire
@@ -66,7 +67,7 @@ extension ServiceSession {
         registrations.asked(key)
         let call = AddObserver(name: key.name?.text ?? "", object: key.object?.text ?? "", options: key.options)
         let asked = owner
-        connection?.call(call) { [weak self] result in
+        connection?.call(call.message()) { [weak self] result in
             guard let self else { return }
             defer {
                 if let confirms {
@@ -75,17 +76,29 @@ extension ServiceSession {
                 }
             }
             switch result {
-            case .success(let id): if !registrations.added(key, id: id) { connection?.send(RemoveObserver(id)) }
-            case .failure(let error):
-                // After a change of the owner the comparison takes care of it.
-                guard asked == owner else { return }
-                registrations.failed(key)
-                if error.isRefusal {
-                    receiver.registrationRefused(key, because: ServiceError(error))
-                } else {
-                    doubtService()
+            case .success(let reply):
+                do throws(BusError) {
+                    let id = try AddObserver.reply(in: reply)
+                    if !registrations.added(key, id: id) { connection?.send(RemoveObserver(id)) }
+                } catch {
+                    registrationFailed(key, error, isForeign: true, asked: asked)
                 }
+            case .failure(let error):
+                registrationFailed(key, error, isForeign: error.meansAnotherProgram, asked: asked)
             }
+        }
+    }
+
+    private func registrationFailed(_ key: RegistrationKey, _ error: BusError, isForeign: Bool, asked: UniqueName?) {
+        // After a change of the owner the comparison takes care of it.
+        guard asked == owner else { return }
+        registrations.failed(key)
+        if isForeign {
+            if case .ready = state { notACenter(because: error) }
+        } else if error.isRefusal {
+            receiver.registrationRefused(key, because: ServiceError(error))
+        } else {
+            doubtService()
         }
     }
 

@@ -14,7 +14,7 @@ extension ServiceSession {
             if let signal = try NotificationSignal(message) {
                 received(signal)
             } else if let signal = try DroppedSignal(message) {
-                sequence.dropped(signal.count)
+                sequence.dropped(signal.count, isBound: signal.isBound)
                 receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
             } else if let signal = try SuspensionChangedSignal(message) {
                 receiver.suspensionChanged(signal.isSuspended, cause: signal.cause)

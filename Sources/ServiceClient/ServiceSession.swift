@@ -18,7 +18,7 @@ public final class ServiceSession {
         case idle
         /// The service, which the bus may have to start, was asked what it has of ours.
         case asking
-        /// There is no service and the bus can't start one. Its coming is announced.
+        /// There is no service and the bus can't start one, or its name is a stranger's. Its coming is announced.
         case absent(ServiceError)
         case ready
     }
@@ -41,12 +41,20 @@ public final class ServiceSession {
     var busHasAll = true
     private var isConnecting = false
     private var wasEverReady = false
+    /// The last time that the service was asked; answers to earlier questions are not waited for.
+    private var question = 0
+    /// Who had the name when it was asked; nil where that was not known.
+    private var asked: UniqueName?
+    /// Set while the service is asked: its silence is told in the end.
+    private var silence: AnyObject?
     /// Set while another attempt is due.
     private var retry: AnyObject?
     /// Holds the last connection until its callbacks have returned.
     private var release: AnyObject?
     private var backOff = BackOff()
     private var lastFailure: ContinuousClock.Instant?
+    /// A service that is started has answered by then, as a rule.
+    static let patienceMilliseconds: UInt32 = 5000
 
     /// - Parameters:
     ///   - startsService: let the bus start a service when there is none.
@@ -143,6 +151,7 @@ public final class ServiceSession {
         // A handshake that fails may be followed by the end of the connection.
         if case .offline = state, !isConnecting { return }
         isConnecting = false
+        silence = nil
         owner = nil
         registrations.reset()
         sequence.reset()
@@ -170,51 +179,94 @@ public final class ServiceSession {
         guard let connection, let name = connection.uniqueName else { return }
         retry = nil
         state = .asking
-        let question = ListObservers(of: name.rawValue).message(startsService: startsService)
-        connection.call(question) { [weak self, weak connection] result in
-            guard let self, connection === self.connection, case .asking = state else { return }
+        question += 1
+        asked = owner
+        let number = question
+        connection.call(ListObservers(of: name.rawValue).message(startsService: startsService)) {
+            [weak self, weak connection] result in
+            guard let self, connection === self.connection, case .asking = state, number == question else { return }
             switch result {
             case .success(let reply): answered(reply)
             case .failure(let error): askingFailed(error)
             }
         }
+        guard case .asking = state, silence == nil else { return }
+        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.tellSilence() }
     }
 
     private func answered(_ reply: Message) {
+        let listed: [ListedObserver]
+        do throws(BusError) {
+            listed = try ListObservers.reply(in: reply)
+        } catch {
+            return notACenter(because: error)
+        }
+        silence = nil
         owner = reply.sender
-        let repair = registrations.compare(with: (try? ListObservers.reply(in: reply)) ?? [])
+        let repair = registrations.compare(with: listed)
         // A service that knows none of ours counts our notifications from one.
         if !registrations.areAnyKnown { sequence.reset() }
         outbox.reset()
-        if let suspension { connection?.send(SetSuspended(suspension)) }
-        for id in repair.surplus { connection?.send(RemoveObserver(id)) }
-        for key in repair.missing { sendRegistration(of: key) }
         state = .ready
         backOff = BackOff()
         lastFailure = nil
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
+        if let suspension { connection?.send(SetSuspended(suspension)) }
+        for id in repair.surplus { connection?.send(RemoveObserver(id)) }
+        for key in repair.missing { sendRegistration(of: key) }
         sendRequests()
     }
 
     private func askingFailed(_ error: BusError) {
+        if error.meansAnotherProgram { return notACenter(because: error) }
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
             // It ended while it was asked, or is busy starting.
             return tryAgainLater { [unowned self] in ask() }
         }
-        let reason = ServiceError(error)
+        becomeAbsent(ServiceError(error), telling: .serviceUnavailable(error.message))
+    }
+
+    private func becomeAbsent(_ reason: ServiceError, telling told: ConnectionState) {
+        silence = nil
         lastFailure = bus.now
         state = .absent(reason)
-        receiver.stateChanged(.serviceUnavailable(error.message))
+        receiver.stateChanged(told)
         settleWithoutService(reason)
+    }
+
+    /// Whoever has the service's name answered as no notification center does. It is asked again when the name has
+    /// another owner, and with a later request.
+    func notACenter(because error: BusError) {
+        state = .asking
+        question += 1
+        let number = question
+        describeOwner { [weak self] owner in
+            guard let self, case .asking = state, number == question else { return }
+            let words = "\(Wire.busName) is owned by \(owner), which does not answer as a notification center"
+            becomeAbsent(.nameTaken("\(words): \(error)"), telling: .nameTaken("\(words): \(error)"))
+        }
+    }
+
+    /// The service may be slow, or stopped: it is waited for, and the program told that.
+    private func tellSilence() {
+        silence = nil
+        guard case .asking = state else { return }
+        let number = question
+        describeOwner { [weak self] owner in
+            guard let self, case .asking = state, number == question else { return }
+            receiver.stateChanged(.notAnswering("\(Wire.busName) is owned by \(owner), which does not answer"))
+        }
     }
 
     func ownerChanged(to newOwner: UniqueName?) {
         guard newOwner != owner else { return }
         owner = newOwner
         switch state {
-        case .offline, .greeting, .idle, .asking: break
+        case .offline, .greeting, .idle: break
+        // Its answer would be that of a former owner.
+        case .asking: if asked != nil { ask() }
         case .absent: if newOwner != nil { ask() }
         case .ready:
             outbox.reset()

@@ -45,6 +45,9 @@ struct Carillond {
 
     /// Serves until a signal, or until the service can't go on.
     private static func serve() -> ExitCode {
+        // A file that may not grow, and a reader that is gone, are errors of the write, which whoever writes handles.
+        signal(SIGXFSZ, SIG_IGN)
+        signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
         var result = ExitCode.done
         do throws(Service.End) {
@@ -89,8 +92,14 @@ struct Carillond {
         case .nameTaken:
             Log.critical("\(Wire.busName) is owned by another process: is a carillond running already?")
             return .nameTaken
+        case .nameLost:
+            Log.critical("the bus took \(Wire.busName) away from this process")
+            return .nameTaken
+        case .busGone:
+            Log.critical("the bus closed the connection, and is gone")
+            return .disconnected
         case .disconnected:
-            Log.critical("the bus closed the connection")
+            Log.critical("the bus closed the connection, and takes no other; the state is kept")
             return .disconnected
         }
     }

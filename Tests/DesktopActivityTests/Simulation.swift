@@ -5,6 +5,8 @@ import NotificationCore
 
 /// A table of processes that a test writes.
 final class SimulatedProcesses: ProcessTable {
+    func sandbox(of processID: UInt32) -> String? { facts(of: processID)?.sandbox?.application }
+
     var processes: [UInt32: ProcessFacts] = [:]
     var environments: [UInt32: SessionEnvironment] = [:]
     var now: UInt64 = 1000

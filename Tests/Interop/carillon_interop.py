@@ -244,12 +244,14 @@ class Client:
             raise Refused(reply.get_error_name(), body.unpack()[0] if body and body.n_children() else "")
         return body or GLib.Variant("()", ())
 
-    def send(self, method, arguments, interface=INTERFACE, path=OBJECT_PATH):
+    def send(self, method, arguments, interface=INTERFACE, path=OBJECT_PATH, fds=None):
         """Calls a method with the flag NO_REPLY_EXPECTED. Returns the serial of the message."""
         message = Gio.DBusMessage.new_method_call(BUS_NAME, path, interface, method)
         message.set_flags(Gio.DBusMessageFlags.NO_REPLY_EXPECTED)
         if arguments is not None:
             message.set_body(arguments)
+        if fds is not None:
+            message.set_unix_fd_list(fds)
         sent = self.connection.send_message(message, Gio.DBusSendMessageFlags.NONE)
         # PyGObject gives the serial with the result, as it is an out parameter.
         return sent[1] if isinstance(sent, tuple) else message.get_serial()

@@ -563,6 +563,37 @@ class WithoutReply(TestCase):
         for serial in serials:
             self.assertEqual(monitor.replies_to(caller.unique_name, serial), [], "a reply that nobody wants")
 
+    def test_descriptors_that_nothing_means(self):
+        # E4: they would count against the service's own limit, so they are refused, and closed at once.
+        pid = self.control.service_pid()
+        before = len(os.listdir(f"/proc/{pid}/fd"))
+        poster = self.client()
+        calls = [
+            ("Post", post_arguments(self.name)),
+            ("AddObserver", GLib.Variant("(ssa{sv})", (self.name, "", {}))),
+            ("ListClients", None),
+            ("SetSuspended", GLib.Variant("(b)", (True,))),
+        ]
+        with open("/dev/null", "rb") as null:
+
+            def descriptors():
+                fds = Gio.UnixFDList.new()
+                for _ in range(16):
+                    fds.append(null.fileno())
+                return fds
+
+            for method, arguments in calls:
+                self.assert_refused(
+                    INVALID_ARGS, poster.call, method, arguments, mentions=["descriptors"], fds=descriptors()
+                )
+            # Also those of calls that nobody waits for, however many there are.
+            for _ in range(100):
+                for _ in range(3):
+                    poster.send("Post", post_arguments(self.name), fds=descriptors())
+                # A bus bounds how many are on their way.
+                poster.ping()
+        self.assertEqual(len(os.listdir(f"/proc/{pid}/fd")), before, "the service keeps descriptors open")
+
     def test_many_refused_posts(self):
         poster = self.client()
         for _ in range(2000):

@@ -306,6 +306,11 @@ class Looking(TestCase):
                 "queued": dbus.UInt32,
                 "delivered": dbus.UInt64,
                 "dropped": dbus.UInt64,
+                "flow": dbus.String,
+                "unconfirmed": dbus.UInt32,
+                "posted": dbus.UInt64,
+                "app": dbus.String,
+                "uid": dbus.UInt32,
             },
         )
         self.assertEqual(entry["pid"], os.getpid())

@@ -13,6 +13,7 @@ from carillon_interop import (
     DOUBLES,
     INTEGER_RANGES,
     INTERFACE,
+    LIMIT_EXCEEDED,
     OBJECT_PATH,
     PEER,
     PROPERTIES,
@@ -23,6 +24,7 @@ from carillon_interop import (
     UNKNOWN_PROPERTY,
     Gio,
     GLib,
+    Refused,
     dictionary_of_variants,
     fresh_name,
     pairs,
@@ -377,6 +379,11 @@ class Listing(carillon_interop.TestCase):
                 "queued": "u",
                 "delivered": "t",
                 "dropped": "t",
+                "flow": "s",
+                "unconfirmed": "u",
+                "posted": "t",
+                "app": "s",
+                "uid": "u",
             },
         )
         values = {key: value.unpack() for key, value in listed.items()}
@@ -399,6 +406,54 @@ class Listing(carillon_interop.TestCase):
         for name in (":1.999999", "org.example.Nobody", BUS_NAME, "", "no name at all"):
             with self.subTest(name=name):
                 self.assertEqual(self.control.list_observers(name), [])
+
+    def list_observers_from(self, client, after, most):
+        arguments = GLib.Variant("(stu)", (client, after, most))
+        return self.control.call("ListObserversFrom", arguments)
+
+    def test_list_observers_in_pieces(self):
+        client = self.client()
+        options = {"suspension-behavior": "hold", "run-loop-mode": "event-tracking"}
+        first = client.add_observer(self.name, "bell", {key: GLib.Variant("s", value) for key, value in options.items()})
+        second = client.add_observer("", "", {"automatic-suspension": GLib.Variant("b", False)})
+        third = client.add_observer()
+        reply = self.list_observers_from(client.unique_name, 0, 2)
+        self.assertEqual(reply.get_type_string(), "(a(tsssa{sv}))")
+        self.assertEqual(
+            reply.unpack()[0],
+            [
+                (first, self.name, "bell", "hold", {"automatic-suspension": True, "run-loop-mode": "event-tracking"}),
+                (second, "", "", "coalesce", {"automatic-suspension": False, "run-loop-mode": "default"}),
+            ],
+        )
+        for after, expected in ((second, [third]), (first, [second, third]), (third, []), (2**64 - 1, [])):
+            with self.subTest(after=after):
+                rows = self.list_observers_from(client.unique_name, after, 2**32 - 1).unpack()[0]
+                self.assertEqual([row[0] for row in rows], expected)
+        self.assertEqual(self.list_observers_from(client.unique_name, 0, 0).unpack()[0], [])
+        for name in (":1.999999", "no name at all"):
+            self.assertEqual(self.list_observers_from(name, 0, 10).unpack()[0], [])
+
+    def test_no_answer_has_more_than_four_mebibytes(self):
+        """E1, E4"""
+        client = self.client()
+        for number in range(5000):
+            client.send("AddObserver", GLib.Variant("(ssa{sv})", (f"{number:0>1000}", "", {})))
+        client.ping()
+        with self.assertRaises(Refused) as refusal:
+            self.control.list_observers(client.unique_name)
+        self.assertEqual(refusal.exception.name, LIMIT_EXCEEDED)
+        self.assertIn("ListObserversFrom", refusal.exception.message)
+        names, after = [], 0
+        while True:
+            reply = self.list_observers_from(client.unique_name, after, 2**32 - 1)
+            self.assertLessEqual(reply.get_size(), 4 << 20)
+            rows = reply.unpack()[0]
+            if not rows:
+                break
+            after = rows[-1][0]
+            names += [row[1] for row in rows]
+        self.assertEqual(names, [f"{number:0>1000}" for number in range(5000)])
 
     def test_a_client_that_leaves_the_bus_is_forgotten(self):
         """D8"""

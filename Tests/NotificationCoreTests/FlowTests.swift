@@ -135,108 +135,94 @@ struct FlowTests {
         #expect(center.received(one).count == 128)
     }
 
-    @Test("A4: a client that answered once has no timer, however long it stops")
-    func noTimerForTheProven() throws {
+    @Test("A4: of a client that answered once nobody else is asked, however long it stops")
+    func provenByItself() throws {
         _ = try stoppedObserver()
         try center.post(1000, of: "A")
-        #expect(center.timers == [:])
+        #expect(center.witnesses == [:])
+        #expect(center.status(one)?.flow == .waiting)
+        center.goOn(one)
+        #expect(center.status(one)?.flow == .open)
     }
 
     // MARK: Clients that never answer
 
-    @Test("A4: the probes of a client that never answered expire one at a time")
-    func expiry() throws {
+    @Test("B6: of a client that never answered it is asked elsewhere whether it reads, when something waits for it")
+    func asksElsewhere() throws {
         try silentObserver()
-        try center.post(63, of: "A")
-        #expect(center.timers[one] == nil, "the window is open")
+        try center.post(64, of: "A")
+        #expect(center.received(one).count == 64)
+        #expect(center.witnesses[one] == nil, "nothing waits")
+        #expect(center.status(one)?.flow == .waiting)
         try center.post(500, of: "A")
         #expect(center.received(one).count == 64)
-        #expect(center.timers[one] == [1])
-        center.endTimer(one)
-        #expect(center.received(one).count == 128)
-        center.endTimer(one)
-        #expect(center.received(one).count == 192)
-        #expect(center.received(one).map(\.serial) == Array(1...192))
+        #expect(center.witnesses[one] == 1)
+        #expect(center.status(one)?.flow == .unanswered)
+        #expect(center.status(one)?.unconfirmed == 64)
     }
 
-    @Test("A4: the waits grow up to a minute, and end at a cap")
-    func waitsGrow() throws {
+    @Test("B6: one that reads all goes on for ever, and is never taken for one that answered")
+    func readsWithoutAnswering() throws {
         try silentObserver()
-        try center.post(64 * 70, of: "A")
-        var ended = 0
-        while ended < (center.timers[one]?.count ?? 0), ended < 1000 {
-            ended += 1
-            center.endTimer(one)
+        try center.post(10_000, of: "A")
+        for _ in 0..<500 where center.received(one).count < 10_000 { center.witness(one, hasRead: true) }
+        #expect(center.objects(one) == (1...10_000).map(String.init))
+        #expect(center.losses(one) == [])
+        #expect(center.status(one)?.flow == .unanswered)
+    }
+
+    @Test("B6: where nothing tells, one window passes at a time, for ever")
+    func nothingTells() throws {
+        try silentObserver()
+        try center.post(64 * 200, of: "A")
+        for passed in 2...200 {
+            center.witness(one, hasRead: false)
+            #expect(center.received(one).count == 64 * passed)
         }
-        #expect(ended == 64)
-        #expect(center.timers[one]?.prefix(8) == [1, 2, 4, 8, 16, 32, 64, 64])
-        #expect(center.timers[one]?.dropFirst(8).allSatisfy { $0 == 64 } == true)
-        #expect(center.received(one).count == 64 * 65)
-        #expect(center.status(one)?.queued == 64 * 5)
-        #expect(center.status(one)?.isSuspended == false)
+        #expect(center.objects(one) == (1...12_800).map(String.init))
     }
 
-    @Test("A4: a sign of life starts the waits and the budget anew")
-    func signOfLife() throws {
+    @Test("B6: a finding that was not asked for opens nothing")
+    func strayFindings() throws {
         try silentObserver()
-        try center.post(64 * 70, of: "A")
-        while (center.timers[one]?.count ?? 0) < 64 { center.endTimer(one) }
-        center.endTimer(one)
-        let before = center.received(one).count
-        #expect(center.timers[one]?.count == 64, "the budget is used up")
-        center.showLife(one)
-        #expect(center.timers[one]?.suffix(1) == [1])
-        center.endTimer(one)
-        #expect(center.received(one).count == before + 64)
-        #expect(center.timers[one]?.suffix(1) == [2])
-    }
-
-    @Test("A4: a sign of life does not start a second timer")
-    func signOfLifeWhileWaiting() throws {
-        try silentObserver()
-        try center.post(100, of: "A")
-        center.showLife(one)
-        center.showLife(one)
-        #expect(center.timers[one] == [1])
-        center.showLife(two)
-        #expect(center.status(two) == nil)
-    }
-
-    @Test("A4: a sign of life is nothing to a client that has answered")
-    func signOfLifeOfTheProven() throws {
-        _ = try stoppedObserver()
+        center.witness(one, hasRead: true)
         try center.post(500, of: "A")
-        center.showLife(one)
-        #expect(center.timers == [:])
-        #expect(center.received(one).count == 128)
+        center.witness(one, hasRead: true)
+        let received = center.received(one).count
+        #expect(received == 192)
+        _ = try center.observe(two, "A")
+        center.stop(two)
+        center.witness(two, hasRead: true)
+        try center.post(500, of: "A")
+        center.witness(two, hasRead: true)
+        #expect(center.received(two).count == 128, "it answered, so that only answers count")
     }
 
-    @Test("A4: the first answer ends the waits; the answers of what expired come first and open nothing")
+    @Test("A4: the first answer ends the asking; the answers of what was taken for read come first and open nothing")
     func lateAnswers() throws {
         try silentObserver()
         try center.post(1000, of: "A")
-        center.endTimer(one)
-        center.endTimer(one)
+        center.witness(one, hasRead: false)
+        center.witness(one, hasRead: false)
         #expect(center.received(one).count == 192)
-        #expect(center.timers[one] == [1, 2, 4])
         center.answer(one)
         center.answer(one)
-        #expect(center.received(one).count == 192, "two of the four probes had expired")
-        center.endTimer(one)
-        #expect(center.received(one).count == 192, "a client that answers has no expiring probes")
-        #expect(center.timers[one] == [1, 2, 4])
+        #expect(center.received(one).count == 192, "two of the four probes had been taken for answered")
+        center.witness(one, hasRead: false)
+        #expect(center.received(one).count == 192, "a client that answers is asked itself")
         center.answer(one)
         #expect(center.received(one).count == 256)
+        #expect(center.status(one)?.flow == .waiting)
     }
 
-    @Test("A4: a client that never answers loses the oldest when its budget is used up, and is told")
+    @Test("A4: a client that never answers loses the oldest when its queue is full, and is told")
     func silentOverflow() throws {
         center.center.limits[.queuedPerClient] = 10
         try silentObserver()
         try center.post(100, of: "A")
         #expect(center.received(one).count == 64)
         #expect(center.status(one)?.queued == 10)
-        center.endTimer(one)
+        center.witness(one, hasRead: true)
         #expect(center.losses(one) == [26])
         #expect(center.objects(one).suffix(10) == (91...100).map(String.init)[...])
         #expect(center.sequences(one).last == 100)

@@ -32,9 +32,11 @@ struct HoldingCostTests {
         let observers = try observe(.coalesce)
         center.stop(one)
         for _ in 0..<Self.posts { try center.post("A") }
+        let sent = center.received(one).count
+        #expect(sent < Self.posts)
         center.clear()
         center.goOn(one)
-        #expect(center.received(one).map(\.observers) == Array(repeating: observers, count: Self.posts - 128))
+        #expect(center.received(one).map(\.observers) == Array(repeating: observers, count: Self.posts - sent))
         #expect(listsInMemory == 1)
     }
 

@@ -19,7 +19,6 @@ struct InvariantTests {
 
     static let faults: [Fault] = [
         Fault("E1: the total of what waits is its sum") { $0.counters.queued += 1 },
-        Fault("E1: the total of the bytes that wait is their sum") { $0.counters.queuedBytes += 1 },
         Fault("D4: each post has a serial") { $0.counters.posted += 1 },
         Fault("D8: :1.9 is a client that is there") { $0.clients[":1.9"] = $0.clients[one] },
         Fault("D8: :1.1 is a client that is there") { $0.clients[one]!.isGone = true },
@@ -38,6 +37,16 @@ struct InvariantTests {
         Fault("S4: :1.2 reads, so it has been told of its losses") {
             $0.clients[two]!.unannounced = Client.Loss(count: 1, observers: [], reason: .queueFull)
         },
+        Fault("E4: :1.2 pays for what it has") { center in
+            center.charge(center.clients[two]!.peer, .observerBytes, 1)
+        },
+        Fault("E4: totals are the sums of what connections use") { $0.totals[.answerBytes] = 1 },
+        Fault("E4: what process(7) uses is the sum of its connections") { center in
+            var effects: [Effect] = []
+            center.identify(two, as: .process(7), effects: &effects)
+            center.accountsByID[.process(7)]!.usage[.answerBytes] = 1
+        },
+        Fault("D8: :1.3 has its connection") { $0.peers[three] = nil },
         Fault("M6: what is due to :1.2, which reads, has a turn: standard") { center in
             center.changeQueue(of: center.clients[two]!) { $0.append(entry(serial: 2, for: 2), in: .standard) }
         },
@@ -54,7 +63,7 @@ struct InvariantTests {
         },
         Fault("M6: :1.1 has as many turns as it counts: standard") { $0.clients[one]!.queue[turnsOf: .standard] = 1 },
         Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in
-            let stranger = Client(name: two, place: 9, isAutomationOn: true)
+            let stranger = Client(Peer(name: two, account: Account(.process(1))), number: 9, isAutomationOn: true)
             center.turns.append(stranger, in: .standard, byteCount: 0)
         },
     ]
@@ -83,6 +92,5 @@ struct InvariantTests {
 private func entry(serial: UInt64, for observer: UInt64) -> DueQueue.Entry {
     let notification = Notification(
         name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), poster: ":1.0", serial: serial)
-    return DueQueue.Entry(
-        notification: notification, observers: .one(ObserverID(rawValue: observer)), byteCount: notification.byteCount)
+    return DueQueue.Entry(notification: notification, observers: .one(ObserverID(rawValue: observer)))
 }

@@ -38,8 +38,10 @@ final class Scenario {
     /// Probes that stopped clients did not answer.
     private(set) var unanswered: [ClientName: Int] = [:]
     private(set) var probes: [ClientName: Int] = [:]
-    /// The waits, in seconds, after which probes of a client expire, in the order in which they began.
-    private(set) var timers: [ClientName: [Int]] = [:]
+    /// How often it was asked whether a client reads that never answered.
+    private(set) var witnesses: [ClientName: Int] = [:]
+    /// Answers that were kept for a connection and sent later.
+    private(set) var sentAnswers: [ClientName: Int] = [:]
     /// The moments of inactivity that began for a client, with their epochs and lengths.
     private(set) var inactivityTimers: [ClientName: [(epoch: UInt64, milliseconds: Int)]] = [:]
     private(set) var overflows: [ClientName: [DropReason]] = [:]
@@ -102,6 +104,11 @@ final class Scenario {
         for number in 1...count { try post(name, "\(number)", bytes: bytes, immediately: immediately) }
     }
 
+    /// The process behind a connection becomes known.
+    func identify(_ client: ClientName, as process: UInt32) {
+        perform { effects in center.identify(client, as: .process(process), effects: &effects) }
+    }
+
     func suspend(_ client: ClientName) throws {
         try perform { effects throws(CenterError) in
             try center.setSuspended(true, of: client, effects: &effects)
@@ -154,8 +161,22 @@ final class Scenario {
         perform { effects in center.clientDisappeared(client, effects: &effects) }
     }
 
-    func showLife(_ client: ClientName) {
-        perform { effects in center.clientShowedLife(client, effects: &effects) }
+    // MARK: The bus
+
+    func refuseDelivery(to client: ClientName) {
+        perform { effects in center.deliveryRefused(client, effects: &effects) }
+    }
+
+    func refuseProbe(of client: ClientName, isCounted: Bool = false) {
+        perform { effects in center.probeRefused(client, isCounted: isCounted, effects: &effects) }
+    }
+
+    func cutDeliveries(to client: ClientName, atMost count: Int) {
+        perform { effects in center.deliveriesCut(client, atMost: count, effects: &effects) }
+    }
+
+    func findTooLarge(for client: ClientName) {
+        perform { effects in center.deliveryTooLarge(client, effects: &effects) }
     }
 
     /// All that an earlier process left has been restored.
@@ -205,9 +226,14 @@ final class Scenario {
         for _ in 0..<count { answer(client) }
     }
 
-    /// The time of the client's last timer is over.
-    func endTimer(_ client: ClientName) {
-        perform { effects in center.probeTimedOut(client, effects: &effects) }
+    /// It was found out that the client has read all, or that nothing tells.
+    func witness(_ client: ClientName, hasRead: Bool) {
+        perform { effects in center.clientWitnessed(client, hasRead: hasRead, effects: &effects) }
+    }
+
+    /// The service has an answer for a connection. Returns whether it goes out now.
+    func answer(to caller: ClientName, bytes: Int = 100) -> Bool {
+        perform { effects in center.mayAnswer(caller, byteCount: bytes, effects: &effects) }
     }
 
     // MARK: What came of it
@@ -298,7 +324,8 @@ final class Scenario {
             probes[client, default: 0] += 1
             unanswered[client, default: 0] += 1
             if !stopped.contains(client) { asked.append(client) }
-        case .startProbeTimer(let client, let seconds): timers[client, default: []].append(seconds)
+        case .witness(let client): witnesses[client, default: 0] += 1
+        case .sendAnswer(let client): sentAnswers[client, default: 0] += 1
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client, default: []].append((epoch, milliseconds))
         case .overflowed(let client, let reason): overflows[client, default: []].append(reason)

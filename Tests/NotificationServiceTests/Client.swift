@@ -9,12 +9,27 @@ import TestSupport
 final class Client {
     let connection: Connection
     private(set) var signals: [NotificationSignal] = []
+    /// How many it was told that it lost, in sum.
+    private(set) var lost: UInt64 = 0
+    /// Holes in its sequence that are wider than what it was told just before, or numbers that went back.
+    private(set) var holes: [String] = []
+    private var announced: UInt64 = 0
     private let context = MainContext()
 
     init(on bus: PrivateBus) throws {
         connection = try Connection(address: bus.address, context: context)
         connection.onMessage = { [unowned self] message in
+            if let dropped = try? DroppedSignal(message) {
+                lost += dropped.count
+                announced += dropped.count
+                return true
+            }
             guard let signal = try? NotificationSignal(message) else { return false }
+            let last = signals.last?.sequence ?? 0
+            if signal.sequence <= last || signal.sequence - last - 1 > announced {
+                holes.append("\(last), told of \(announced), \(signal.sequence)")
+            }
+            announced = 0
             signals.append(signal)
             return true
         }

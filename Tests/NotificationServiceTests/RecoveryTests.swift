@@ -166,4 +166,150 @@ struct RecoveryTests {
         try client.addObserver("Ding")
         #expect(try client.post("Ding") == 1)
     }
+
+    @Test(
+        "E3: killed while what had waited goes out, the next service delivers it or says what may be lost",
+        arguments: BusKind.available)
+    func killedWhileDraining(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        var service = try ServiceProcess(on: bus)
+        let observer = try Client(on: bus)
+        try observer.addObserver("Ding", behavior: .hold)
+        let poster = try Client(on: bus)
+        var number: Int64 = 0
+        for round in 0..<5 {
+            try observer.setSuspended(true)
+            let first = number + 1
+            for _ in 0..<400 {
+                number += 1
+                #expect(try poster.post("Ding", number: number) == 1)
+            }
+            // Resumed, and killed after a part of it.
+            let resume = SetSuspended(false).message()
+            resume.expectsNoReply = true
+            observer.connection.send(resume)
+            let seen = observer.signals.count + 40 * round
+            try observer.run("a part of it") { observer.signals.count >= seen }
+            try service.kill()
+            service = try ServiceProcess(on: bus)
+            try observer.setSuspended(false)
+            #expect(try poster.post("Ding", number: 1_000_000 + Int64(round)) == 1)
+            try observer.run("the last") { observer.numbers.last == 1_000_000 + Int64(round) }
+            let received = Set(observer.numbers)
+            let missing = (first...number).count { !received.contains($0) }
+            #expect(UInt64(missing) <= observer.lost, "what did not come was announced")
+        }
+        #expect(Set(observer.numbers).count == observer.numbers.count, "nothing comes twice")
+        let serials = observer.signals.map(\.serial)
+        #expect(serials == serials.sorted() && Set(serials).count == serials.count)
+        #expect(observer.holes.isEmpty, "no hole is wider than what was announced: \(observer.holes)")
+        #expect(service.isRunning)
+    }
+
+    @Test("E3: killed at any moment under a load that nobody answers for, it leaves no hole unannounced")
+    func killedAtAnyMoment() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let observer = try Client(on: bus)
+        let poster = try Client(on: bus)
+        var service = try ServiceProcess(on: bus)
+        try observer.addObserver("Ding")
+        for round in 0..<12 {
+            for number in 0..<300 {
+                let message = try PostCall(name: "Ding", object: "\(round) \(number)").message()
+                message.expectsNoReply = true
+                poster.connection.send(message)
+            }
+            let seen = observer.signals.count + 7 * round
+            try observer.run("a part of it") { observer.signals.count >= seen }
+            try service.kill()
+            service = try ServiceProcess(on: bus)
+            // The last post is answered, so it is delivered, behind the news of what was lost.
+            try poster.post("Ding", "last \(round)")
+            try observer.run("the last") { observer.signals.last?.object == "last \(round)" }
+        }
+        let sequences = observer.signals.map(\.sequence)
+        #expect(sequences == sequences.sorted() && Set(sequences).count == sequences.count)
+        let serials = observer.signals.map(\.serial)
+        #expect(serials == serials.sorted() && Set(serials).count == serials.count)
+        #expect(observer.holes.isEmpty, "no hole is wider than what was announced: \(observer.holes)")
+    }
+
+    @Test("E5: what may not grow suspends the state, and it comes back by itself")
+    func fileSizeLimit() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding", behavior: .hold)
+        try client.setSuspended(true)
+        try setFileSizeLimit(of: service, to: "9000")
+        for number in 1...200 { _ = try client.post("Ding", number: Int64(number)) }
+        _ = try service.nextLogLine { $0.contains("state can't be kept") }
+        #expect(service.isRunning)
+        try setFileSizeLimit(of: service, to: "unlimited")
+        var number: Int64 = 200
+        let directory = try #require(bus.environment["XDG_RUNTIME_DIR"]) + "/carillon"
+        let log = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasSuffix(".log") })
+        try eventually("the state is kept again") {
+            number += 1
+            _ = try client.post("Ding", number: number)
+            let size = try FileManager.default.attributesOfItem(atPath: "\(directory)/\(log)")[.size] as? Int
+            return (size ?? 0) > 9000
+        }
+        try service.kill()
+        let next = try ServiceProcess(on: bus)
+        try client.setSuspended(false)
+        try client.run("all that was held") { client.numbers.last == number }
+        #expect(client.numbers == Array(1...number))
+        #expect(next.isRunning)
+    }
+
+    private func setFileSizeLimit(of service: ServiceProcess, to limit: String) throws {
+        let result = try Command.run("prlimit", ["--pid", String(service.pid), "--fsize=\(limit):unlimited"])
+        try #require(result.exitCode == 0, "\(result)")
+    }
+
+    @Test(
+        "E3, D1: of services that start at once one gets the name, and with it the state", arguments: BusKind.available)
+    func startedAtOnce(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let client = try Client(on: bus)
+        var service = try ServiceProcess(on: bus)
+        try client.addObserver("Ding")
+        for round in 1...5 {
+            try service.kill()
+            let starting = try (0..<4).map { _ in try ServiceProcess(on: bus, waitUntilReady: false) }
+            try eventually("one has the name") { try bus.processID(ofOwner: ServiceProcess.busName) != nil }
+            let owner = try bus.processID(ofOwner: ServiceProcess.busName)
+            for other in starting where other.pid != owner { #expect(try other.waitForExit() == .exited(3)) }
+            service = try #require(starting.first { $0.pid == owner })
+            #expect(try client.post("Ding") == 1, "round \(round): \(service.transcript)")
+        }
+    }
+
+    @Test("E3: who has the name waits for the state until the process that had it lets go, and calls wait, too")
+    func stateInAnothersHand() throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let client = try Client(on: bus)
+        let first = try ServiceProcess(on: bus)
+        try client.addObserver("Ding")
+        try first.kill()
+        let directory = try #require(bus.environment["XDG_RUNTIME_DIR"]) + "/carillon"
+        let log = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasSuffix(".log") })
+        let descriptor = open("\(directory)/\(log)", O_RDWR | O_CLOEXEC)
+        defer { close(descriptor) }
+        try #require(flock(descriptor, LOCK_EX | LOCK_NB) == 0)
+        let second = try ServiceProcess(on: bus)  // has its name
+        var receivers: Int?
+        client.connection.call(try PostCall(name: "Ding", object: "").message()) { result in
+            receivers = (try? result.get()).flatMap { try? PostCall.reply(in: $0) } ?? -1
+        }
+        // Whoever is not asked for the state is served by the bus meanwhile.
+        #expect(try bus.processID(ofOwner: ServiceProcess.busName) == second.pid)
+        #expect(receivers == nil)
+        #expect(flock(descriptor, LOCK_UN) == 0)
+        try client.run("the answer") { receivers != nil }
+        #expect(receivers == 1)
+    }
 }

@@ -30,6 +30,8 @@ struct ContractTests {
         _ = try again(ListClients())
         _ = try again(ReloadConfiguration())
         #expect(try again(ListObservers(of: "nobody")).client == "nobody")
+        let from = try again(ListObserversFrom(of: "nobody", after: ObserverID(rawValue: .max), most: 3))
+        #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
 
     @Test("An answer comes back as it was given")
@@ -44,16 +46,25 @@ struct ContractTests {
                 id: ObserverID(rawValue: 2), name: "", object: "é", suspensionBehavior: "of-a-later-version"),
         ]
         #expect(try reply(ListObservers.self, observers) == observers)
+        let registrations = observers.map {
+            ListedRegistration(observer: $0, options: ["automatic-suspension": .boolean(false), "later": .uint32(7)])
+        }
+        let listed = try reply(ListObserversFrom.self, registrations)
+        #expect(listed.map(\.observer) == observers && listed.map(\.options) == registrations.map(\.options))
         let client = ListedClient(
             name: ":1.42", processID: 7, process: "bell", isSuspended: true, cause: "explicit", observers: 1, queued: 2,
-            delivered: 3, dropped: .max)
+            delivered: 3, dropped: .max, flow: "waiting", unconfirmed: 64, posted: 5,
+            userID: 1000, application: "org.example.Bell")
         let back = try #require(try reply(ListClients.self, [client]).first)
         #expect(back.name == ":1.42" && back.processID == 7 && back.process == "bell" && back.isSuspended)
         #expect(back.cause == "explicit" && back.observers == 1 && back.queued == 2 && back.delivered == 3)
         #expect(back.dropped == .max && back.others.isEmpty)
+        #expect(back.flow == "waiting" && back.unconfirmed == 64 && back.posted == 5)
+        #expect(back.userID == 1000 && back.application == "org.example.Bell")
         #expect(
             back.entries.map(\.key) == [
                 "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped",
+                "flow", "unconfirmed", "posted", "app", "uid",
             ])
     }
 
@@ -76,9 +87,9 @@ struct ContractTests {
             }
             return message
         }
-        let later = try ListClients.reply(in: rows { $0.append(("flow", .string("open"))) })
-        #expect(later.first?.others == ["flow": .string("open")])
-        #expect(later.first?.entries.last?.key == "flow")
+        let later = try ListClients.reply(in: rows { $0.append(("battery", .string("low"))) })
+        #expect(later.first?.others == ["battery": .string("low")])
+        #expect(later.first?.entries.last?.key == "battery")
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0.removeLast() }) }
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[1] = ("pid", .string("1")) }) }
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[0] = ("name", .string("nobody")) }) }

@@ -302,6 +302,92 @@ struct SessionTests {
         #expect(stage.takeTold().count == 1)
     }
 
+    @Test(
+        "E6: a name in a stranger's hand is told at once, and who has it next is asked",
+        arguments: ["UnknownMethod", "UnknownObject", "UnknownInterface"])
+    func stranger(error: String) throws {
+        let stage = Stage()
+        stage.fail(InterfaceName(rawValue: "org.freedesktop.DBus.Error." + error)!)
+        var outcomes: [String] = []
+        let box = Box { outcomes.append($0) }
+        try stage.ask(.register(Self.ding), try post { box.add("\($0)") })
+        stage.start()
+        let told = stage.takeTold()
+        #expect(told.count == 1 && told[0].hasPrefix("nameTaken("), "\(told)")
+        #expect(told[0].contains("\(name) is owned by another program, which does not answer as a notification center"))
+        #expect(outcomes.count == 1 && outcomes[0].contains("is owned by"), "\(outcomes)")
+        stage.bus.pass(milliseconds: 600_000)
+        #expect(stage.takeTold().isEmpty && stage.bus.pauses.isEmpty, "the same one is not asked again and again")
+        stage.serve()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.takeTold() == ["connected"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("E6: so is one that answers otherwise than the contract says")
+    func wrongAnswers() throws {
+        let stage = Stage()
+        stage.bus.answer = { call in .success(call.answered { $0.append("hello") }) }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        let told = stage.takeTold()
+        #expect(told.count == 1 && told[0].hasPrefix("nameTaken("), "\(told)")
+        // And one that knows only the first question.
+        stage.bus.answer = { [unowned stage] call in
+            call.member == ListObservers.member
+                ? .success(call.answered { ListObservers.append(stage.observers, to: &$0) })
+                : .failure(BusError(name: "org.freedesktop.DBus.Error.UnknownMethod", message: "what?"))
+        }
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.takeTold().last?.hasPrefix("nameTaken(") == true)
+    }
+
+    @Test("E3: a service that does not answer for some seconds is told as that, and waited for")
+    func silent() throws {
+        let stage = Stage()
+        stage.bus.answer = { _ in nil }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.pass(milliseconds: 4_000)
+        #expect(stage.takeTold().isEmpty)
+        stage.bus.answer = { call in
+            call.member == "GetNameOwner" ? .failure(BusError(name: Self.serviceUnknown, message: "")) : nil
+        }
+        stage.bus.pass(milliseconds: 2_000)
+        #expect(stage.takeTold() == [#"notAnswering("\#(name) is owned by another program, which does not answer")"#])
+        stage.serve()
+        stage.bus.connection.answerFirst(
+            stage.bus.answer(ListObservers(of: ":1.1").message())!)
+        #expect(stage.takeTold() == ["connected"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("S4: losses that the bus may have made excuse a hole of that size, and no more")
+    func boundedLosses() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        func drop(_ count: UInt64) {
+            _ = stage.arrive(
+                DroppedSignal(count: count, observers: [], reason: "bus-limits").message(to: ":1.1")
+                    .carried(from: ":1.100"))
+        }
+        stage.notify(1)
+        drop(64)
+        stage.notify(2)
+        drop(10)
+        stage.notify(10)
+        drop(10)
+        stage.notify(31)
+        #expect(
+            stage.takeTold() == [
+                #"Ding 1 for ["Ding"]"#, #"dropped(count: 64, reason: "bus-limits")"#, #"Ding 2 for ["Ding"]"#,
+                #"dropped(count: 10, reason: "bus-limits")"#, #"Ding 10 for ["Ding"]"#,
+                #"dropped(count: 10, reason: "bus-limits")"#, "missing(count: 10)", #"Ding 31 for ["Ding"]"#,
+            ])
+    }
+
     @Test("A registration that the service refuses is told, and the others stand")
     func refused() throws {
         let stage = Stage()

@@ -23,6 +23,27 @@ package struct ProcFileSystem: ProcessTable {
         return String(decoding: name.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
     }
 
+    package func sandbox(of processID: UInt32) -> String? {
+        if let info = file("\(root)/\(processID)/root/.flatpak-info") {
+            var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
+            facts.readFlatpakInfo(info)
+            // In a sandbox that does not say whose it is, nobody has a name.
+            return facts.sandbox?.application ?? "unknown"
+        }
+        return Self.snap(inCgroups: file("\(root)/\(processID)/cgroup") ?? [])
+    }
+
+    /// The snap of a cgroup such as `…/snap.NAME.APP-UUID.scope`, with or without a slice of systemd around it.
+    static func snap(inCgroups bytes: [UInt8]) -> String? {
+        for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") {
+            for part in line.split(separator: "/").reversed() where part.hasPrefix("snap.") {
+                let name = part.dropFirst("snap.".count).prefix { $0 != "." }
+                if !name.isEmpty { return "snap." + name }
+            }
+        }
+        return nil
+    }
+
     package func facts(of processID: UInt32) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
         var facts = ProcessFacts(identity: status.identity)

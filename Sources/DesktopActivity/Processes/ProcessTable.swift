@@ -31,12 +31,21 @@ package struct ProcessFacts: Equatable {
 package protocol ProcessTable {
     /// The short name of its program; empty when the process is gone or hidden.
     func name(of processID: UInt32) -> String
+    /// The application whose sandbox it runs in, by Flatpak or snap; nil for a process of the session itself.
+    func sandbox(of processID: UInt32) -> String?
     /// Nil when there is no such process.
     func facts(of processID: UInt32) -> ProcessFacts?
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
     func environment(of processID: UInt32) -> SessionEnvironment?
     /// The present, as processes' starts are counted.
     var now: UInt64 { get }
+}
+
+extension ProcessTable {
+    /// The id of the application that a process belongs to, as its desktop file is named; nil where nothing tells.
+    package func application(of processID: UInt32) -> String? {
+        sandbox(of: processID) ?? facts(of: processID)?.unitApplication
+    }
 }
 
 extension ProcessFacts {

@@ -12,6 +12,8 @@ public enum CenterError: Error, Equatable, Sendable {
     case unknownObserver(ObserverID)
     /// Beyond a limit, whose value is `value` (E1).
     case limitExceeded(Limits.Key, value: UInt64)
+    /// Beyond the share of one process in a limit for all, whose value is `value` (E4).
+    case shareExceeded(Limits.Key, value: UInt64)
 }
 
 extension CenterError: CustomStringConvertible {
@@ -22,6 +24,8 @@ extension CenterError: CustomStringConvertible {
         case .invalidOption(let key, let reason): "option '\(key)': \(reason)"
         case .unknownObserver(let id): "the caller has no observer \(id.rawValue)"
         case .limitExceeded(let key, let value): "over the limit \(key.rawValue) = \(value)"
+        case .shareExceeded(let key, let value):
+            "over the share of one process in the limit \(key.rawValue) = \(value), which is for all"
         }
     }
 }

@@ -1,4 +1,4 @@
-/// Queues and flow: what goes to a client now, what waits, and what is lost (S2 to S4, A4).
+/// Queues: what goes to a client now, what waits, and what is lost (S2 to S4).
 extension DistributedCenter {
     // MARK: Towards the client
 
@@ -10,8 +10,7 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) -> DeliveryLane? {
         flush(client, effects: &effects)
-        let entry = DueQueue.Entry(
-            notification: notification, observers: observers, byteCount: notification.byteCount)
+        let entry = DueQueue.Entry(notification: notification, observers: observers)
         changeQueue(of: client) { $0.append(entry, in: lane) }
         if client.remembersDue {
             remember(.queuedDue(client.name, notification, observers: observers.ids, lane), effects: &effects)
@@ -19,9 +18,10 @@ extension DistributedCenter {
         let isStaged = client.reads
         if isStaged {
             turns.append(client, in: lane, byteCount: entry.byteCount)
+            if remembersStaged { rememberDue(of: client, effects: &effects) }
         } else {
             rememberDue(of: client, effects: &effects)
-            startProbeTimer(for: client, effects: &effects)
+            findWitness(for: client.peer, effects: &effects)
         }
         enforceLimits(of: client, effects: &effects)
         return isStaged ? lane : nil
@@ -55,7 +55,8 @@ extension DistributedCenter {
 
     /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
-        guard client.reads else { return startProbeTimer(for: client, effects: &effects) }
+        guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
+        tellSuspension(of: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
         while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) {}
@@ -74,12 +75,15 @@ extension DistributedCenter {
         }
     }
 
+    /// What a signal without userInfo takes on its way, roughly, in bytes.
+    static let signalSize = 256
+
     // MARK: Limits (S4, E1)
 
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
     /// losing the oldest and saying so.
     private func enforceLimits(of client: Client, effects: inout [Effect]) {
-        let isOverTotal = counters.queuedBytes > limits[.queuedBytes]
+        let isOverTotal = totals[.queuedBytes] > limits[.queuedBytes]
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
@@ -88,11 +92,10 @@ extension DistributedCenter {
         // What only waits for its turn costs nobody anything.
         takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
-        while !client.queue.isEmpty, counters.queuedBytes > limits[.queuedBytes] {
-            // The largest queue pays, so that one client that does not read never costs another its notifications.
-            // Names decide between equals, so that the same events have the same effects in every process.
-            let largest = clients.values.max { ($0.queue.byteCount, $1.name) < ($1.queue.byteCount, $0.name) }
-            guard let largest else { return }
+        while !client.queue.isEmpty, totals[.queuedBytes] > limits[.queuedBytes] {
+            // Who holds most pays, and of its queues the largest, so that one that does not read never costs another its
+            // notifications, in however many connections it comes (E4).
+            guard let largest = accounts.first()?.clients.first() else { return }
             if largest.reads {
                 sendAll(to: largest, effects: &effects)
             } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {
@@ -117,6 +120,7 @@ extension DistributedCenter {
         client.counts.dropped += 1
         counters.dropped += 1
         remember(.lost(client.name, reason), effects: &effects)
+        if !client.reads { findWitness(for: client.peer, effects: &effects) }
         if isFirst { effects.append(.overflowed(client.name, reason)) }
         return true
     }
@@ -134,46 +138,17 @@ extension DistributedCenter {
 
     /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.
     private func announceLoss(to client: Client, effects: inout [Effect]) {
+        announceUncarried(to: client, effects: &effects)
         guard let loss = client.unannounced else { return }
         client.unannounced = nil
         client.counts.sequence += loss.count
-        remember(.lossAnnounced(client.name), effects: &effects)
         effects.append(
             .dropped(
                 client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason,
                 sequence: client.counts.sequence))
-    }
-
-    // MARK: Flow
-
-    /// The client answered a probe, with a reply or with an error.
-    public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
-        defer { eventEnded() }
-        guard let client = clients[name] else { return }
-        client.flow.answered()
-        pump(client, effects: &effects)
-    }
-
-    /// The time of ``Effect/startProbeTimer(_:seconds:)`` is over.
-    public func probeTimedOut(_ name: ClientName, effects: inout [Effect]) {
-        defer { eventEnded() }
-        guard let client = clients[name] else { return }
-        client.flow.timedOut()
-        pump(client, effects: &effects)
-    }
-
-    /// A client sent something of its own, which matters only as long as it never answered a probe.
-    public func clientShowedLife(_ name: ClientName, effects: inout [Effect]) {
-        defer { eventEnded() }
-        guard let client = clients[name], client.flow.isUnproven else { return }
-        client.flow.showedLife()
-        startProbeTimer(for: client, effects: &effects)
-    }
-
-    func startProbeTimer(for client: Client, effects: inout [Effect]) {
-        if let seconds = client.flow.startTimer() {
-            effects.append(.startProbeTimer(client.name, seconds: seconds))
-        }
+        countSent(Self.signalSize + 8 * loss.observers.count, to: client.peer, effects: &effects)
+        // Behind it: a crash in between tells it twice, and not never.
+        remember(.lossAnnounced(client.name), effects: &effects)
     }
 
     // MARK: Counting
@@ -183,13 +158,11 @@ extension DistributedCenter {
     func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
         let (count, byteCount) = (client.queue.count, client.queue.byteCount)
         defer {
-            let (queued, bytes) = (
-                Int(counters.queued) + client.queue.count - count,
-                Int(counters.queuedBytes) + client.queue.byteCount - byteCount
-            )
+            let queued = Int(counters.queued) + client.queue.count - count
+            charge(client.peer, .queuedBytes, client.queue.byteCount - byteCount)
             invariant(
-                queued >= 0 && bytes >= 0 && (queued == 0) == (bytes == 0), "E1: the totals of queues are their sums")
-            (counters.queued, counters.queuedBytes) = (UInt64(queued), UInt64(bytes))
+                queued >= 0 && (queued == 0) == (totals[.queuedBytes] == 0), "E1: the totals of queues are their sums")
+            counters.queued = UInt64(queued)
         }
         return change(&client.queue)
     }

@@ -14,7 +14,7 @@ extension DistributedCenter {
     private func isWholeIfDue() -> Bool {
         guard checksInvariants else { return true }
         eventsSinceCheck += 1
-        let size = clients.count + index.count + Int(counters.queued) + turns.count + postingQueues.count
+        let size = peers.count + index.count + Int(counters.queued) + turns.count + postingQueues.count
         guard eventsSinceCheck >= 4 * size else { return true }
         eventsSinceCheck = 0
         do throws(BrokenInvariant) {
@@ -27,10 +27,11 @@ extension DistributedCenter {
 
     /// Checks all of it.
     package func checkInvariants() throws(BrokenInvariant) {
-        var places = Set<Int>()
+        var numbers = Set<Int>()
         for (name, client) in clients {
             try require(name == client.name && !client.isGone, "D8: \(name) is a client that is there")
-            try require(places.insert(client.place).inserted, "\(name) has a place of its own")
+            try require(numbers.insert(client.number).inserted, "\(name) has a number of its own")
+            try require(peers[name] === client.peer && client.peer.client === client, "D8: \(name) has its connection")
             try check(client)
         }
         let all = clients.values
@@ -38,9 +39,15 @@ extension DistributedCenter {
             index.count == all.reduce(0) { $0 + $1.observers.count }, "D8: the index has the clients' observers alone")
         try require(
             Int(counters.queued) == all.reduce(0) { $0 + $1.queue.count }, "E1: the total of what waits is its sum")
-        try require(
-            Int(counters.queuedBytes) == all.reduce(0) { $0 + $1.queue.byteCount },
-            "E1: the total of the bytes that wait is their sum")
+        for client in all {
+            try require(
+                client.peer.usage[.clients] == 1 && client.peer.usage[.observers] == client.observers.count
+                    && client.peer.usage[.queuedBytes] == client.queue.byteCount
+                    && client.peer.usage[.observerBytes]
+                        == client.observers.values.reduce(0) { $0 + index[$1].registration.byteCount },
+                "E4: \(client.name) pays for what it has")
+        }
+        try checkAccounts()
         try require(
             counters.unmatched <= counters.posted && counters.posted <= lastSerial, "D4: each post has a serial")
         try turns.checkInvariants(clients: clients)

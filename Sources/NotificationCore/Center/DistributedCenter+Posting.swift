@@ -32,16 +32,27 @@ extension DistributedCenter {
             return Receipt(receivers: 0, mark: nil)
         }
         guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
-        return send(
-            replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects), from: poster,
-            effects: &effects)
+        let count = postingQueues.count
+        let replacing = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
+        // What it takes the place of was accepted before, and may not be lost with it.
+        remembersStaged = postingQueues.count < count
+        defer { remembersStaged = false }
+        return send(replacing, from: poster, effects: &effects)
     }
 
     /// Posts a notification to every client that has a matching observer, each once (D6). It is matched and gets its
     /// serial here.
     func send(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
+        let receipt = stage(post, from: poster, effects: &effects)
+        sendOverfull(effects: &effects)
+        return receipt
+    }
+
+    /// The same, without pushing out what is more than may be staged then.
+    func stage(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
         lastSerial += 1
         counters.posted += 1
+        peers[poster]?.posted += 1
         var matches = Matches()
         swap(&matches, &spareMatches)
         defer {
@@ -62,9 +73,7 @@ extension DistributedCenter {
                 notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
             if let staged { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
-        let mark = leastUrgent.map(turns.mark)
-        sendOverfull(effects: &effects)
-        return Receipt(receivers: matches.receivers.count, mark: mark)
+        return Receipt(receivers: matches.receivers.count, mark: leastUrgent.map(turns.mark))
     }
 
     /// Decides what a client's state makes of a notification that it matches.

@@ -14,16 +14,20 @@ extension DistributedCenter {
     /// - Parameter limit: of the posts.
     public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
-        var posters: [ClientName] = []
+        var hasPosted = false
+        // For those it goes to it is due and remembered before it counts as taken. The three stand together, so that a
+        // crash finds it in one place: in its poster's queue, or due.
+        remembersStaged = remembersChanges
+        defer { remembersStaged = false }
         for _ in 0..<limit {
-            guard let (post, poster) = postingQueues.take(style) else { break }
-            _ = send(post, from: poster, effects: &effects)
-            if remembersChanges { posters.append(poster) }
+            guard let (post, payer) = postingQueues.take(style) else { break }
+            giveBack(post.byteCount, of: payer)
+            _ = stage(post, from: payer.name, effects: &effects)
+            remember(.postTaken(payer.name, style), effects: &effects)
+            sendOverfull(effects: &effects)
+            hasPosted = true
         }
-        guard !posters.isEmpty else { return }
-        // Remembered as posted when it is on its way: a crash in between repeats it, and does not lose it.
-        takeAllTurns(effects: &effects)
-        for poster in posters { remember(.postTaken(poster, style), effects: &effects) }
+        if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
     }
 
     /// Queues a post.
@@ -37,8 +41,8 @@ extension DistributedCenter {
         let growth = post.byteCount - usage.similar.byteCount
         try limits.check(.queuedPostsPerClient, usage.count - usage.similar.count + 1)
         try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
-        try limits.check(.queuedPostBytes, postingQueues.byteCount + growth)
-        counters.coalesced += UInt64(postingQueues.enqueue(post, from: poster, coalescing: coalescing))
+        try checkRoom(for: peers[poster], .queuedPostBytes, .queuedPostBytes, adding: growth)
+        counters.coalesced += UInt64(putInQueue(post, of: poster, coalescing: coalescing))
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }
 
@@ -46,8 +50,7 @@ extension DistributedCenter {
     func replacingQueued(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) -> PendingPost {
-        let replaced = postingQueues.removeSimilar(
-            of: poster, name: post.name, object: post.object, coalescing: coalescing)
+        let replaced = removeQueued(of: poster, name: post.name, object: post.object, coalescing: coalescing)
         guard !replaced.isEmpty else { return post }
         counters.coalesced += UInt64(replaced.count)
         remember(
@@ -55,5 +58,39 @@ extension DistributedCenter {
         var post = post
         post.takeOver(from: replaced)
         return post
+    }
+
+    // MARK: Counting
+
+    /// - Returns: how many similar ones it replaced.
+    func putInQueue(_ post: PendingPost, of poster: ClientName, coalescing: Set<CoalescingKey>) -> Int {
+        let payer = postingQueues.payer(of: poster) ?? peer(poster)
+        let before = postingQueues.byteCount
+        let replaced = postingQueues.enqueue(post, from: payer, coalescing: coalescing)
+        charge(payer, .queuedPostBytes, postingQueues.byteCount - before)
+        return replaced
+    }
+
+    func removeQueued(
+        of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
+    ) -> [PendingPost] {
+        guard let payer = postingQueues.payer(of: poster) else { return [] }
+        let before = postingQueues.byteCount
+        let removed = postingQueues.removeSimilar(of: poster, name: name, object: object, coalescing: coalescing)
+        giveBack(before - postingQueues.byteCount, of: payer)
+        return removed
+    }
+
+    func takeQueued(_ style: PostingStyle, of poster: ClientName) -> Bool {
+        guard let payer = postingQueues.payer(of: poster), let post = postingQueues.take(style, of: poster) else {
+            return false
+        }
+        giveBack(post.byteCount, of: payer)
+        return true
+    }
+
+    private func giveBack(_ byteCount: Int, of payer: Peer) {
+        charge(payer, .queuedPostBytes, -byteCount)
+        forgetIfUnused(payer)
     }
 }

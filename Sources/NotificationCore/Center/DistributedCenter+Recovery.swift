@@ -42,8 +42,17 @@ extension DistributedCenter {
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
-            let isDamaged = max(counts.sequence, counts.delivered, counts.dropped) > Self.greatestNumber
-            makeClient(name).counts = isDamaged ? ClientCounts() : counts
+            let isDamaged =
+                max(counts.sequence, counts.delivered, counts.dropped, counts.unkept) > Self.greatestNumber
+                || counts.unconfirmed > counts.sequence
+            guard !isDamaged else {
+                makeClient(name).counts = ClientCounts()
+                return true
+            }
+            let client = makeClient(name)
+            client.restoredCounts = counts
+            client.counts = ClientCounts(
+                sequence: counts.sequence - counts.unconfirmed, delivered: counts.delivered, dropped: counts.dropped)
             return true
         case .observer(let registration):
             guard let client = clients[registration.client], client.observers[registration.id] == nil,
@@ -61,8 +70,7 @@ extension DistributedCenter {
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
                 client.remembersDue = true
-                let entry = DueQueue.Entry(
-                    notification: notification, observers: observers, byteCount: notification.byteCount)
+                let entry = DueQueue.Entry(notification: notification, observers: observers)
                 changeQueue(of: client) { $0.append(entry, in: lane) }
                 return true
             }
@@ -84,12 +92,12 @@ extension DistributedCenter {
             }
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):
-            _ = postingQueues.enqueue(post, from: poster, coalescing: coalescing)
+            _ = putInQueue(post, of: poster, coalescing: coalescing)
             return true
         case .postsReplaced(let poster, let name, let object, let coalescing):
-            _ = postingQueues.removeSimilar(of: poster, name: name, object: object, coalescing: coalescing)
+            _ = removeQueued(of: poster, name: name, object: object, coalescing: coalescing)
             return true
-        case .postTaken(let poster, let style): return postingQueues.take(style, of: poster) != nil
+        case .postTaken(let poster, let style): return takeQueued(style, of: poster)
         // The counts that came back have what the client was told that it lost. The rest is added here.
         case .lost(let name, let reason):
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
@@ -128,14 +136,50 @@ extension DistributedCenter {
         withClient(name) { changeQueue(of: $0, body) }
     }
 
-    /// Takes over the numbers that an earlier process used up; none is used again.
+    /// Takes over the numbers that an earlier process used up; none is used again. Call when all that it remembered has
+    /// been taken over.
+    ///
+    /// What was given a number and may not have left that process is lost, as nobody can know: its clients are told so.
+    /// The last of it may still stand in the queue that it came from.
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
+        for client in clients.values {
+            guard let counts = client.restoredCounts.take() else { continue }
+            if counts.lastSerial > 0 { changeQueue(of: client) { $0.takeFirst(serial: counts.lastSerial) } }
+            let count = counts.unconfirmed + counts.unkept
+            guard count > 0 else { continue }
+            client.counts.dropped += count
+            var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: .serviceRestarted)
+            loss.count += count
+            loss.reason = .serviceRestarted
+            loss.observers.formUnion(client.observers.keys)
+            client.unannounced = loss
+        }
         if lastSerial <= Self.greatestNumber { self.lastSerial = max(self.lastSerial, lastSerial) }
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }
 
     /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
     private static let greatestNumber = UInt64.max / 2
+
+    /// From now on everything that is due to anybody is remembered, also what waits for its turn: nothing can be sent.
+    public func rememberAllDue(effects: inout [Effect]) {
+        defer { eventEnded() }
+        for client in clients.values { rememberDue(of: client, effects: &effects) }
+    }
+
+    /// Takes over all that another center remembers, which has nothing to decide any more, its numbers and its counts.
+    /// Call on a new center, ``rememberAllDue(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
+    public func takeOver(_ other: DistributedCenter) {
+        defer { eventEnded() }
+        counters.posted = other.counters.posted
+        counters.unmatched = other.counters.unmatched
+        counters.delivered = other.counters.delivered
+        counters.dropped = other.counters.dropped
+        counters.coalesced = other.counters.coalesced
+        other.forEachRememberedChange { _ = restore($0) }
+        for (name, client) in other.clients { clients[name]?.uncarried = client.uncarried }
+        restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
+    }
 
     /// Ends the restoring: watches and probes the clients that came back, who then get what is due. Those that left the bus
     /// meanwhile are reported as such in answer to the watch.
@@ -145,13 +189,15 @@ extension DistributedCenter {
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
         for client in clients.values where !client.isWatched {
+            // An earlier process told it so.
+            client.toldSuspension = (client.isSuspended, client.suspensionCause)
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {
                 client.wasSuspendedByActivity = false
-                effects.append(
-                    .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+                client.toldSuspension = (true, .activity)
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
+            tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
         }

@@ -53,6 +53,11 @@ extension DistributedCenter {
     /// - Returns: whether there was something.
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Bool {
+        guard let first = client.queue.first(in: lane) else { return false }
+        guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
+            holdBack(client.peer, effects: &effects)
+            return false
+        }
         guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return false }
         invariant(!client.isGone, "D8: a client that left the bus gets nothing")
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
@@ -69,14 +74,7 @@ extension DistributedCenter {
             remember(.popped(client.name, lane), effects: &effects)
             client.remembersDue = client.queue.hasDue
         }
-        if client.flow.sent(byteCount: entry.byteCount) {
-            client.flow.probed()
-            effects.append(.probe(client.name))
-        }
-        if !client.reads {
-            rememberDue(of: client, effects: &effects)
-            startProbeTimer(for: client, effects: &effects)
-        }
+        countSent(entry.byteCount, isNotification: true, to: client.peer, effects: &effects)
         return true
     }
 

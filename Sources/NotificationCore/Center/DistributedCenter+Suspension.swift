@@ -29,8 +29,7 @@ extension DistributedCenter {
         let (word, wasByActivity) = (client.explicitSuspension, client.isSuspendedByActivity)
         change(client)
         guard before != (client.isSuspended, client.suspensionCause) else { return }
-        effects.append(
-            .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+        tellSuspension(of: client, effects: &effects)
         if word != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
         }
@@ -38,5 +37,16 @@ extension DistributedCenter {
             remember(.suspendedByActivity(client.name, client.isSuspendedByActivity), effects: &effects)
         }
         if before.0, !client.isSuspended { flush(client, effects: &effects) }
+    }
+
+    /// Tells a client that reads whether it is suspended, if it does not know. One that does not read is told when it
+    /// does, and only what holds by then.
+    func tellSuspension(of client: Client, effects: inout [Effect]) {
+        guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
+        guard client.toldSuspension != (client.isSuspended, client.suspensionCause) else { return }
+        client.toldSuspension = (client.isSuspended, client.suspensionCause)
+        effects.append(
+            .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+        countSent(Self.signalSize, to: client.peer, effects: &effects)
     }
 }

@@ -15,18 +15,35 @@ public final class DistributedCenter {
     public var limits: Limits
     var index = ObserverIndex<ExactText, ExactText, Observer>()
     var clients: [ClientName: Client] = [:]
+    /// The connections that the center has to do with: clients, and who else uses something.
+    var peers: [ClientName: Peer] = [:]
+    var accountsByID: [AccountID: Account] = [:]
+    /// The same by what waits for their clients.
+    var accounts = LargestFirst<Account>()
+    /// What all together use.
+    var totals = Usage()
+    /// Those that wait for room on the way.
+    var heldBack = Deque<Peer>()
+    /// Those that were sent answers and were no clients, the oldest first; also those that are over.
+    var strangers = Deque<Peer>()
+    /// Whether so much is on its way that confirmations are asked for early.
+    var isShortOfRoom = false
     var counters = Statistics()
-    var lastSerial: UInt64 = 0
-    var lastObserver: UInt64 = 0
+    /// The greatest serial that was given, to posts that nobody matched, too.
+    public internal(set) var lastSerial: UInt64 = 0
+    /// The greatest number that an observer got.
+    public internal(set) var lastObserver: UInt64 = 0
     var lastActivityEpoch: UInt64 = 0
     /// The configuration's word; ``setAutomaticSuspension(_:effects:)``.
     public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
     public var remembersChanges = false
+    /// Whether what is staged for its turn is remembered, too: what was accepted before, and is posted by now.
+    var remembersStaged = false
     var turns = Turns()
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
-    private var freePlaces: [Int] = []
+    private var freeNumbers: [Int] = []
     var postingQueues = PostingQueues()
     /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
     package var checksInvariants = true
@@ -47,14 +64,18 @@ public final class DistributedCenter {
         defer { eventEnded() }
         try limits.check(.nameLength, name.utf8.count)
         try limits.check(.objectLength, object.utf8.count)
-        try limits.check(.observers, index.count + 1)
-        try limits.check(.observersPerClient, (clients[clientName]?.observers.count ?? 0) + 1)
+        let registration = Registration(
+            id: ObserverID(rawValue: lastObserver + 1), client: clientName, name: name.isEmpty ? nil : name,
+            object: object.isEmpty ? nil : object, options: options)
+        let peer = peers[clientName]
+        let size = registration.byteCount
+        try checkRoom(for: peer, .observers, .observers, adding: 1)
+        try limits.check(.observersPerClient, (peer?.usage[.observers] ?? 0) + 1)
+        try checkRoom(for: peer, .observerBytes, .observerBytes, adding: size)
+        try limits.check(.observerBytesPerClient, (peer?.usage[.observerBytes] ?? 0) + size)
         let client = try client(clientName, effects: &effects)
         lastObserver += 1
-        let id = ObserverID(rawValue: lastObserver)
-        let registration = Registration(
-            id: id, client: clientName, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
-            options: options)
+        let id = registration.id
         // One that refuses automatic suspension resumes the client, and hears of nothing that came before it.
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
@@ -66,6 +87,8 @@ public final class DistributedCenter {
             Observer(registration: registration, client: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
+        charge(client.peer, .observers, 1)
+        charge(client.peer, .observerBytes, registration.byteCount)
     }
 
     /// Removes one observer of `client`, also from what waits for it.
@@ -105,8 +128,7 @@ public final class DistributedCenter {
     func remove(_ ids: Set<ObserverID>, of client: Client) {
         for id in ids {
             guard let position = client.observers.removeValue(forKey: id) else { continue }
-            if !index[position].registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
-            index.remove(at: position)
+            release(position, of: client)
         }
         invariant(
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
@@ -114,11 +136,23 @@ public final class DistributedCenter {
         changeQueue(of: client) { $0.remove(ids) }
     }
 
+    private func release(_ position: ObserverIndex<ExactText, ExactText, Observer>.Position, of client: Client) {
+        let registration = index[position].registration
+        if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
+        charge(client.peer, .observers, -1)
+        charge(client.peer, .observerBytes, -registration.byteCount)
+        index.remove(at: position)
+    }
+
     /// The client left the bus: everything that it had goes (D8).
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
-        guard let client = clients[name] else { return }
+        guard let client = clients[name] else {
+            if let peer = peers[name] { forget(stranger: peer, effects: &effects) }
+            return letGo(effects: &effects)
+        }
         forget(client)
+        letGo(effects: &effects)
         remember(.clientGone(name), effects: &effects)
         effects.append(.forget(name))
     }
@@ -126,17 +160,21 @@ public final class DistributedCenter {
     func forget(_ client: Client) {
         clients[client.name] = nil
         client.isGone = true
-        for position in client.observers.values { index.remove(at: position) }
+        for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
         // Its turns come and are void.
         changeQueue(of: client) { $0.removeAll() }
-        freePlaces.append(client.place)
+        charge(client.peer, .clients, -1)
+        client.peer.account.clients.remove(client)
+        client.peer.client = nil
+        forget(client.peer)
+        freeNumbers.append(client.number)
     }
 
     /// The client of this name; a new one is watched, and probed, so that its first answer comes before it matters.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
-        try limits.check(.clients, clients.count + 1)
+        try checkRoom(for: peers[name], .clients, .clients, adding: 1)
         let client = makeClient(name)
         remember(.client(name, client.counts), effects: &effects)
         watch(client, effects: &effects)
@@ -144,17 +182,19 @@ public final class DistributedCenter {
     }
 
     func makeClient(_ name: ClientName) -> Client {
+        let peer = peer(name)
         let client = Client(
-            name: name, place: freePlaces.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically)
+            peer, number: freeNumbers.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically)
+        peer.client = client
         clients[name] = client
+        charge(peer, .clients, 1)
         return client
     }
 
     func watch(_ client: Client, effects: inout [Effect]) {
         client.isWatched = true
         effects.append(.watch(client.name))
-        client.flow.probed()
-        effects.append(.probe(client.name))
+        probe(client.peer, effects: &effects)
     }
 
     // MARK: Looking
@@ -164,18 +204,31 @@ public final class DistributedCenter {
         statistics.clients = UInt64(clients.count)
         statistics.observers = UInt64(index.count)
         statistics.queuedPosts = UInt64(postingQueues.count)
-        statistics.queuedPostBytes = UInt64(postingQueues.byteCount)
+        statistics.queuedBytes = UInt64(totals[.queuedBytes])
+        statistics.queuedPostBytes = UInt64(totals[.queuedPostBytes])
+        statistics.inFlightBytes = UInt64(totals[.inFlightBytes])
+        statistics.answerBytes = UInt64(totals[.answerBytes])
         return statistics
     }
 
-    /// Every client, in no particular order.
+    /// Every client, and who else does not read what it was sent, in no particular order.
     public var clientStatuses: [ClientStatus] {
-        clients.values.map { client in
-            ClientStatus(
-                name: client.name, isSuspended: client.isSuspended, cause: client.suspensionCause,
-                observers: client.observers.count, queued: client.queue.count, delivered: client.counts.delivered,
-                dropped: client.counts.dropped)
+        peers.values.compactMap { peer in
+            peer.client != nil || peer.flow.state != .open ? ClientStatus(peer) : nil
         }
+    }
+
+    /// What `client` was sent so far: of its losses, those that it was told of.
+    public func toldCounts(of client: ClientName) -> ClientCounts? {
+        guard let client = clients[client] else { return nil }
+        var counts = client.counts
+        counts.dropped -= client.unannounced?.count ?? 0
+        return counts
+    }
+
+    /// How many notifications wait for `client`, or were lost without its having been told.
+    public func waiting(for client: ClientName) -> UInt64 {
+        clients[client].map { UInt64($0.queue.count) + ($0.unannounced?.count ?? 0) } ?? 0
     }
 
     /// The registrations of `client`, in their order; nil when the center does not know it.

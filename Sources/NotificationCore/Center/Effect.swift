@@ -4,14 +4,19 @@ public enum Effect {
     case deliver(Delivery)
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
     ///
-    /// - Parameter sequence: the client's count of notifications with the lost ones.
+    /// - Parameters:
+    ///   - observers: empty where it is not known whose they were.
+    ///   - sequence: the client's count of notifications with the lost ones.
     case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason, sequence: UInt64)
     /// Tell the client that it is suspended or resumed.
     case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
     /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
     case probe(ClientName)
-    /// Report the end of this time with ``DistributedCenter/probeTimedOut(_:effects:)``.
-    case startProbeTimer(ClientName, seconds: Int)
+    /// Find out in another way whether the connection, which never answered, has read what it was sent, and report that
+    /// with ``DistributedCenter/clientWitnessed(_:hasRead:effects:)``, sooner or later.
+    case witness(ClientName)
+    /// Send the connection the oldest of the answers that are kept for it.
+    case sendAnswer(ClientName)
     /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. It takes the place
     /// of an earlier one of the same client.
     case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)

@@ -5,12 +5,18 @@ public struct Limits: Equatable, Sendable {
         case clients = "clients"
         case observers = "observers"
         case observersPerClient = "observers-per-client"
+        case observerBytes = "observer-bytes"
+        case observerBytesPerClient = "observer-bytes-per-client"
         case queuedPerClient = "queued-per-client"
         case queuedBytesPerClient = "queued-bytes-per-client"
         case queuedBytes = "queued-bytes"
         case queuedPostsPerClient = "queued-posts-per-client"
         case queuedPostBytesPerClient = "queued-post-bytes-per-client"
         case queuedPostBytes = "queued-post-bytes"
+        case answerBytesPerClient = "answer-bytes-per-client"
+        case answerBytes = "answer-bytes"
+        case inFlightBytes = "in-flight-bytes"
+        case stateBytes = "state-bytes"
         case nameLength = "name-length"
         case objectLength = "object-length"
         case userInfoBytes = "user-info-bytes"
@@ -31,10 +37,16 @@ public struct Limits: Equatable, Sendable {
             reason: "a desktop has a few hundred connections; each costs about 1 KiB here and a match rule in the bus"),
         Row(
             key: .observers, standard: 262_144, hardMaximum: 4_194_304,
-            reason: "about 300 bytes each: 75 MiB when every one is used"),
+            reason: "sixteen programs that watch as much as one may"),
         Row(
             key: .observersPerClient, standard: 16_384, hardMaximum: 1_048_576,
             reason: "one program may watch thousands of objects; sixteen such programs fill the total"),
+        Row(
+            key: .observerBytes, standard: 128 << 20, hardMaximum: 4 << 30,
+            reason: "what all registrations together may cost, each half a KiB and its texts"),
+        Row(
+            key: .observerBytesPerClient, standard: 16 << 20, hardMaximum: 1 << 30,
+            reason: "as many registrations as one program may have, with texts of half a KiB"),
         Row(
             key: .queuedPerClient, standard: 131_072, hardMaximum: 1_048_576,
             reason: "a burst of 100,000 to a program that reads slowly, with some to spare"),
@@ -43,7 +55,7 @@ public struct Limits: Equatable, Sendable {
             reason: "the same burst, at 300 bytes each; what one program that does not read may cost"),
         Row(
             key: .queuedBytes, standard: 128 << 20, hardMaximum: 4 << 30,
-            reason: "what all programs that do not read together may cost; the largest queue pays"),
+            reason: "what all programs that do not read together may cost; the process with most of it pays"),
         Row(
             key: .queuedPostsPerClient, standard: 131_072, hardMaximum: 1_048_576,
             reason: "posts that wait for asap or when-idle; a script's hundred thousand, with some to spare"),
@@ -53,6 +65,18 @@ public struct Limits: Equatable, Sendable {
         Row(
             key: .queuedPostBytes, standard: 128 << 20, hardMaximum: 4 << 30,
             reason: "what all posters together may cost; beyond it posts that would wait are refused"),
+        Row(
+            key: .answerBytesPerClient, standard: 8 << 20, hardMaximum: 1 << 30,
+            reason: "answers to twenty thousand calls that a program makes before it reads the first of them"),
+        Row(
+            key: .answerBytes, standard: 32 << 20, hardMaximum: 4 << 30,
+            reason: "what all callers that do not read together may cost; a process gets what is left to others"),
+        Row(
+            key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30,
+            reason: "what the bus may hold for all that were sent something; a process gets what is left to others"),
+        Row(
+            key: .stateBytes, standard: 64 << 20, hardMaximum: 1 << 30,
+            reason: "what outlives the service, in the user's runtime directory, which is memory; queues go first"),
         Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,
             reason: "bytes of UTF-8; names are reverse domain names"),
@@ -89,16 +113,22 @@ extension Limits.Key {
         case .clients: 0
         case .observers: 1
         case .observersPerClient: 2
-        case .queuedPerClient: 3
-        case .queuedBytesPerClient: 4
-        case .queuedBytes: 5
-        case .queuedPostsPerClient: 6
-        case .queuedPostBytesPerClient: 7
-        case .queuedPostBytes: 8
-        case .nameLength: 9
-        case .objectLength: 10
-        case .userInfoBytes: 11
-        case .userInfoDepth: 12
+        case .observerBytes: 3
+        case .observerBytesPerClient: 4
+        case .queuedPerClient: 5
+        case .queuedBytesPerClient: 6
+        case .queuedBytes: 7
+        case .queuedPostsPerClient: 8
+        case .queuedPostBytesPerClient: 9
+        case .queuedPostBytes: 10
+        case .answerBytesPerClient: 11
+        case .answerBytes: 12
+        case .inFlightBytes: 13
+        case .stateBytes: 14
+        case .nameLength: 15
+        case .objectLength: 16
+        case .userInfoBytes: 17
+        case .userInfoDepth: 18
         }
     }
 }

@@ -8,6 +8,36 @@ public struct ClientStatus: Sendable {
     public let queued: Int
     public let delivered: UInt64
     public let dropped: UInt64
+    public let flow: FlowState
+    /// Messages that were sent to it and that it has not confirmed.
+    public let unconfirmed: Int
+    /// Posts of it that were accepted.
+    public let posted: UInt64
+
+    init(_ peer: Peer) {
+        let client = peer.client
+        name = peer.name
+        isSuspended = client?.isSuspended ?? false
+        cause = client?.suspensionCause ?? .none
+        observers = client?.observers.count ?? 0
+        queued = client?.queue.count ?? 0
+        delivered = client?.counts.delivered ?? 0
+        dropped = client?.counts.dropped ?? 0
+        flow = peer.flow.state
+        unconfirmed = peer.flow.unconfirmed.messages
+        posted = peer.posted
+    }
+}
+
+/// What is known about whether a connection reads (A4, B6).
+public enum FlowState: String, Sendable, CaseIterable {
+    /// It may be sent more.
+    case open = "open"
+    /// It was sent all that may be on its way without an answer, or all together were; the rest waits.
+    case waiting = "waiting"
+    /// It has never answered, though it was sent as much: it stopped early, or its library does not know how to. It is
+    /// sent more as far as another witness tells that it reads.
+    case unanswered = "unanswered"
 }
 
 /// Counters over a center's life, and what it holds at the moment.
@@ -30,6 +60,10 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var queuedPosts: UInt64 = 0
     /// What those count against the limits, in bytes.
     public internal(set) var queuedPostBytes: UInt64 = 0
+    /// What is on its way to connections and not confirmed, in bytes.
+    public internal(set) var inFlightBytes: UInt64 = 0
+    /// Answers that are kept for callers that do not read, in bytes.
+    public internal(set) var answerBytes: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
 }

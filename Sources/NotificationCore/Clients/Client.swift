@@ -1,10 +1,11 @@
 import Collections
 
 /// What the center knows of one client.
-final class Client {
-    let name: ClientName
+final class Client: Sizable {
+    /// Its connection, which pays for what it uses.
+    let peer: Peer
     /// A small number that no other client has while this one is there.
-    let place: Int
+    let number: Int
     /// Its registrations and where the index has them.
     var observers: [ObserverID: ObserverIndex<ExactText, ExactText, Observer>.Position] = [:]
 
@@ -28,15 +29,19 @@ final class Client {
     /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).
     var wasSuspendedByActivity = false
 
-    // Safety: flow (A4). The two never mix.
-    var flow = FlowWindow()
+    /// What it was told last about its suspension.
+    var toldSuspension: (Bool, SuspensionCause) = (false, .none)
 
     var queue = DeliveryQueue()
     /// Whether what is due to it is in the recovery log, because it has to wait; else that is on its way.
     var remembersDue = false
     var counts = ClientCounts()
+    /// What an earlier process left, until all that it remembered has been taken over.
+    var restoredCounts: ClientCounts?
     /// What was lost and not announced yet.
     var unannounced: Loss?
+    /// What was sent and perhaps not carried by the bus, and not announced yet.
+    var uncarried: Uncarried?
 
     struct Loss {
         var count: UInt64
@@ -44,15 +49,34 @@ final class Client {
         var reason: DropReason
     }
 
-    init(name: ClientName, place: Int, isAutomationOn: Bool) {
-        self.name = name
-        self.place = place
+    struct Uncarried {
+        var count: UInt64
+        var reason: DropReason
+    }
+
+    /// Where it stands among the clients of its account.
+    var place = LargestFirstPlace()
+
+    init(_ peer: Peer, number: Int, isAutomationOn: Bool) {
+        self.peer = peer
+        self.number = number
         self.isAutomationOn = isAutomationOn
     }
 
+    /// Whether something is for it that it would get if it read.
+    var awaitsSomething: Bool {
+        queue.hasDue || unannounced != nil || uncarried != nil || toldSuspension != (isSuspended, suspensionCause)
+    }
+
+    var name: ClientName { peer.name }
+
+    var size: Int { queue.byteCount }
+
+    func precedes(_ other: Client) -> Bool { name < other.name }
+
     /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
     /// nothing before the restoring has ended: first of all what it missed.
-    var reads: Bool { isWatched && !isGone && flow.isOpen }
+    var reads: Bool { isWatched && !isGone && peer.flow.isOpen }
 
     var isSuspended: Bool { explicitSuspension ?? (decidingActivity == .inactive) }
 

@@ -4,4 +4,13 @@ public enum DropReason: String, Sendable, CaseIterable {
     case queueFull = "queue-full"
     /// The client does not read, and the queues of all clients together reached their limit.
     case totalQueueFull = "total-queue-full"
+    /// The bus had no room for what was sent: so many at most.
+    case busLimits = "bus-limits"
+    /// The bus closed the service's connection with this on its way: so many at most.
+    case busDisconnected = "bus-disconnected"
+    /// The service died, and what it had numbered for the client may not have left it; or what it held could not be kept.
+    case serviceRestarted = "service-restarted"
+
+    /// Whether the lost had their numbers already, and may be fewer than was told.
+    public var isBound: Bool { [.busLimits, .busDisconnected, .serviceRestarted].contains(self) }
 }

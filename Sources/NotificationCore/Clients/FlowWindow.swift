@@ -1,84 +1,134 @@
-/// How much a client may have been sent without having confirmed it (A4, `docs/flow-control.md`).
+/// How much a connection may have been sent without having confirmed it (A4, `docs/flow-control.md`).
 ///
-/// After every window of deliveries the client is probed (`Peer.Ping`, which D-Bus libraries answer by themselves, in
+/// After every window of messages the connection is probed (`Peer.Ping`, which D-Bus libraries answer by themselves, in
 /// order). With two windows unanswered, sending stops until an answer comes. This is safety, not policy: it never makes
 /// a client suspended.
 ///
-/// A client that never answered any probe may be one that does not know how to, so its probes expire, one at a time
-/// and ever more slowly, until a cap; each sign of life from it starts this anew.
+/// One that never answered any probe may not know how to (B6). Whether it reads is then found out in another way, by
+/// whoever drives the center; where nothing tells, its oldest window is taken for read every now and then.
 struct FlowWindow {
-    /// Deliveries in a window.
+    /// Messages in a window.
     static let messages = 64
     /// Bytes in a window, so that large notifications do not pile up either.
     static let bytes = 64 << 10
     /// Windows that may be unanswered.
     static let unanswered = 2
-    /// Probes that may expire without a sign of life: 4096 deliveries, or 4 MiB.
-    static let expirations = 64
-    /// The longest wait for one to expire.
-    static let maximumSeconds = 64
 
-    private var messagesSinceProbe = 0
-    private var bytesSinceProbe = 0
-    /// Probes that hold a window.
-    private(set) var outstanding = 0
-    /// Probes that no longer do, and whose answers may still come, before those of the outstanding ones.
-    private var expired = 0
-    private var expirationsLeft = Self.expirations
+    /// What was sent.
+    struct Amount: Equatable {
+        var messages = 0
+        var bytes = 0
+        /// Those of the messages that are notifications, without those that were written off.
+        var notifications = 0
+    }
+
+    /// Sent since the last probe.
+    private var unprobed = Amount()
+    /// Sent before each probe that is not answered yet, and behind the one before it; the oldest first.
+    private var probed: [Amount] = []
+    /// Probes that were taken for answered, and whose answers may still come, before those of the others.
+    private var overtaken = 0
     private var hasAnswered = false
-    /// Whether a timer runs for the oldest outstanding probe.
-    private var isTimed = false
+    /// Whether it has used up its windows without ever having answered.
+    private(set) var isSilent = false
+    /// Whether it is being found out in another way whether it reads.
+    private var isBeingWitnessed = false
+    /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
+    private var answersUntilRoom = 0
+    /// Whether it has to wait for room in what all together may have on their way.
+    var isHeldBack = false
 
-    var isOpen: Bool { outstanding < Self.unanswered }
+    var isOpen: Bool { probed.count < Self.unanswered && !isHeldBack && !isBlocked }
 
-    /// Whether signs of life matter: the client has never answered.
-    var isUnproven: Bool { !hasAnswered }
+    /// The bus has no room for the connection: what is sent there may be lost.
+    var isBlocked: Bool { answersUntilRoom > 0 }
 
-    /// Counts a probe that is sent now.
-    mutating func probed() {
-        outstanding += 1
-        messagesSinceProbe = 0
-        bytesSinceProbe = 0
-    }
+    /// Whether an answer is waited for, without which nothing more is sent.
+    var isUsedUp: Bool { probed.count >= Self.unanswered }
 
-    /// Counts a delivery.
-    ///
-    /// - Returns: whether a window is full, so that the client has to be probed.
-    mutating func sent(byteCount: Int) -> Bool {
-        messagesSinceProbe += 1
-        bytesSinceProbe += byteCount
-        return messagesSinceProbe >= Self.messages || bytesSinceProbe >= Self.bytes
-    }
+    var state: FlowState { isSilent ? .unanswered : isOpen ? .open : .waiting }
 
-    /// An answer came, of whatever kind.
-    mutating func answered() {
-        hasAnswered = true
-        if expired > 0 {
-            expired -= 1
-        } else {
-            outstanding = max(0, outstanding - 1)
+    /// Whether no answer is waited for.
+    var isIdle: Bool { probed.isEmpty }
+
+    /// All that was sent and not confirmed.
+    var unconfirmed: Amount {
+        probed.reduce(unprobed) { sum, amount in
+            Amount(
+                messages: sum.messages + amount.messages, bytes: sum.bytes + amount.bytes,
+                notifications: sum.notifications + amount.notifications)
         }
     }
 
-    /// How long to wait before the oldest probe expires: asked when the window has closed. Nil when it does not
-    /// expire, or is timed already.
-    mutating func startTimer() -> Int? {
-        guard !hasAnswered, !isOpen, !isTimed, expirationsLeft > 0 else { return nil }
-        isTimed = true
-        return min(1 << min(Self.expirations - expirationsLeft, 30), Self.maximumSeconds)
+    /// Counts a message that is sent now.
+    ///
+    /// - Returns: whether a window is full, so that the connection has to be probed.
+    mutating func sent(byteCount: Int, isNotification: Bool) -> Bool {
+        unprobed.messages += 1
+        if isNotification { unprobed.notifications += 1 }
+        unprobed.bytes += byteCount
+        return unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
     }
 
-    /// The time is over.
-    mutating func timedOut() {
-        isTimed = false
-        guard !hasAnswered, outstanding > 0, expirationsLeft > 0 else { return }
-        expirationsLeft -= 1
-        expired += 1
-        outstanding -= 1
+    /// Counts a probe that is sent now.
+    mutating func probe() {
+        probed.append(unprobed)
+        unprobed = Amount()
     }
 
-    /// The client sent something of its own.
-    mutating func showedLife() {
-        expirationsLeft = Self.expirations
+    /// An answer came, of whatever kind.
+    ///
+    /// - Returns: how many bytes it confirms.
+    mutating func answered() -> Int {
+        guard overtaken > 0 || !probed.isEmpty else { return 0 }
+        hasAnswered = true
+        isSilent = false
+        if isBlocked { answersUntilRoom -= 1 }
+        guard overtaken == 0 else {
+            overtaken -= 1
+            return 0
+        }
+        return probed.removeFirst().bytes
+    }
+
+    /// Nothing more is to be sent until all probes that are on their way have been answered. The last of them was sent
+    /// just now: the answers to others tell nothing of the room that there is.
+    mutating func block() {
+        answersUntilRoom = overtaken + probed.count
+    }
+
+    /// Nothing of what is not confirmed yet need have reached the connection.
+    ///
+    /// - Returns: how many notifications that are; each is counted once.
+    mutating func writeOff() -> Int {
+        let count = unconfirmed.notifications
+        unprobed.notifications = 0
+        for index in probed.indices { probed[index].notifications = 0 }
+        return count
+    }
+
+    /// Whether it has to be found out now in another way whether the connection reads.
+    mutating func needsWitness() -> Bool {
+        guard isUsedUp || isBlocked, !hasAnswered, !isBeingWitnessed else { return false }
+        isBeingWitnessed = true
+        isSilent = true
+        return true
+    }
+
+    /// That was found out.
+    ///
+    /// - Parameter isAll: whether all that it was asked about before has been read; otherwise only the oldest is taken
+    ///   for read.
+    /// - Returns: how many bytes that confirms.
+    mutating func witnessed(all isAll: Bool) -> Int {
+        guard isBeingWitnessed else { return 0 }
+        isBeingWitnessed = false
+        guard !hasAnswered, !probed.isEmpty else { return 0 }
+        let confirmed = isAll ? probed[...] : probed.prefix(1)
+        let bytes = confirmed.reduce(0) { $0 + $1.bytes }
+        overtaken += confirmed.count
+        answersUntilRoom = 0
+        probed.removeFirst(confirmed.count)
+        return bytes
     }
 }

@@ -21,8 +21,8 @@ struct Matches {
 
     private var matches: [Match] = []
     private(set) var receivers: [Receiver] = []
-    /// By ``Client/place``: which of the receivers the client is, if that one is the client.
-    private var receiverOfPlace: [Int32] = []
+    /// By ``Client/number``: which of the receivers the client is, if that one is the client.
+    private var receiverOfNumber: [Int32] = []
     /// A larger post does not leave its memory to the next.
     private static let keptCapacity = 4096
 
@@ -38,16 +38,16 @@ struct Matches {
             receivers[receiver].last = slot
             receivers[receiver].count += 1
         } else {
-            let place = observer.client.place
-            while receiverOfPlace.count <= place { receiverOfPlace.append(none) }
-            receiverOfPlace[place] = Int32(receivers.count)
+            let number = observer.client.number
+            while receiverOfNumber.count <= number { receiverOfNumber.append(none) }
+            receiverOfNumber[number] = Int32(receivers.count)
             receivers.append(Receiver(client: observer.client, first: slot, last: slot, count: 1))
         }
     }
 
     private func receiver(_ client: Client) -> Int? {
-        guard client.place < receiverOfPlace.count else { return nil }
-        let receiver = Int(receiverOfPlace[client.place])
+        guard client.number < receiverOfNumber.count else { return nil }
+        let receiver = Int(receiverOfNumber[client.number])
         return receivers.indices.contains(receiver) && receivers[receiver].client === client ? receiver : nil
     }
 

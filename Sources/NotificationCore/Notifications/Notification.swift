@@ -11,6 +11,8 @@ public final class Notification {
     public let poster: ClientName
     /// The place of this notification among all that the center accepted (D4).
     public let serial: UInt64
+    /// What it counts against the limits of queues, in bytes: its texts, its userInfo and what an entry costs.
+    public let byteCount: Int
 
     /// Made by the center for a post, or by whoever restores what one had queued.
     public init(name: String, object: String, userInfo: any UserInfo, poster: ClientName, serial: UInt64) {
@@ -19,11 +21,7 @@ public final class Notification {
         self.userInfo = userInfo
         self.poster = poster
         self.serial = serial
-    }
-
-    /// What it counts against the limits of queues, in bytes: its texts, its userInfo and what an entry costs.
-    var byteCount: Int {
-        name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
+        byteCount = name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
     }
 
     /// Objects, queue entry and message headers, roughly; so that a million empty notifications are not free.

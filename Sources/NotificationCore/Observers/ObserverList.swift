@@ -15,6 +15,22 @@ public enum ObserverList: Equatable, Sendable {
         }
     }
 
+    public var count: Int {
+        switch self {
+        case .one: 1
+        case .many(let ids): ids.count
+        }
+    }
+
+    /// What it takes besides the place in which it lies, in bytes. The same on the bus and in the state on disk, which
+    /// share nothing.
+    var byteCount: Int {
+        switch self {
+        case .one: 0
+        case .many(let ids): 8 * ids.count
+        }
+    }
+
     /// The same list, in the memory of `other` where that is equal: what waits for many observers has the list of them
     /// once, and not with each notification.
     func shared(with other: ObserverList?) -> ObserverList {

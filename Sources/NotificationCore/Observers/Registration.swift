@@ -15,4 +15,12 @@ public struct Registration: Sendable {
         self.object = object
         self.options = options
     }
+
+    /// What it counts against the limits, in bytes: its texts, and what an entry of the index costs.
+    var byteCount: Int {
+        (name?.utf8.count ?? 0) + (object?.utf8.count ?? 0) + Self.overhead
+    }
+
+    /// Node of the index, places in its tables and in the client's, objects and headers, roughly.
+    private static let overhead = 512
 }

@@ -76,7 +76,8 @@ final class PostingQueue {
         }
     }
 
-    let poster: ClientName
+    /// The poster, which pays.
+    let payer: Peer
     private var nodes = Nodes()
     /// By ``PostingStyle/order``; the first, of what is posted now, stays empty.
     private var styles = [List(), List(), List()]
@@ -88,9 +89,11 @@ final class PostingQueue {
     /// By ``PostingStyle/order``: whether this queue has a place among those whose turn comes.
     var isInLine = [false, false, false]
 
-    init(poster: ClientName) {
-        self.poster = poster
+    init(payer: Peer) {
+        self.payer = payer
     }
+
+    var poster: ClientName { payer.name }
 
     func isEmpty(_ style: PostingStyle) -> Bool { styles[style.order].isEmpty }
 

@@ -16,6 +16,11 @@ struct PostingQueues {
 
     func count(_ style: PostingStyle) -> Int { countsOfStyles[style.order] }
 
+    /// Who pays for what waits in the queues.
+    var payers: [Peer] { queues.values.map(\.payer) }
+
+    func payer(of poster: ClientName) -> Peer? { queues[poster]?.payer }
+
     /// What one poster has queued, and what of it a post of this name and object would take the place of.
     func usage(
         of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
@@ -37,11 +42,12 @@ struct PostingQueues {
     ///
     /// - Parameter post: its style is not ``PostingStyle/now``.
     /// - Returns: how many it replaced.
-    mutating func enqueue(_ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>) -> Int {
+    mutating func enqueue(_ post: PendingPost, from payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
+        let poster = payer.name
         let replaced = removeSimilar(of: poster, name: post.name, object: post.object, coalescing: coalescing)
         var post = post
         post.takeOver(from: replaced)
-        let queue = queues[poster] ?? PostingQueue(poster: poster)
+        let queue = queues[poster] ?? PostingQueue(payer: payer)
         queues[poster] = queue
         lastNumber += 1
         let number = lastNumber
@@ -70,7 +76,7 @@ struct PostingQueues {
     }
 
     /// Takes the first post of a style of the poster whose turn it is.
-    mutating func take(_ style: PostingStyle) -> (post: PendingPost, poster: ClientName)? {
+    mutating func take(_ style: PostingStyle) -> (post: PendingPost, payer: Peer)? {
         let line = style.order
         while let queue = lines[line].popFirst() {
             let post = changing(queue, style) { queue.popFirst(style) }
@@ -80,7 +86,7 @@ struct PostingQueues {
                 lines[line].append(queue)
             }
             forgetIfEmpty(queue)
-            if let post { return (post, queue.poster) }
+            if let post { return (post, queue.payer) }
         }
         return nil
     }

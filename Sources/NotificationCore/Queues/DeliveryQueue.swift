@@ -17,6 +17,11 @@ struct DeliveryQueue {
 
     func isEmpty(_ lane: DeliveryLane) -> Bool { lanes[lane.rawValue].isEmpty }
 
+    func first(in lane: DeliveryLane) -> DueQueue.Entry? { lanes[lane.rawValue].first }
+
+    /// The size of what is due first; nil when nothing is.
+    var sizeOfNext: Int? { lanes.first { !$0.isEmpty }?.first?.byteCount }
+
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
         for lane in DeliveryLane.allCases { lanes[lane.rawValue].all.forEach { body($0, lane) } }
     }
@@ -78,9 +83,7 @@ struct DeliveryQueue {
             while let entry = popDue(lane) { entries.append(entry) }
         }
         held.popAll { entry in
-            entries.append(
-                DueQueue.Entry(
-                    notification: entry.notification, observers: entry.observers, byteCount: entry.byteCount))
+            entries.append(DueQueue.Entry(notification: entry.notification, observers: entry.observers))
         }
         // What was flushed before is older than all of these.
         entries.sort { $0.notification.serial < $1.notification.serial }
@@ -95,6 +98,13 @@ struct DeliveryQueue {
         invariant(
             dueByteCount >= 0 && (dueCount == 0) == (dueByteCount == 0), "E1: what is due is the sum of the lanes")
         return entry
+    }
+
+    /// Takes the notification with this serial, if it is the first that is due in some lane.
+    mutating func takeFirst(serial: UInt64) {
+        for lane in DeliveryLane.allCases where lanes[lane.rawValue].first?.notification.serial == serial {
+            _ = popDue(lane)
+        }
     }
 
     /// Takes what was posted first of all, due or held: what goes when there is no room. Within each lane it is the
@@ -141,11 +151,10 @@ struct DeliveryQueue {
     ) throws(BrokenInvariant) {
         var known: ObserverList?
         func check(
-            _ notification: Notification, _ observers: ObserverList, _ byteCount: Int, after serial: inout UInt64
+            _ notification: Notification, _ observers: ObserverList, after serial: inout UInt64
         ) throws(BrokenInvariant) {
             try require(notification.serial > serial, "D4: what waits for \(client) is in order")
             serial = notification.serial
-            try require(byteCount == notification.byteCount, "E1: \(serial) counts what it is")
             guard observers != known else { return }
             known = observers
             try require(!observers.ids.isEmpty, "S1: \(serial) waits for somebody")
@@ -157,7 +166,7 @@ struct DeliveryQueue {
         for lane in lanes where !lane.isEmpty || lane.byteCount != 0 {
             var (serial, bytes): (UInt64, Int) = (0, 0)
             for entry in lane.all {
-                try check(entry.notification, entry.observers, entry.byteCount, after: &serial)
+                try check(entry.notification, entry.observers, after: &serial)
                 bytes += entry.byteCount
             }
             try require(bytes == lane.byteCount, "E1: the bytes of a lane are their sum")
@@ -168,7 +177,7 @@ struct DeliveryQueue {
         guard held.count > 0 else { return try held.checkInvariants() }
         var serial: UInt64 = 0
         for entry in held.all {
-            try check(entry.notification, entry.observers, entry.byteCount, after: &serial)
+            try check(entry.notification, entry.observers, after: &serial)
         }
         try require(serial <= held.lastSerial && held.lastSerial <= lastSerial, "D4: no serial is from the future")
         try held.checkInvariants()

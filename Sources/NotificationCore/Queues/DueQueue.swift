@@ -5,7 +5,8 @@ struct DueQueue {
     struct Entry {
         let notification: Notification
         var observers: ObserverList
-        let byteCount: Int
+        /// What it counts against the limits: also the list, however many others have the same one.
+        var byteCount: Int { notification.byteCount + observers.byteCount }
     }
 
     private var entries = Deque<Entry>()

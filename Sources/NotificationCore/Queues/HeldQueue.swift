@@ -11,7 +11,8 @@ struct HeldQueue {
         var observers: ObserverList
         /// Those of them for which a newer notification takes this one's place; nil when there is none.
         var coalescing: ObserverList?
-        let byteCount: Int
+        /// What it counts against the limits: also the lists, however many others have the same ones.
+        var byteCount: Int { notification.byteCount + observers.byteCount + (coalescing?.byteCount ?? 0) }
     }
 
     /// What coalesces.
@@ -59,12 +60,10 @@ struct HeldQueue {
             newest[kind] = slots.count
         }
         let replaced = before - count
-        slots.append(
-            Entry(
-                notification: notification, observers: observers, coalescing: coalescing,
-                byteCount: notification.byteCount))
+        let entry = Entry(notification: notification, observers: observers, coalescing: coalescing)
+        slots.append(entry)
         count += 1
-        byteCount += notification.byteCount
+        byteCount += entry.byteCount
         compactIfSparse()
         return replaced
     }
@@ -94,8 +93,7 @@ struct HeldQueue {
             let coalescing = entry.coalescing.flatMap { takingCoalescing($0) }
             if entry.coalescing != nil, coalescing == nil { newest[Kind(entry.notification)] = nil }
             if let observers = taking(entry.observers) {
-                slots[slot]!.observers = observers
-                slots[slot]!.coalescing = coalescing
+                change(slot, to: observers, coalescing)
             } else {
                 clear(slot)
                 if count == 0 { return }
@@ -110,8 +108,14 @@ struct HeldQueue {
         guard entry.observers != coalescing, let rest = entry.observers.removing(Set(coalescing.ids)) else {
             return clear(slot)
         }
-        slots[slot]!.observers = rest
-        slots[slot]!.coalescing = nil
+        change(slot, to: rest, nil)
+    }
+
+    private mutating func change(_ slot: Int, to observers: ObserverList, _ coalescing: ObserverList?) {
+        byteCount -= slots[slot]!.byteCount
+        slots[slot]!.observers = observers
+        slots[slot]!.coalescing = coalescing
+        byteCount += slots[slot]!.byteCount
     }
 
     private mutating func clear(_ slot: Int) {

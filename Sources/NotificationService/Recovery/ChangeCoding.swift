@@ -21,6 +21,22 @@ private enum RecordKind: UInt8 {
     case postsReplaced
     case postTaken
     case suspendedByActivity
+    /// No serial and no observer's number beyond these was given.
+    case numbers
+    /// What waits is not in the log: for each client the counters have how much it is.
+    case queuesUnkept
+}
+
+/// How a list of observers is written.
+private enum ListCoding: UInt8 {
+    case whole = 0
+    /// It is the last long one of this client again.
+    case again = 1
+    /// It is the other one of the record.
+    case same = 2
+
+    /// From here on a list is long: it is worth a place in memory not to write it twice.
+    static let long = 4
 }
 
 /// Turns changes into records. A notification is written once, before the first record that queues it.
@@ -28,6 +44,20 @@ struct ChangeEncoder {
     /// The notifications that the log holds already, as far as it matters: a post is queued for all its clients before
     /// the next post.
     private var lastNotification: UInt64 = 0
+    /// The last long list of observers of each client: what waits is for the same ones again and again.
+    private var lists: [ClientName: [ObserverID]] = [:]
+
+    /// The record of the numbers beyond which none was given.
+    func numbers(serial: UInt64, observer: UInt64) -> [UInt8] {
+        var record = RecordWriter()
+        record.append(RecordKind.numbers.rawValue)
+        record.append(serial)
+        record.append(observer)
+        return record.bytes
+    }
+
+    /// The record of a log without queues.
+    func queuesUnkept() -> [UInt8] { [RecordKind.queuesUnkept.rawValue] }
 
     /// - Parameters:
     ///   - slot: where ``RecoveryCounters`` has the counts of a client.
@@ -39,10 +69,15 @@ struct ChangeEncoder {
             record.append(client.rawValue)
         }
         switch change {
-        case .client(let name, _):
+        case .client(let name, let counts):
             begin(.client, name)
             record.append(slot(name))
-        case .clientGone(let name): begin(.clientGone, name)
+            record.append(counts.sequence)
+            record.append(counts.delivered)
+            record.append(counts.dropped)
+        case .clientGone(let name):
+            begin(.clientGone, name)
+            lists[name] = nil
         case .observer(let registration):
             begin(.observer, registration.client)
             record.append(registration.id.rawValue)
@@ -64,14 +99,19 @@ struct ChangeEncoder {
             encode(notification, body)
             begin(.queuedDue, name)
             record.append(notification.serial)
-            record.append(observers.map(\.rawValue))
+            append(observers, of: name, to: &record)
             record.append(UInt8(lane.rawValue))
         case .held(let name, let notification, let observers, let coalescing):
             encode(notification, body)
             begin(.held, name)
             record.append(notification.serial)
-            record.append(observers.map(\.rawValue))
-            record.append(coalescing.map(\.rawValue))
+            append(observers, of: name, to: &record)
+            if coalescing == observers {
+                record.append(ListCoding.same.rawValue)
+            } else {
+                record.append(ListCoding.whole.rawValue)
+                record.append(coalescing.map(\.rawValue))
+            }
         case .flushed(let name): begin(.flushed, name)
         case .popped(let name, let lane):
             begin(.popped, name)
@@ -103,6 +143,14 @@ struct ChangeEncoder {
         body(record.bytes)
     }
 
+    private mutating func append(_ observers: [ObserverID], of client: ClientName, to record: inout RecordWriter) {
+        let isLong = observers.count >= ListCoding.long
+        guard !isLong || lists[client] != observers else { return record.append(ListCoding.again.rawValue) }
+        if isLong { lists[client] = observers }
+        record.append(ListCoding.whole.rawValue)
+        record.append(observers.map(\.rawValue))
+    }
+
     private mutating func encode(_ notification: Notification, _ body: ([UInt8]) -> Void) {
         guard notification.serial != lastNotification else { return }
         lastNotification = notification.serial
@@ -130,17 +178,28 @@ struct ChangeEncoder {
 
 /// Turns records back into changes.
 struct ChangeDecoder {
-    private var notifications: [UInt64: Notification] = [:]
+    /// What a record says.
+    enum Content {
+        case change(Change)
+        case numbers(serial: UInt64, observer: UInt64)
+        case queuesUnkept
+        /// What later records speak of.
+        case part
+    }
 
-    /// - Parameter counts: the counts in a slot; nil when there is no such slot.
-    /// - Returns: nil for a record that is no change by itself.
+    private var notifications: [UInt64: Notification] = [:]
+    private var lists: [ClientName: [ObserverID]] = [:]
+
+    /// - Parameter counts: what the counters have of a client, in the slot that the record names, which had these counts
+    ///   when it was written.
     /// - Throws: ``RecordReader/Malformed``.
     mutating func decode(
-        _ record: ArraySlice<UInt8>, counts: (ClientName, UInt32) -> ClientCounts?
-    ) throws(RecordReader.Malformed) -> Change? {
+        _ record: ArraySlice<UInt8>, counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
+    ) throws(RecordReader.Malformed) -> Content {
         var reader = RecordReader(record)
         guard let kind = RecordKind(rawValue: try reader.readUInt8()) else { throw RecordReader.Malformed() }
-        guard kind != .notification else {
+        switch kind {
+        case .notification:
             let serial = try reader.readUInt64()
             let poster = try client(&reader)
             guard
@@ -149,15 +208,29 @@ struct ChangeDecoder {
             else { throw RecordReader.Malformed() }
             notifications[serial] = Notification(
                 name: name, object: object, userInfo: userInfo, poster: poster, serial: serial)
-            return nil
+            return .part
+        case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
+        case .queuesUnkept: return .queuesUnkept
+        default: return .change(try change(kind, &reader, counts))
         }
+    }
+
+    private mutating func change(
+        _ kind: RecordKind, _ reader: inout RecordReader, _ counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
+    ) throws(RecordReader.Malformed) -> Change {
         let client = try client(&reader)
         switch kind {
-        case .notification: return nil
+        case .notification, .numbers, .queuesUnkept: throw RecordReader.Malformed()
         case .client:
-            guard let counts = counts(client, try reader.readUInt32()) else { throw RecordReader.Malformed() }
+            let slot = try reader.readUInt32()
+            let written = ClientCounts(
+                sequence: try reader.readUInt64(), delivered: try reader.readUInt64(),
+                dropped: try reader.readUInt64())
+            guard let counts = counts(client, slot, written) else { throw RecordReader.Malformed() }
             return .client(client, counts)
-        case .clientGone: return .clientGone(client)
+        case .clientGone:
+            lists[client] = nil
+            return .clientGone(client)
         case .observer: return .observer(try registration(of: client, &reader))
         case .observersRemoved: return .observersRemoved(client, Set(try observers(&reader)))
         case .suspension:
@@ -170,11 +243,17 @@ struct ChangeDecoder {
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .queuedDue:
             return .queuedDue(
-                client, try notification(&reader), observers: try observers(&reader), try lane(&reader))
+                client, try notification(&reader), observers: try list(of: client, &reader), try lane(&reader))
         case .held:
-            return .held(
-                client, try notification(&reader), observers: try observers(&reader),
-                coalescing: try observers(&reader))
+            let notification = try notification(&reader)
+            let observers = try list(of: client, &reader)
+            let coalescing: [ObserverID]
+            switch ListCoding(rawValue: try reader.readUInt8()) {
+            case .whole: coalescing = try self.observers(&reader)
+            case .same: coalescing = observers
+            default: throw RecordReader.Malformed()
+            }
+            return .held(client, notification, observers: observers, coalescing: coalescing)
         case .flushed: return .flushed(client)
         case .popped: return .popped(client, try lane(&reader))
         case .lost: return .lost(client, try choice(&reader))
@@ -188,6 +267,21 @@ struct ChangeDecoder {
                 client, name: try reader.readText(), object: try reader.readText(),
                 coalescing: try coalescing(&reader))
         case .postTaken: return .postTaken(client, try queuedStyle(&reader))
+        }
+    }
+
+    private mutating func list(
+        of client: ClientName, _ reader: inout RecordReader
+    ) throws(RecordReader.Malformed) -> [ObserverID] {
+        switch ListCoding(rawValue: try reader.readUInt8()) {
+        case .again:
+            guard let observers = lists[client] else { throw RecordReader.Malformed() }
+            return observers
+        case .whole:
+            let observers = try observers(&reader)
+            if observers.count >= ListCoding.long { lists[client] = observers }
+            return observers
+        default: throw RecordReader.Malformed()
         }
     }
 

@@ -1,135 +1,204 @@
+import MainLoop
 import NotificationCore
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
-/// Counts that change with every delivery, in a file that is mapped into memory: keeping one costs a store, and the
-/// file outlives the process.
+/// Counts that change with every delivery: in memory, and in a file that outlives the process.
 ///
-/// Layout: slots of 32 bytes. Slot 0 has the last serial and the last observer's number; each other slot a client's
-/// sequence, deliveries and losses. Each number is one aligned 8-byte store, so that it is never half written.
+/// A client has a slot of 64 bytes: whose it is; the last number that it was given, with the serial of what that was
+/// for; the last that has left the process; deliveries; losses; and how much waits, where that is not in the log. Slot 0
+/// names the format.
+///
+/// A number is written before it is used, and again when the system has taken the bytes. So a process that died at any
+/// moment leaves, for each client, what surely left it and what may not have: at most the one that was being sent, and
+/// what stood before a connection that took no more.
+///
+/// The file is written, not mapped: one that somebody makes shorter is an error of a write, or mended by the next, where
+/// a store into it would end the process. A slot never crosses a page, so that no kill leaves half of one.
 final class RecoveryCounters {
-    private static let slotSize = 32
-    private let descriptor: Int32
+    private static let format = Array("Carillon cnts 2\n".utf8)
+    private static let slotSize = 64
+    private static let fields = slotSize / 8
+    private static let mostSlots = 1 << 17
+
+    private enum Field: Int {
+        case owner = 0
+        case sequence
+        case serial
+        case confirmed
+        case delivered
+        case dropped
+        case waiting
+    }
+
     private let path: String
-    private var memory: UnsafeMutableRawPointer
-    private var slotCount: Int
+    /// Nil while there is none that can be written.
+    private var file: RegularFile?
+    private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
+    /// What an earlier process left.
+    private var earlier: [UInt64] = []
 
-    /// Opens the file at `path`, or makes it.
-    init(path: String) throws(RecoveryLog.Failure) {
+    init(path: String) {
         self.path = path
-        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw RecoveryLog.Failure(operation: "open \(path)", code: errno) }
-        var status = stat()
-        fstat(descriptor, &status)
-        let slotCount = max(128, Int(status.st_size) / Self.slotSize)
-        do throws(RecoveryLog.Failure) {
-            memory = try Self.map(descriptor, slotCount: slotCount, path)
-        } catch {
-            close(descriptor)
-            throw error
+        table = Array(repeating: 0, count: 128 * Self.fields)
+        table.withUnsafeMutableBytes { $0.copyBytes(from: Self.format) }
+    }
+
+    /// Takes up the file that an earlier process left, if it is one.
+    ///
+    /// - Throws: ``FileError``, when it can be neither read nor replaced.
+    func takeUp() throws(FileError) {
+        guard let file = try? RegularFile(path, for: .table), let size = try? file.size(),
+            size <= Self.mostSlots * Self.slotSize, let bytes = try? file.read(at: 0, atMost: size),
+            bytes.starts(with: Self.format)
+        else { return try replace() }
+        earlier = Array(repeating: 0, count: bytes.count / Self.slotSize * Self.fields)
+        earlier.withUnsafeMutableBytes { $0.copyBytes(from: bytes.prefix($0.count)) }
+        let count = max(earlier.count, table.count)
+        table += Array(repeating: 0, count: count - table.count)
+        // What is there stays until its slot gets a new owner: this process may die before it has a log of its own.
+        try file.allocate(count * 8)
+        self.file = file
+    }
+
+    /// Puts a new file into the place of whatever is there.
+    func replace() throws(FileError) {
+        let file = try RegularFile(path, for: .newTable)!
+        try file.allocate(table.count * 8)
+        self.file = file
+        try write(0..<table.count)
+    }
+
+    /// From now on nothing is written.
+    func suspend() {
+        file = nil
+    }
+
+    /// Writes all of it, if somebody has made the file shorter.
+    func mend() throws(FileError) {
+        guard let file, try file.size() < table.count * 8 else { return }
+        try file.allocate(table.count * 8)
+        try write(0..<table.count)
+    }
+
+    func remove() {
+        if let file, file.isInPlace { file.remove() }
+    }
+
+    // MARK: An earlier process's
+
+    /// What an earlier process counted for a client.
+    ///
+    /// - Parameters:
+    ///   - written: what its log says instead, for a slot that is not the client's, or was damaged.
+    ///   - hasQueues: whether its log has what waits.
+    func counts(of client: ClientName, in slot: UInt32, written: ClientCounts, hasQueues: Bool) -> ClientCounts {
+        func field(_ field: Field) -> UInt64 { earlier[Int(slot) * Self.fields + field.rawValue] }
+        guard slot > 0, Int(slot) < earlier.count / Self.fields, field(.owner) == Self.owner(client),
+            field(.sequence) >= written.sequence, field(.confirmed) <= field(.sequence),
+            field(.sequence) <= UInt64.max / 4, field(.delivered) <= field(.sequence),
+            field(.dropped) <= UInt64.max / 4, field(.waiting) <= UInt64(UInt32.max)
+        else { return written }
+        var counts = ClientCounts(
+            sequence: field(.sequence), delivered: field(.delivered), dropped: field(.dropped))
+        counts.unconfirmed = field(.sequence) - field(.confirmed)
+        counts.lastSerial = field(.serial)
+        counts.unkept = hasQueues ? 0 : field(.waiting)
+        return counts
+    }
+
+    /// Marks a slot as in use. Its old counts stay until ``set(_:of:in:)``.
+    ///
+    /// - Returns: whether there is such a slot, which nobody uses.
+    func reserve(_ slot: UInt32) -> Bool {
+        guard slot > 0, slot < Self.mostSlots else { return false }
+        if slot >= nextSlot {
+            freeSlots += nextSlot..<slot
+            nextSlot = slot + 1
+            return true
         }
-        self.descriptor = descriptor
-        self.slotCount = slotCount
+        guard let index = freeSlots.firstIndex(of: slot) else { return false }
+        freeSlots.remove(at: index)
+        return true
     }
 
-    deinit {
-        munmap(memory, slotCount * Self.slotSize)
-        close(descriptor)
-    }
+    // MARK: Slots
 
-    /// The last serial that was used.
-    var serial: UInt64 {
-        get { load(0, 0) }
-        set { store(newValue, 0, 0) }
-    }
-
-    /// The last observer's number that was used.
-    var observer: UInt64 {
-        get { load(0, 1) }
-        set { store(newValue, 0, 1) }
-    }
-
-    /// The counts in a slot that an earlier process used; nil when the file has no such slot.
-    func counts(in slot: UInt32) -> ClientCounts? {
-        guard slot > 0, slot < slotCount else { return nil }
-        return ClientCounts(sequence: load(slot, 0), delivered: load(slot, 1), dropped: load(slot, 2))
-    }
-
-    func set(_ counts: ClientCounts, in slot: UInt32) {
-        store(counts.sequence, slot, 0)
-        store(counts.delivered, slot, 1)
-        store(counts.dropped, slot, 2)
-    }
-
-    func countDelivery(_ sequence: UInt64, in slot: UInt32) {
-        store(sequence, slot, 0)
-        store(load(slot, 1) + 1, slot, 1)
-    }
-
-    func countLoss(_ sequence: UInt64, _ count: UInt64, in slot: UInt32) {
-        store(sequence, slot, 0)
-        store(load(slot, 2) + count, slot, 2)
-    }
-
-    /// A slot that nobody uses, with all counts zero.
-    func allocate() throws(RecoveryLog.Failure) -> UInt32 {
-        let slot = freeSlots.popLast() ?? nextSlot
-        if slot == nextSlot {
-            nextSlot += 1
-            try grow(toHold: Int(slot))
-        }
-        set(ClientCounts(), in: slot)
-        return slot
-    }
-
-    /// Marks a slot that an earlier process used as in use.
-    func reserve(_ slot: UInt32) {
-        if slot >= nextSlot { freeSlots += nextSlot..<slot }
-        freeSlots.removeAll { $0 == slot }
-        nextSlot = max(nextSlot, slot + 1)
+    /// A slot that nobody uses.
+    func allocate() -> UInt32 {
+        if let slot = freeSlots.popLast() { return slot }
+        nextSlot += 1
+        return nextSlot - 1
     }
 
     func free(_ slot: UInt32) {
         freeSlots.append(slot)
     }
 
-    func remove() {
-        unlink(path)
+    /// Gives a slot to a client that has these counts.
+    func set(_ counts: ClientCounts, of client: ClientName, in slot: UInt32) throws(FileError) {
+        try grow(toHold: Int(slot))
+        let first = Int(slot) * Self.fields
+        for field in 0..<Self.fields { table[first + field] = 0 }
+        self[slot, .owner] = Self.owner(client)
+        self[slot, .sequence] = counts.sequence
+        self[slot, .confirmed] = counts.sequence
+        self[slot, .delivered] = counts.delivered
+        self[slot, .dropped] = counts.dropped
+        try write(first..<first + Self.fields)
     }
 
-    private func load(_ slot: UInt32, _ field: Int) -> UInt64 {
-        memory.load(fromByteOffset: Int(slot) * Self.slotSize + 8 * field, as: UInt64.self)
+    // MARK: Counting
+
+    /// A number is about to be used.
+    ///
+    /// - Parameter serial: of what it is for; 0 for a loss.
+    func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) throws(FileError) {
+        self[slot, .sequence] = sequence
+        self[slot, .serial] = serial
+        try write(slot, .sequence, .serial)
     }
 
-    private func store(_ value: UInt64, _ slot: UInt32, _ field: Int) {
-        memory.storeBytes(of: value, toByteOffset: Int(slot) * Self.slotSize + 8 * field, as: UInt64.self)
+    /// What had this number has left the process.
+    func confirm(_ sequence: UInt64, delivered: UInt64, dropped: UInt64, in slot: UInt32) throws(FileError) {
+        self[slot, .confirmed] = max(self[slot, .confirmed], sequence)
+        self[slot, .delivered] += delivered
+        self[slot, .dropped] += dropped
+        try write(slot, .confirmed, .dropped)
     }
 
-    private func grow(toHold slot: Int) throws(RecoveryLog.Failure) {
-        guard slot >= slotCount else { return }
-        let larger = try Self.map(descriptor, slotCount: 2 * slotCount, path)
-        munmap(memory, slotCount * Self.slotSize)
-        memory = larger
-        slotCount *= 2
+    /// So much waits for the client that is not in the log.
+    func setWaiting(_ count: UInt64, in slot: UInt32) throws(FileError) {
+        guard self[slot, .waiting] != count else { return }
+        self[slot, .waiting] = count
+        try write(slot, .waiting, .waiting)
     }
 
-    private static func map(
-        _ descriptor: Int32, slotCount: Int, _ path: String
-    ) throws(RecoveryLog.Failure) -> UnsafeMutableRawPointer {
-        let size = slotCount * slotSize
-        // Allocated, not only made longer: a store into a page that a full file system can't give would be a SIGBUS.
-        let code = posix_fallocate(descriptor, 0, off_t(size))
-        guard code == 0 else { throw RecoveryLog.Failure(operation: "allocate \(path)", code: code) }
-        let memory = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
-        guard let memory, memory != MAP_FAILED else {
-            throw RecoveryLog.Failure(operation: "map \(path)", code: errno)
-        }
-        return memory
+    private subscript(slot: UInt32, field: Field) -> UInt64 {
+        get { table[Int(slot) * Self.fields + field.rawValue] }
+        set { table[Int(slot) * Self.fields + field.rawValue] = newValue }
+    }
+
+    private func grow(toHold slot: Int) throws(FileError) {
+        let count = (slot + 1) * Self.fields
+        guard count > table.count else { return }
+        table += Array(repeating: 0, count: max(count, 2 * table.count) - table.count)
+        try file?.allocate(table.count * 8)
+    }
+
+    private func write(_ slot: UInt32, _ first: Field, _ last: Field) throws(FileError) {
+        let start = Int(slot) * Self.fields
+        try write(start + first.rawValue..<start + last.rawValue + 1)
+    }
+
+    private func write(_ range: Range<Int>) throws(FileError) {
+        try file?.write(table[range], at: range.lowerBound * 8)
+    }
+
+    /// By which a slot is known to be the client's (FNV-1a). Never 0, which is in a slot of nobody.
+    private static func owner(_ client: ClientName) -> UInt64 {
+        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+        for byte in client.rawValue.utf8 { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+        return hash | 1
     }
 }

@@ -1,161 +1,186 @@
+import MainLoop
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
     import Musl
 #endif
 
-/// A file to which records are appended, and which can be read after the process died at any byte.
-///
-/// A record is its length, a checksum of its bytes, and the bytes. Reading ends at the first that is cut off or does
-/// not fit its checksum. There is no `fsync`: the file outlives the process, which is what it is for, and not the
-/// machine, with which the bus goes too.
-final class RecoveryLog {
-    /// What an operation of the system failed with.
-    struct Failure: Error, CustomStringConvertible {
-        let operation: String
-        let code: Int32
-        var description: String { "\(operation): \(String(cString: strerror(code)))" }
+/// Records that are kept together: after a crash there are all of them, or none.
+struct RecordGroup {
+    private(set) var bytes: [UInt8] = []
+
+    var isEmpty: Bool { bytes.isEmpty }
+
+    mutating func append(_ record: [UInt8]) {
+        withUnsafeBytes(of: UInt32(record.count).littleEndian) { bytes += $0 }
+        bytes += record
     }
 
+    /// The memory is used again, unless much was in it.
+    mutating func removeAll() {
+        bytes.removeAll(keepingCapacity: bytes.count < 1 << 16)
+    }
+
+    /// Gives the records one by one to `body`, until that returns false.
+    ///
+    /// - Returns: whether all of it was records, and taken.
+    static func read(_ bytes: ArraySlice<UInt8>, _ body: (ArraySlice<UInt8>) -> Bool) -> Bool {
+        var rest = bytes
+        while !rest.isEmpty {
+            guard rest.count >= 4 else { return false }
+            let length = Int(
+                UInt32(littleEndian: rest.withUnsafeBytes { $0.loadUnaligned(as: UInt32.self) }))
+            rest = rest.dropFirst(4)
+            guard length <= rest.count, body(rest.prefix(length)) else { return false }
+            rest = rest.dropFirst(length)
+        }
+        return true
+    }
+}
+
+/// A file to which groups of records are appended, and which can be read after the process died at any byte.
+///
+/// It begins with the name of its format. A group is its length, a checksum of its bytes, and the bytes. Reading ends at
+/// the first that is cut off or does not fit its checksum. There is no `fsync`: the file outlives the process, which is
+/// what it is for, and not the machine, with which the bus goes too.
+final class RecoveryLog {
+    private static let format = Array("Carillon log 2\n\0".utf8)
     private static let frameSize = 12
+    /// What is written at a time when the log is written anew.
+    private static let pieceSize = 1 << 18
     private let path: String
-    private var descriptor: Int32
+    private var file: RegularFile
     /// Bytes in the file.
     private(set) var size = 0
 
-    /// Opens the log at `path`, or makes it, and keeps other processes from doing the same.
+    /// Opens the log at `path`, or makes it.
     ///
-    /// - Throws: ``Failure``, with `EWOULDBLOCK` when another process has it.
-    init(path: String) throws(Failure) {
+    /// - Parameter takesLock: keep other processes from doing the same; false for whoever knows that the one that may
+    ///   still do so has nothing to write any more.
+    /// - Throws: ``FileError``, with `EWOULDBLOCK` when another process has it.
+    init(path: String, takesLock: Bool = true) throws(FileError) {
         self.path = path
-        descriptor = try Self.open(path, O_RDWR | O_CREAT | O_APPEND)
-        do throws(Failure) {
-            try Self.lock(descriptor, path)
-        } catch {
-            close(descriptor)
-            throw error
+        // Another process may put a new file into its place between opening and locking.
+        for _ in 0..<10 {
+            file = try RegularFile(path, for: .log)!
+            if takesLock, try !file.lock() {
+                throw FileError(operation: "lock \(path)", reason: .system(EWOULDBLOCK))
+            }
+            if file.isInPlace { return }
         }
+        throw FileError(operation: "open \(path)", reason: .system(ESTALE))
     }
 
-    deinit {
-        close(descriptor)
+    /// Puts a new log with these records at `path`, in the place of whatever is there.
+    init(
+        path: String, records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+    ) throws(FileError) {
+        self.path = path
+        (file, size) = try Self.make(path, records)
     }
 
     /// Reads all records that are whole.
     ///
-    /// - Parameter body: gets each record; false ends the reading there.
-    /// - Returns: the bytes behind the last record that was read, which are of no use.
-    func read(_ body: (ArraySlice<UInt8>) -> Bool) throws(Failure) -> Int {
-        let bytes = try contents()
-        size = bytes.count
-        var offset = 0
-        while bytes.count - offset >= Self.frameSize {
-            let (length, checksum) = bytes.withUnsafeBytes { bytes in
+    /// - Parameters:
+    ///   - limit: of the bytes in the file; a larger one is not looked at.
+    ///   - body: gets each record; false ends the reading there.
+    /// - Returns: the bytes behind the last group that was read, which are of no use.
+    func read(atMost limit: Int, _ body: (ArraySlice<UInt8>) -> Bool) throws(FileError) -> Int {
+        size = try file.size()
+        guard size > 0 else { return 0 }
+        guard size <= limit else { throw FileError(operation: "read \(path)", reason: .tooLarge(limit: limit)) }
+        var window = Window(file: file)
+        guard let format = try window.bytes(at: 0, count: Self.format.count), format.elementsEqual(Self.format) else {
+            return size
+        }
+        var offset = Self.format.count
+        while let frame = try window.bytes(at: offset, count: Self.frameSize) {
+            let (length, checksum) = frame.withUnsafeBytes { bytes in
                 (
-                    Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self))),
-                    UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset + 4, as: UInt64.self))
+                    Int(UInt32(littleEndian: bytes.loadUnaligned(as: UInt32.self))),
+                    UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: 4, as: UInt64.self))
                 )
             }
             let start = offset + Self.frameSize
-            guard length <= bytes.count - start else { break }
-            let record = bytes[start..<start + length]
-            guard Self.checksum(record) == checksum, body(record) else { break }
+            guard length <= size - start, let group = try window.bytes(at: start, count: length),
+                Self.checksum(group) == checksum, RecordGroup.read(group, body)
+            else { break }
             offset = start + length
         }
-        return bytes.count - offset
+        return size - offset
     }
 
-    /// Appends a record.
-    func append(_ record: [UInt8]) throws(Failure) {
-        try Self.write(Self.frame(record), to: descriptor, path)
-        size += Self.frameSize + record.count
+    /// Appends a group.
+    func append(_ group: RecordGroup) throws(FileError) {
+        var bytes = size == 0 ? Self.format : []
+        Self.appendFrame(group.bytes, to: &bytes)
+        try file.append(bytes)
+        size += bytes.count
     }
 
     /// Puts other records in the place of all that there are, at once: whoever reads sees either these or those.
-    func replace(_ records: ((([UInt8]) throws(Failure) -> Void)) throws(Failure) -> Void) throws(Failure) {
-        let temporary = path + ".new"
-        let replacement = try Self.open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_APPEND)
-        var newSize = 0
-        do throws(Failure) {
-            try Self.lock(replacement, temporary)
-            var buffer: [UInt8] = []
-            try records { record throws(Failure) in
-                buffer += Self.frame(record)
-                newSize += Self.frameSize + record.count
-                guard buffer.count > 1 << 20 else { return }
-                try Self.write(buffer, to: replacement, temporary)
-                buffer.removeAll(keepingCapacity: true)
-            }
-            try Self.write(buffer, to: replacement, temporary)
-            guard rename(temporary, path) == 0 else { throw Failure(operation: "rename \(temporary)", code: errno) }
+    func replace(
+        with records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+    ) throws(FileError) {
+        // One that has lost its place to another process's has nothing to say any more.
+        guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
+        (file, size) = try Self.make(path, records)
+    }
+
+    /// Leaves nothing but these records in the file, for want of room for more. Where even that fails, nothing.
+    func reduce(to group: RecordGroup) {
+        do throws(FileError) {
+            try file.removeAll()
+            size = 0
+            try append(group)
         } catch {
-            close(replacement)
-            unlink(temporary)
-            throw error
+            remove()
         }
-        close(descriptor)
-        descriptor = replacement
-        size = newSize
     }
 
     /// Removes the file; what is appended from then on is for nobody.
     func remove() {
-        unlink(path)
+        if file.isInPlace { file.remove() }
     }
 
-    // MARK: Files
-
-    private func contents() throws(Failure) -> [UInt8] {
-        var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw Failure(operation: "stat \(path)", code: errno) }
-        var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
-        var offset = 0
-        while offset < bytes.count {
-            let count = bytes.withUnsafeMutableBytes {
-                pread(descriptor, $0.baseAddress! + offset, $0.count - offset, off_t(offset))
+    private static func make(
+        _ path: String, _ records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+    ) throws(FileError) -> (RegularFile, size: Int) {
+        let replacement = try RegularFile(path + ".new", for: .newLog)!
+        var size = 0
+        do throws(FileError) {
+            guard try replacement.lock() else {
+                throw FileError(operation: "lock \(replacement.path)", reason: .system(EWOULDBLOCK))
             }
-            if count < 0 && errno == EINTR { continue }
-            guard count >= 0 else { throw Failure(operation: "read \(path)", code: errno) }
-            if count == 0 { break }
-            offset += count
+            var buffer = format
+            var group = RecordGroup()
+            func write(atLeast least: Int) throws(FileError) {
+                guard group.bytes.count >= least else { return }
+                appendFrame(group.bytes, to: &buffer)
+                try replacement.append(buffer)
+                size += buffer.count
+                buffer.removeAll(keepingCapacity: true)
+                group = RecordGroup()
+            }
+            try records { record throws(FileError) in
+                group.append(record)
+                try write(atLeast: pieceSize)
+            }
+            try write(atLeast: 0)
+            try replacement.rename(to: path)
+        } catch {
+            replacement.remove()
+            throw error
         }
-        return Array(bytes.prefix(offset))
+        return (replacement, size)
     }
 
-    private static func open(_ path: String, _ flags: Int32) throws(Failure) -> Int32 {
-        let descriptor = path.withCString { cOpen($0, flags | O_CLOEXEC | O_NOFOLLOW, 0o600) }
-        guard descriptor >= 0 else { throw Failure(operation: "open \(path)", code: errno) }
-        return descriptor
-    }
-
-    /// The bus may start us while the kernel is still closing the files of the process before: its connection went
-    /// first, its lock goes in the next microseconds. So a lock that is held is asked for again for a moment.
-    private static func lock(_ descriptor: Int32, _ path: String) throws(Failure) {
-        for _ in 0..<100 {
-            if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return }
-            guard errno == EWOULDBLOCK || errno == EINTR else { break }
-            usleep(2000)
-        }
-        throw Failure(operation: "lock \(path)", code: errno)
-    }
-
-    private static func write(_ bytes: [UInt8], to descriptor: Int32, _ path: String) throws(Failure) {
-        var offset = 0
-        while offset < bytes.count {
-            let count = bytes.withUnsafeBytes { cWrite(descriptor, $0.baseAddress! + offset, $0.count - offset) }
-            if count < 0 && errno == EINTR { continue }
-            guard count > 0 else { throw Failure(operation: "write \(path)", code: errno) }
-            offset += count
-        }
-    }
-
-    private static func frame(_ record: [UInt8]) -> [UInt8] {
-        var frame: [UInt8] = []
-        frame.reserveCapacity(frameSize + record.count)
-        withUnsafeBytes(of: UInt32(record.count).littleEndian) { frame += $0 }
-        withUnsafeBytes(of: checksum(record[...]).littleEndian) { frame += $0 }
-        frame += record
-        return frame
+    private static func appendFrame(_ bytes: [UInt8], to frames: inout [UInt8]) {
+        frames.reserveCapacity(frames.count + frameSize + bytes.count)
+        withUnsafeBytes(of: UInt32(bytes.count).littleEndian) { frames += $0 }
+        withUnsafeBytes(of: checksum(bytes[...]).littleEndian) { frames += $0 }
+        frames += bytes
     }
 
     /// FNV-1a: for torn writes, not against malice.
@@ -168,7 +193,24 @@ final class RecoveryLog {
     }
 }
 
-private func cOpen(_ path: UnsafePointer<CChar>, _ flags: Int32, _ mode: mode_t) -> Int32 { open(path, flags, mode) }
-private func cWrite(_ descriptor: Int32, _ bytes: UnsafeRawPointer, _ count: Int) -> Int {
-    write(descriptor, bytes, count)
+/// A piece of a file in memory, which moves along while that is read.
+private struct Window {
+    private static let size = 1 << 18
+    private let file: RegularFile
+    private var piece: [UInt8] = []
+    private var start = 0
+
+    init(file: RegularFile) {
+        self.file = file
+    }
+
+    /// The bytes at a place of the file; nil when it ends before.
+    mutating func bytes(at offset: Int, count: Int) throws(FileError) -> ArraySlice<UInt8>? {
+        if offset < start || offset + count > start + piece.count {
+            piece = try file.read(at: offset, atMost: max(count, Self.size))
+            start = offset
+            guard count <= piece.count else { return nil }
+        }
+        return piece[offset - start..<offset - start + count]
+    }
 }

@@ -17,169 +17,411 @@ import NotificationCore
 /// starts after a crash. An embedded database would do that as well, with a transaction for every held notification,
 /// a dependency on every machine, and more memory than the rest of the service.
 ///
-/// When anything fails (the disk is full, say) the store says so once in the log and does nothing from then on: the
-/// service goes on without.
+/// When anything fails (the disk is full, say) the store says so, leaves nothing behind that would bring back a wrong
+/// state, and suspends itself: the service goes on without. With the events that come it tries again, ever more seldom,
+/// and writes all of it from the center when it can.
 final class RecoveryStore {
-    private let log: RecoveryLog
-    private let counters: RecoveryCounters
-    private var encoder = ChangeEncoder()
-    private var slots: [ClientName: UInt32] = [:]
-    /// The size of the log when it was last written anew.
-    private var rewrittenSize = 0
+    /// What is kept at the moment.
+    private enum Extent: Equatable {
+        case whole
+        /// Registrations, suspensions and counts: with what waits it would be more than it may be.
+        case withoutQueues
+        /// Nothing, until a time on the store's clock.
+        case nothing(until: Duration)
+    }
+
+    /// The numbers that are reserved at a time: a write of the log for so many.
+    private static let block: UInt64 = 4096
+    /// While nothing is kept no number can be reserved, so that many are when that begins.
+    private static let largeBlock: UInt64 = 1 << 32
     /// A log up to this size is left alone.
     private static let smallSize = 1 << 20
-    private(set) var hasFailed = false
+    /// A group is written when it is so large, also in the middle of an event.
+    private static let mostPending = 4 << 20
+    private static let firstWait = Duration.seconds(2)
+    private static let longestWait = Duration.seconds(64)
+
+    private let directory: String
+    private let path: String
+    private let counters: RecoveryCounters
     private let report: (String) -> Void
+    private let now: () -> Duration
+    private var log: RecoveryLog?
+    private var encoder = ChangeEncoder()
+    /// Changes of the event that is carried out, not written yet.
+    private var pending = RecordGroup()
+    private var slots: [ClientName: UInt32] = [:]
+    /// Whose number of waiting notifications may have changed; only where they are not kept.
+    private var touched: Set<ClientName> = []
+    private var extent = Extent.whole
+    private var wait = RecoveryStore.firstWait
+    /// The size of the log when it was last written anew.
+    private var rewrittenSize = 0
+    /// Bytes that the log may have.
+    private var limit: Int
+    private var reserved = (serial: UInt64(0), observer: UInt64(0))
+
+    /// Whether nothing is kept at the moment.
+    var isSuspended: Bool { if case .nothing = extent { true } else { false } }
 
     /// Opens the store of a bus.
     ///
     /// - Parameters:
     ///   - directory: private to the user; made if it does not exist.
     ///   - busID: what the bus's method `GetId` answers.
+    ///   - limits: of the center that it is for.
+    ///   - takesLock: see ``RecoveryLog``.
+    ///   - now: a clock that never goes back.
     ///   - report: gets a line for each thing that could not be taken up or kept.
+    /// - Throws: ``FileError`` with `EWOULDBLOCK` when another process has it; everything else only suspends it.
     init(
-        directory: String, busID: String, report: @escaping (String) -> Void = { Log.warning($0) }
-    ) throws(RecoveryLog.Failure) {
+        directory: String, busID: String, limits: Limits = Limits(), takesLock: Bool = true,
+        now: @escaping () -> Duration = monotonicTime, report: @escaping (String) -> Void = { Log.warning($0) }
+    ) throws(FileError) {
+        self.directory = directory
+        path = "\(directory)/\(busID).log"
+        counters = RecoveryCounters(path: "\(directory)/\(busID).counts")
+        limit = Int(limits[.stateBytes])
+        self.now = now
         self.report = report
-        if mkdir(directory, 0o700) != 0 && errno != EEXIST {
-            throw RecoveryLog.Failure(operation: "make \(directory)", code: errno)
+        do throws(FileError) {
+            try makeDirectory()
+            log = try RecoveryLog(path: path, takesLock: takesLock)
+            try counters.takeUp()
+        } catch {
+            if error.code == EWOULDBLOCK { throw error }
+            suspend(error)
         }
-        log = try RecoveryLog(path: "\(directory)/\(busID).log")
-        counters = try RecoveryCounters(path: "\(directory)/\(busID).counts")
     }
+
+    private func makeDirectory() throws(FileError) {
+        if mkdir(directory, 0o700) != 0 && errno != EEXIST {
+            throw FileError(operation: "make \(directory)", reason: .system(errno))
+        }
+    }
+
+    // MARK: Taking up
 
     /// Replays what an earlier process left into `center`, which is new, and starts the log anew from there.
     ///
     /// - Returns: how many clients came back. They have to be watched: ``DistributedCenter/finishRestoring(effects:)``.
     func restore(into center: DistributedCenter) -> Int {
+        guard let log, !isSuspended else { return 0 }
         var decoder = ChangeDecoder()
         var misfits = 0
-        attempt {
-            () throws(RecoveryLog.Failure) in
-            let rest = try log.read { record in
-                do throws(RecordReader.Malformed) {
-                    guard let change = try decoder.decode(record, counts: { takeSlot($1, for: $0) }) else {
-                        return true
-                    }
+        var hasQueues = true
+        var used = (serial: UInt64(0), observer: UInt64(0))
+        do throws(FileError) {
+            // One that was lowered since does not cost the state that there is.
+            let most = max(limit, Int(Limits.row(.stateBytes).standard))
+            let rest = try log.read(atMost: most) { record in
+                let content = try? decoder.decode(record) { client, slot, written in
+                    takeSlot(slot, for: client, written: written, hasQueues: hasQueues)
+                }
+                switch content {
+                case nil: return false
+                case .part: break
+                case .queuesUnkept: hasQueues = false
+                case .numbers(let serial, let observer): used = (serial, observer)
+                case .change(let change):
                     if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
                         counters.free(slot)
                     }
                     if !center.restore(change) { misfits += 1 }
-                    return true
-                } catch {
-                    return false
                 }
+                return true
             }
             if rest > 0 {
                 report("the last \(rest) bytes of the state of an earlier carillond are of no use, and ignored")
             }
-            if misfits > 0 {
-                report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
-            }
-            center.restoreNumbers(lastSerial: counters.serial, lastObserver: counters.observer)
+        } catch {
+            report("the state of an earlier carillond is of no use, and ignored: \(error)")
+        }
+        if misfits > 0 {
+            report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
+        }
+        center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
+        attempt { () throws(FileError) in
+            // The log first: what may have been lost stands in it before the counters say no more of it.
             try rewrite(from: center)
+            for (client, slot) in slots {
+                try counters.set(center.toldCounts(of: client) ?? ClientCounts(), of: client, in: slot)
+                touched.insert(client)
+            }
+            try noteWaiting(in: center)
         }
         return slots.count
     }
 
-    private func takeSlot(_ slot: UInt32, for client: ClientName) -> ClientCounts? {
-        guard slots[client] == nil, !slots.values.contains(slot), let counts = counters.counts(in: slot) else {
-            return nil
-        }
+    private func takeSlot(
+        _ slot: UInt32, for client: ClientName, written: ClientCounts, hasQueues: Bool
+    ) -> ClientCounts? {
+        guard slots[client] == nil, counters.reserve(slot) else { return nil }
         slots[client] = slot
-        counters.reserve(slot)
-        return counts
+        return counters.counts(of: client, in: slot, written: written, hasQueues: hasQueues)
     }
 
     // MARK: Keeping
 
-    /// Keeps a change. It is safe from the end of the process when this returns.
+    /// Reserves numbers where the center has given some that were not. Call before what an event decided is carried out.
+    func reserveNumbers(of center: DistributedCenter) {
+        guard center.lastSerial > reserved.serial || center.lastObserver > reserved.observer, !isSuspended else {
+            return
+        }
+        reserved = (center.lastSerial + Self.block, center.lastObserver + Self.block)
+        pending.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
+    }
+
+    /// Keeps a change. It is safe from the end of the process when ``flush()`` returns, together with those before it.
     func remember(_ change: Change) {
-        guard !hasFailed else { return }
-        attempt { () throws(RecoveryLog.Failure) in
-            switch change {
-            case .client(let name, _) where slots[name] == nil: slots[name] = try counters.allocate()
-            case .observer(let registration): counters.observer = max(counters.observer, registration.id.rawValue)
-            case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _):
-                counters.serial = notification.serial
-            default: break
+        attempt { () throws(FileError) in
+            if case .client(let name, let counts) = change, slots[name] == nil {
+                let slot = counters.allocate()
+                slots[name] = slot
+                try counters.set(counts, of: name, in: slot)
             }
-            try write(change) { record throws(RecoveryLog.Failure) in try log.append(record) }
-            if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) { counters.free(slot) }
+        }
+        defer {
+            if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
+                counters.free(slot)
+                touched.remove(name)
+            }
+        }
+        switch extent {
+        case .nothing: return
+        case .whole: break
+        case .withoutQueues:
+            if let client = change.clientWhoseQueueChanges { touched.insert(client) }
+            guard !change.isOfQueues else { return }
+        }
+        encoder.encode(change, slot: { slots[$0] ?? 0 }) { pending.append($0) }
+        if pending.bytes.count > Self.mostPending { flush() }
+    }
+
+    /// Writes what is remembered.
+    func flush() {
+        guard !pending.isEmpty else { return }
+        attempt { () throws(FileError) in try log?.append(pending) }
+        pending.removeAll()
+    }
+
+    /// A notification is about to be sent, with this number. Whatever was remembered before is written.
+    func countDelivery(to client: ClientName, sequence: UInt64, serial: UInt64) {
+        count(sequence, serial: serial, of: client)
+    }
+
+    /// A client is about to be told of a loss, up to this number.
+    func countLoss(of client: ClientName, sequence: UInt64) {
+        count(sequence, serial: 0, of: client)
+    }
+
+    private func count(_ sequence: UInt64, serial: UInt64, of client: ClientName) {
+        flush()
+        guard let slot = slots[client] else { return }
+        if extent == .withoutQueues { touched.insert(client) }
+        attempt { () throws(FileError) in try counters.count(sequence, serial: serial, in: slot) }
+    }
+
+    /// What had this number has left the process: a notification, or the news of so many that were lost.
+    func confirm(_ sequence: UInt64, of client: ClientName, dropped: UInt64?) {
+        guard let slot = slots[client] else { return }
+        attempt { () throws(FileError) in
+            try counters.confirm(sequence, delivered: dropped == nil ? 1 : 0, dropped: dropped ?? 0, in: slot)
         }
     }
 
-    func countDelivery(to client: ClientName, sequence: UInt64, serial: UInt64) {
-        guard !hasFailed, let slot = slots[client] else { return }
-        counters.serial = serial
-        counters.countDelivery(sequence, in: slot)
-    }
-
-    func countLoss(of client: ClientName, sequence: UInt64, count: UInt64) {
-        guard !hasFailed, let slot = slots[client] else { return }
-        counters.countLoss(sequence, count, in: slot)
-    }
-
-    /// Writes the log anew when most of it is past. Call when all changes so far have been remembered.
+    /// Ends an event: writes what it changed, and the log anew when most of that is past. Call when all changes so far
+    /// have been remembered.
     func tidy(from center: DistributedCenter) {
-        guard !hasFailed, log.size > Self.smallSize else { return }
-        let statistics = center.statistics
-        let needed = Int(statistics.queuedBytes + statistics.queuedPostBytes) + 128 * Int(statistics.observers)
-        // Writing costs what is needed, so at least as much has to have been appended since the last time.
-        guard log.size > Self.smallSize + 2 * needed, log.size > rewrittenSize + needed else { return }
-        attempt { () throws(RecoveryLog.Failure) in try rewrite(from: center) }
+        flush()
+        limit = Int(center.limits[.stateBytes])
+        switch extent {
+        case .nothing(let until): if now() >= until { resume(from: center) }
+        case .withoutQueues:
+            attempt { () throws(FileError) in
+                try noteWaiting(in: center)
+                if isLong { try rewrite(from: center) }
+            }
+        case .whole: if isLong { attempt { () throws(FileError) in try rewrite(from: center) } }
+        }
+    }
+
+    /// Whether the log has as much of what is past as of what it has to hold, so that writing it anew costs no more than
+    /// writing it did; or is as long as it may be.
+    private var isLong: Bool {
+        guard let log else { return false }
+        return log.size > min(2 * rewrittenSize + Self.smallSize, limit)
     }
 
     /// Leaves as little as possible behind: the process ends.
     func finish(from center: DistributedCenter) {
-        guard !hasFailed else { return }
-        attempt { () throws(RecoveryLog.Failure) in try rewrite(from: center) }
+        flush()
+        guard !isSuspended else { return }
+        attempt { () throws(FileError) in
+            try noteWaiting(in: center)
+            try rewrite(from: center, numbers: (center.lastSerial, center.lastObserver))
+        }
     }
 
     /// The bus is gone, and with it everyone this was for.
     func remove() {
-        log.remove()
+        log?.remove()
         counters.remove()
     }
 
-    private func rewrite(from center: DistributedCenter) throws(RecoveryLog.Failure) {
+    // MARK: Writing anew
+
+    /// Writes the log anew: all of it, or, where that is more than two thirds of what it may be, without queues.
+    private func rewrite(
+        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil
+    ) throws(FileError) {
+        pending.removeAll()
+        reserved = numbers ?? (center.lastSerial + Self.block, center.lastObserver + Self.block)
+        try counters.mend()
+        let statistics = center.statistics
+        let waiting = Int(clamping: statistics.queuedBytes + statistics.queuedPostBytes)
+        // Without them, there have to be far fewer before it is tried with them again.
+        if extent == .whole || waiting < limit / 4 {
+            do throws(FileError) {
+                try write(center, .whole)
+                if extent != .whole { Log.notice("what waits for clients is kept again") }
+                return extent = .whole
+            } catch {
+                guard case .tooLarge = error.reason else { throw error }
+                report(
+                    """
+                    the state is larger than state-bytes allows (\(limit)): what waits for clients and in posters' queues \
+                    is not kept, so that a crash of the service would lose it
+                    """)
+            }
+        }
+        try write(center, .withoutQueues)
+        if extent != .withoutQueues {
+            extent = .withoutQueues
+            touched.formUnion(slots.keys)
+            try noteWaiting(in: center)
+        }
+    }
+
+    private func write(_ center: DistributedCenter, _ extent: Extent) throws(FileError) {
         encoder = ChangeEncoder()
-        try log.replace { append throws(RecoveryLog.Failure) in
-            var failure: RecoveryLog.Failure?
-            center.forEachRememberedChange { change in
-                do throws(RecoveryLog.Failure) {
-                    if failure == nil { try write(change, append) }
+        let most = limit / 3 * 2
+        var size = 0
+        func records(_ append: (([UInt8]) throws(FileError) -> Void)) throws(FileError) {
+            var failure: FileError?
+            func add(_ record: [UInt8]) {
+                guard failure == nil else { return }
+                do throws(FileError) {
+                    size += record.count + 4
+                    if size > most {
+                        throw FileError(operation: "write \(path)", reason: .tooLarge(limit: most))
+                    }
+                    try append(record)
                 } catch {
                     failure = error
                 }
             }
+            if extent == .withoutQueues { add(encoder.queuesUnkept()) }
+            add(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
+            center.forEachRememberedChange { change in
+                guard failure == nil, extent == .whole || !change.isOfQueues else { return }
+                encoder.encode(change, slot: { slots[$0] ?? 0 }, add)
+            }
             if let failure { throw failure }
         }
-        rewrittenSize = log.size
+        if let log { try log.replace(with: records) } else { log = try RecoveryLog(path: path, records: records) }
+        rewrittenSize = log?.size ?? 0
     }
 
-    private func write(
-        _ change: Change, _ append: ([UInt8]) throws(RecoveryLog.Failure) -> Void
-    ) throws(RecoveryLog.Failure) {
-        var failure: RecoveryLog.Failure?
-        encoder.encode(change, slot: { slots[$0] ?? 0 }) { record in
-            do throws(RecoveryLog.Failure) {
-                if failure == nil { try append(record) }
-            } catch {
-                failure = error
-            }
+    /// Counts what waits for the clients for whom that may have changed.
+    private func noteWaiting(in center: DistributedCenter) throws(FileError) {
+        guard extent == .withoutQueues else { return touched.removeAll() }
+        for client in touched {
+            guard let slot = slots[client] else { continue }
+            try counters.setWaiting(center.waiting(for: client), in: slot)
         }
-        if let failure { throw failure }
+        touched.removeAll(keepingCapacity: true)
     }
 
-    private func attempt(_ body: () throws(RecoveryLog.Failure) -> Void) {
-        do throws(RecoveryLog.Failure) {
+    // MARK: Failing, and coming back
+
+    private func attempt(_ body: () throws(FileError) -> Void) {
+        guard !isSuspended else {
+            // In memory the counts go on; there is no file to fail.
+            return (try? body()) ?? ()
+        }
+        do throws(FileError) {
             try body()
         } catch {
-            hasFailed = true
-            // What is half there would bring back the wrong state.
-            remove()
-            report("state can't be kept, so that a crash of the service would lose registrations: \(error)")
+            suspend(error)
         }
     }
+
+    private func suspend(_ error: FileError) {
+        counters.suspend()
+        pending.removeAll()
+        touched.removeAll()
+        leaveNumbers()
+        // One whose place another process has taken has nothing to come back to.
+        extent = .nothing(until: error.code == ESTALE ? .seconds(Int64.max / 2) : now() + wait)
+        report(
+            "state can't be kept, so that a crash of the service would lose registrations; tried again later: \(error)")
+    }
+
+    /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice.
+    private func leaveNumbers() {
+        var numbers = RecordGroup()
+        reserved.serial += Self.largeBlock
+        reserved.observer += Self.largeBlock
+        numbers.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
+        log?.reduce(to: numbers)
+        log = nil
+    }
+
+    private func resume(from center: DistributedCenter) {
+        wait = min(wait * 2, Self.longestWait)
+        do throws(FileError) {
+            try makeDirectory()
+            try counters.replace()
+            reserved = (center.lastSerial, center.lastObserver)
+            extent = .whole
+            try rewrite(from: center)
+            Log.notice("state is kept again")
+            wait = Self.firstWait
+        } catch {
+            counters.suspend()
+            leaveNumbers()
+            extent = .nothing(until: now() + wait)
+            Log.info("state can't be kept yet: \(error)")
+        }
+    }
+}
+
+extension Change {
+    /// Whether it is about what waits, for clients or in posters' queues.
+    fileprivate var isOfQueues: Bool {
+        switch self {
+        case .queuedDue, .held, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced, .postQueued, .postsReplaced,
+            .postTaken:
+            true
+        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspendedByActivity: false
+        }
+    }
+
+    fileprivate var clientWhoseQueueChanges: ClientName? {
+        switch self {
+        case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
+            .lost(let client, _), .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
+            .observersRemoved(let client, _):
+            client
+        default: nil
+        }
+    }
+}
+
+/// Since some moment before the process began.
+private func monotonicTime() -> Duration {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return Duration.seconds(time.tv_sec) + Duration.nanoseconds(time.tv_nsec)
 }

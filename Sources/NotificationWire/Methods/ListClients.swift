@@ -41,12 +41,24 @@ public struct ListedClient: Sendable {
     public var queued: UInt32
     public var delivered: UInt64
     public var dropped: UInt64
+    /// Whether it reads, as far as that is known: `open`, `waiting` or `unanswered`, and what later services add; empty
+    /// from a service that does not tell.
+    public var flow: String
+    /// Messages that were sent to it and that it has not confirmed.
+    public var unconfirmed: UInt32
+    /// Posts that it made.
+    public var posted: UInt64
+    /// Its user, as the bus verified it; nil when that is not known.
+    public var userID: UInt32?
+    /// The id of its application, as its desktop file is named; empty where nothing tells.
+    public var application: String
     /// What a later service tells besides, by its keys.
     public var others: [String: PropertyList] = [:]
 
     public init(
         name: UniqueName, processID: UInt32, process: String, isSuspended: Bool, cause: String, observers: UInt32,
-        queued: UInt32, delivered: UInt64, dropped: UInt64
+        queued: UInt32, delivered: UInt64, dropped: UInt64, flow: String, unconfirmed: UInt32, posted: UInt64,
+        userID: UInt32?, application: String
     ) {
         self.name = name
         self.processID = processID
@@ -57,15 +69,23 @@ public struct ListedClient: Sendable {
         self.queued = queued
         self.delivered = delivered
         self.dropped = dropped
+        self.flow = flow
+        self.unconfirmed = unconfirmed
+        self.posted = posted
+        self.userID = userID
+        self.application = application
     }
 
     /// All that is told, under the contract's keys and in its order; after that what a later service adds.
     public var entries: [(key: String, value: PropertyList)] {
-        let known: [(String, PropertyList)] = [
+        var known: [(String, PropertyList)] = [
             ("name", .string(name.rawValue)), ("pid", .uint32(processID)), ("process", .string(process)),
             ("suspended", .boolean(isSuspended)), ("cause", .string(cause)), ("observers", .uint32(observers)),
             ("queued", .uint32(queued)), ("delivered", .uint64(delivered)), ("dropped", .uint64(dropped)),
+            ("flow", .string(flow)), ("unconfirmed", .uint32(unconfirmed)), ("posted", .uint64(posted)),
         ]
+        known.append(("app", .string(application)))
+        if let userID { known.append(("uid", .uint32(userID))) }
         return known + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
@@ -84,6 +104,11 @@ public struct ListedClient: Sendable {
         queued = try rest.take("queued", \.uint32)
         delivered = try rest.take("delivered", \.uint64)
         dropped = try rest.take("dropped", \.uint64)
+        flow = try rest.take("flow", \.string, orElse: "")
+        unconfirmed = try rest.take("unconfirmed", \.uint32, orElse: 0)
+        posted = try rest.take("posted", \.uint64, orElse: 0)
+        application = try rest.take("app", \.string, orElse: "")
+        userID = rest.entries["uid"] == nil ? nil : try rest.take("uid", \.uint32)
         others = rest.entries
     }
 }

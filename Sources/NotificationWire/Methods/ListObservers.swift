@@ -2,6 +2,9 @@ import DBus
 import NotificationCore
 
 /// The observers of a client, in the order of their numbers; none for one that the service does not know.
+///
+/// An answer beyond ``Wire/mostAnswerBytes`` is refused with LimitExceeded: ``ListObserversFrom`` has them piece by
+/// piece.
 public struct ListObservers: CenterMethod {
     /// A text, as the caller may ask for anything.
     public var client: String
@@ -27,10 +30,7 @@ public struct ListObservers: CenterMethod {
         var rows = try reader.readContainer(.array)
         while !rows.isAtEnd {
             var row = try rows.readContainer(.structure)
-            observers.append(
-                ListedObserver(
-                    id: ObserverID(rawValue: try row.read()), name: try row.read(), object: try row.read(),
-                    suspensionBehavior: try row.read()))
+            observers.append(try ListedObserver(from: &row))
         }
         return observers
     }
@@ -38,12 +38,7 @@ public struct ListObservers: CenterMethod {
     public static func append(_ reply: [ListedObserver], to writer: inout MessageWriter) {
         writer.array(of: "(tsss)") { writer in
             for observer in reply {
-                writer.structure { writer in
-                    writer.append(observer.id.rawValue)
-                    writer.append(observer.name)
-                    writer.append(observer.object)
-                    writer.append(observer.suspensionBehavior)
-                }
+                writer.structure { observer.append(to: &$0) }
             }
         }
     }
@@ -64,5 +59,27 @@ public struct ListedObserver: Equatable, Sendable {
         self.name = name
         self.object = object
         self.suspensionBehavior = suspensionBehavior
+    }
+
+    public init(_ registration: Registration) {
+        self.init(
+            id: registration.id, name: registration.name ?? "", object: registration.object ?? "",
+            suspensionBehavior: registration.options.suspensionBehavior.rawValue)
+    }
+
+    /// About what it takes in an answer, in bytes: the number, and each text with its length, NUL and padding.
+    public var byteCount: Int { 48 + name.utf8.count + object.utf8.count + suspensionBehavior.utf8.count }
+
+    init(from row: inout MessageReader) throws(BusError) {
+        self.init(
+            id: ObserverID(rawValue: try row.read()), name: try row.read(), object: try row.read(),
+            suspensionBehavior: try row.read())
+    }
+
+    func append(to writer: inout MessageWriter) {
+        writer.append(id.rawValue)
+        writer.append(name)
+        writer.append(object)
+        writer.append(suspensionBehavior)
     }
 }

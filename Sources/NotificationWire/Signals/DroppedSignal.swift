@@ -15,6 +15,9 @@ public struct DroppedSignal: CenterSignal, Equatable {
         self.reason = reason
     }
 
+    /// Whether the count is an upper bound, of numbers of the sequence that were given before.
+    public var isBound: Bool { DropReason(rawValue: reason)?.isBound ?? false }
+
     public static let member: MemberName = "Dropped"
     public static let arguments: [Interface.Argument] = [
         .init("count", "t"), .init("observers", "at"), .init("reason", "s"),

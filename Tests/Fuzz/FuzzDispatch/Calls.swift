@@ -8,6 +8,7 @@ enum Calls {
     private static let members = [
         "AddObserver", "RemoveObserver", "RemoveObservers", "Post", "SetSuspended", "FollowActivity", "ListClients",
         "ListObservers", "ReloadConfiguration", "Introspect", "Get", "GetAll", "Set", "Ping", "GetMachineId", "Nothing",
+        "ListObserversFrom",
     ]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
@@ -84,7 +85,7 @@ enum Calls {
     /// What tools ask.
     static func standard(_ input: inout ByteSource) -> WireMessage {
         var message: WireMessage
-        switch input.byte() % 6 {
+        switch input.byte() % 7 {
         case 0: message = method("ListClients")
         case 1: message = method("ListObservers", [.string(":1.\(input.byte() % 8)")])
         case 2: message = method("Introspect")
@@ -92,11 +93,18 @@ enum Calls {
         case 4:
             let property = input.choice(of: ["Version", "Limits", "Statistics", "Nothing"])
             message = method("Get", [.string(input.choice(of: interfaces)), .string(property)])
+        case 5:
+            message = method(
+                "ListObserversFrom",
+                [
+                    .string(":1.\(input.byte() % 8)"), .fixed("t", UInt64(input.byte())),
+                    .fixed("u", UInt64(input.byte())),
+                ])
         default:
             message = method(
                 "Set", [.string(input.choice(of: interfaces)), .string("Version"), .variant(.fixed("b", 1))])
         }
-        if message.member != "ListClients", message.member != "ListObservers" { message.interface = "" }
+        if !message.member.hasPrefix("List") { message.interface = "" }
         return with(&input, message)
     }
 

@@ -26,7 +26,7 @@ struct ModelCenter {
         do throws(CenterError) {
             let answer = try answer(to: step)
             settle()
-            startTimers()
+            findWitnesses()
             return (answer, outcomes)
         } catch {
             return (.refused(error), outcomes)
@@ -55,7 +55,7 @@ struct ModelCenter {
                 receivers.append(
                     post(Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster), immediately))
                 settle()
-                startTimers()
+                findWitnesses()
             }
             return .numbers(receivers)
         case .queue(let poster, let name, let object, let bytes, let immediately, let style, let coalescing):
@@ -102,8 +102,7 @@ struct ModelCenter {
                 answered(number)
                 settle()
             }
-        case .endTimer(let number): timerEnded(number)
-        case .showLife(let number): client(number)?.expirationsLeft = 64
+        case .witness(let number, let hasRead): witnessed(number, hasRead)
         case .leave(let number): leave(number)
         case .limit(let key, let value): limits[key] = value
         case .restart: restart()
@@ -256,8 +255,16 @@ struct ModelCenter {
         let before = (client.isSuspended, client.cause)
         change(client)
         guard before != (client.isSuspended, client.cause) else { return }
-        outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
+        tellSuspension(client)
         if before.0, !client.isSuspended { flush(client) }
+    }
+
+    /// Who does not read is told when it does.
+    private mutating func tellSuspension(_ client: ModelClient) {
+        guard client.reads, client.told != (client.isSuspended, client.cause) else { return }
+        client.told = (client.isSuspended, client.cause)
+        outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
+        count(256, to: client)
     }
 
     // MARK: Queues (S2, S4, E1)
@@ -309,12 +316,14 @@ struct ModelCenter {
 
     /// A client that reads is first of all told what it lost, and gets what was held; the rest waits for its turn.
     private mutating func pump(_ client: ModelClient) {
+        tellSuspension(client)
         if client.reads, let lost = client.lost {
             client.lost = nil
             client.sequence += lost.count
             outcomes.append(
                 .dropped(lost.count, observers: lost.observers.sorted(), lost.reason, sequence: client.sequence),
                 for: client.number)
+            count(256 + 8 * lost.observers.count, to: client)
         }
         sendWhatIs(in: .flushed, to: client)
         guard client.reads else { return }
@@ -362,8 +371,12 @@ struct ModelCenter {
         outcomes.append(
             .delivered(waiting.post, observers: waiting.observers.map(\.id), sequence: client.sequence),
             for: client.number)
+        count(waiting.bytes, to: client)
+    }
+
+    private mutating func count(_ bytes: Int, to client: ModelClient) {
         client.messagesSinceProbe += 1
-        client.bytesSinceProbe += waiting.bytes
+        client.bytesSinceProbe += bytes
         if client.messagesSinceProbe == 64 || client.bytesSinceProbe >= 65_536 { probe(client) }
     }
 
@@ -378,31 +391,31 @@ struct ModelCenter {
 
     private mutating func answered(_ number: Int) {
         guard let client = client(number) else { return }
-        client.hasAnswered = true
-        if !client.probes.isEmpty { client.probes.removeFirst() }
+        if !client.probes.isEmpty {
+            client.hasAnswered = true
+            client.probes.removeFirst()
+        }
         pump(client)
     }
 
-    /// Whoever never answered and may be sent nothing more is timed, until its budget is used up.
-    private mutating func startTimers() {
-        for client in clients where !client.hasAnswered && !client.reads && client.expirationsLeft > 0 {
-            guard !client.isTimed else { continue }
-            client.isTimed = true
-            let waits = [1, 2, 4, 8, 16, 32, 64]
-            outcomes.append(.timed(seconds: waits[min(64 - client.expirationsLeft, 6)]), for: client.number)
+    /// Of whoever never answered, and does not get what is for it, is found out in another way whether it reads.
+    private mutating func findWitnesses() {
+        for client in clients
+        where !client.hasAnswered && !client.reads && client.awaitsSomething && !client.isWitnessed {
+            client.isWitnessed = true
+            outcomes.append(.witnessed, for: client.number)
         }
     }
 
-    func isTimed(_ number: Int) -> Bool {
-        client(number)?.isTimed ?? false
-    }
-
-    private mutating func timerEnded(_ number: Int) {
-        guard let client = client(number), client.isTimed else { return }
-        client.isTimed = false
-        if !client.hasAnswered, let oldest = client.probes.firstIndex(of: false) {
-            client.probes[oldest] = true
-            client.expirationsLeft -= 1
+    /// B6: all that it was asked about has been read, or nothing tells and the oldest counts as read.
+    private mutating func witnessed(_ number: Int, _ hasRead: Bool) {
+        guard let client = client(number), client.isWitnessed else { return }
+        client.isWitnessed = false
+        if !client.hasAnswered {
+            for index in client.probes.indices where !client.probes[index] {
+                client.probes[index] = true
+                if !hasRead { break }
+            }
         }
         pump(client)
     }
@@ -413,12 +426,11 @@ struct ModelCenter {
     private mutating func restart() {
         // A service that ends in order sends what is ready first.
         sendAllReady()
-        startTimers()
+        findWitnesses()
         turns = []
         isBusy = false
         if lastSerial % 2 == 0 { posters.beginAnew() }
         view = View()
-        let olds = clients
         clients = clients.map { old in
             let client = ModelClient(old.number)
             client.observers = old.observers
@@ -429,15 +441,14 @@ struct ModelCenter {
             client.delivered = old.delivered
             client.dropped = old.dropped
             client.lost = old.lost
+            client.told = old.word.map { ($0, .explicit) } ?? (old.isSuspended ? (true, .activity) : (false, .none))
             return client
         }
-        for (client, old) in zip(clients, olds) {
+        for client in clients {
             outcomes.append(.watched, for: client.number)
             probe(client)
             // Activity is not taken over: whoever it had suspended is resumed, and told so.
-            if old.isSuspended, old.word == nil {
-                outcomes.append(.suspensionChanged(false, .none), for: client.number)
-            }
+            tellSuspension(client)
             if !client.isSuspended { flush(client) }
             pump(client)
         }

@@ -20,13 +20,17 @@ final class ModelClient {
         var observers: [Observer]
         /// How urgently it goes out as soon as the client reads; nil while it is held because the client is suspended.
         var lane: DeliveryLane?
-        let bytes: Int
+        /// Also the numbers of its observers, and of those for which a newer one takes its place, where they are lists.
+        var bytes: Int {
+            func list(_ count: Int) -> Int { count > 1 ? 8 * count : 0 }
+            let coalescing = lane == nil ? observers.filter { $0.behavior == .coalesce }.count : 0
+            return ModelClient.bytes(of: post) + list(observers.count) + list(coalescing)
+        }
 
         init(_ post: Post, for observers: [Observer], in lane: DeliveryLane?) {
             self.post = post
             self.observers = observers
             self.lane = lane
-            bytes = ModelClient.bytes(of: post)
         }
     }
 
@@ -50,8 +54,10 @@ final class ModelClient {
     var messagesSinceProbe = 0
     var bytesSinceProbe = 0
     var hasAnswered = false
-    var expirationsLeft = 64
-    var isTimed = false
+    /// Whether it is being found out in another way whether it reads.
+    var isWitnessed = false
+    /// What it knows of its suspension.
+    var told: (isSuspended: Bool, cause: SuspensionCause) = (false, .none)
 
     init(_ number: Int) {
         self.number = number
@@ -65,6 +71,10 @@ final class ModelClient {
     }
     /// A4: at most two windows are unanswered.
     var reads: Bool { probes.filter { !$0 }.count < 2 }
+    /// Whether something is for it that it would get if it read.
+    var awaitsSomething: Bool {
+        waiting.contains { $0.lane != nil } || lost != nil || told != (isSuspended, cause)
+    }
     var holds: Bool { waiting.contains { $0.lane == nil } }
     func first(in lane: DeliveryLane) -> Int? { waiting.firstIndex { $0.lane == lane } }
     var waitingBytes: Int { waiting.reduce(0) { $0 + $1.bytes } }

@@ -27,7 +27,13 @@ struct ModelPosters {
         let own = rest.filter { $0.post.poster == new.post.poster }
         try limits.check(.queuedPostsPerClient, own.count)
         try limits.check(.queuedPostBytesPerClient, own.reduce(0) { $0 + $1.bytes })
-        try limits.check(.queuedPostBytes, rest.reduce(0) { $0 + $1.bytes })
+        let all = rest.reduce(0) { $0 + $1.bytes }
+        try limits.check(.queuedPostBytes, all)
+        // E4: of what is added, nobody gets more than seven times what is left to others.
+        let limit = limits[.queuedPostBytes]
+        if limit >= 64, all > bytes, own.reduce(0, { $0 + $1.bytes }) > 7 * (Int(limit) - all) {
+            throw .shareExceeded(.queuedPostBytes, value: limit)
+        }
     }
 
     mutating func removeSimilar(to post: Post, _ coalescing: Set<CoalescingKey>) -> [Queued] {

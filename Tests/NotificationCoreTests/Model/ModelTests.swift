@@ -87,7 +87,6 @@ struct ModelTests {
                         counts["suspended \(isSuspended), \(cause)", default: 0] += 1
                     case .delivered(_, let observers, _):
                         counts["delivered to \(min(observers.count, 3))", default: 0] += 1
-                    case .timed(let seconds): counts["timer of \(seconds)", default: 0] += 1
                     default: counts["\(outcome)", default: 0] += 1
                     }
                 }
@@ -97,12 +96,15 @@ struct ModelTests {
         for what in [
             "dropped, queueFull", "dropped, totalQueueFull", "suspended true, explicit", "suspended false, explicit",
             "suspended false, none", "suspended true, activity", "suspended false, activity", "delivered to 1",
-            "delivered to 2", "delivered to 3", "timer of 1", "timer of 2",
-            "probed", "overflowed(NotificationCore.DropReason.queueFull)",
+            "delivered to 2", "delivered to 3", "witnessed", "probed", "overflowed(NotificationCore.DropReason.queueFull)",
             "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
-            "over the limit queued-posts-per-client = ", "over the limit queued-post-bytes = ", "the urgent first",
+            "over the limit queued-posts-per-client = ", "the urgent first",
         ] {
             #expect(counts[what, default: 0] >= 20, "\(what), in \(counts)")
+        }
+        for what in ["limit", "share of one process in the limit"] {
+            let refusals = counts.filter { $0.key.hasPrefix("over the \(what) queued-post-bytes = ") }
+            #expect(refusals.values.reduce(0, +) >= 5, "\(what), in \(counts)")
         }
     }
 

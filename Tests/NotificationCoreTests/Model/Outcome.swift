@@ -14,7 +14,7 @@ enum Outcome: Equatable {
     case dropped(UInt64, observers: [UInt64], DropReason, sequence: UInt64)
     case suspensionChanged(Bool, SuspensionCause)
     case probed
-    case timed(seconds: Int)
+    case witnessed
     case momentBegan(milliseconds: Int)
     case overflowed(DropReason)
     case watched
@@ -41,7 +41,7 @@ struct Outcomes: Equatable {
         switch outcome {
         case .delivered, .dropped, .suspensionChanged, .probed: seen[client].append(outcome)
         case .overflowed, .watched, .forgotten: noted[client].append(outcome)
-        case .timed, .momentBegan: timed[client].append(outcome)
+        case .witnessed, .momentBegan: timed[client].append(outcome)
         }
     }
 }

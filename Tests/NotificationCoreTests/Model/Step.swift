@@ -26,8 +26,7 @@ enum Step {
     case automation(Bool)
     case answer(client: Int, times: Int)
     /// The timer of the client's probe ends, if there is one.
-    case endTimer(client: Int)
-    case showLife(client: Int)
+    case witness(client: Int, hasRead: Bool)
     case leave(client: Int)
     case limit(Limits.Key, UInt64)
     /// The process ends and another one takes over (E3).
@@ -65,8 +64,8 @@ extension Step: CustomStringConvertible {
         case .automation(let isOn): return "automatic suspension is \(isOn ? "on" : "off")"
         case .followActivity(let number): return "\(client(number)) follows activity"
         case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
-        case .endTimer(let number): return "the timer of \(client(number)) ends"
-        case .showLife(let number): return "\(client(number)) shows life"
+        case .witness(let number, let hasRead):
+            return hasRead ? "it is found that \(client(number)) reads" : "nothing tells whether \(client(number)) reads"
         case .leave(let number): return "\(client(number)) leaves"
         case .limit(let key, let value): return "limit \(key.rawValue) = \(value)"
         case .restart: return "the service restarts"
@@ -124,8 +123,7 @@ extension Step {
         case ..<190: return .setSuspended(client: client, number(0..<10) < 6)
         case ..<205: return .followActivity(client: client)
         case ..<(205 + answers): return .answer(client: client, times: number(0..<6) == 0 ? 3 : 1)
-        case ..<(245 + answers): return .endTimer(client: client)
-        case ..<(255 + answers): return .showLife(client: client)
+        case ..<(255 + answers): return .witness(client: client, hasRead: number(0..<3) == 0)
         case ..<(263 + answers): return .leave(client: client)
         case ..<(278 + answers): return randomLimit(Limits.Key.allCases.randomElement(using: &generator)!, &generator)
         case ..<(286 + answers) where restarts: return .restart
@@ -176,12 +174,16 @@ extension Step {
         case .clients: values = 2...5
         case .observers: values = 6...16
         case .observersPerClient: values = 2...6
+        case .observerBytes, .observerBytesPerClient: values = 1_000_000...2_000_000
         case .queuedPerClient: values = 1...12
         case .queuedBytesPerClient: values = 500...100_000
         case .queuedBytes: values = 1000...150_000
         case .queuedPostsPerClient: values = 1...4
         case .queuedPostBytesPerClient: values = 500...40_000
         case .queuedPostBytes: values = 1000...40_000
+        // Answers are no part of these sequences, and what is on its way has tests of its own.
+        case .answerBytesPerClient, .answerBytes, .inFlightBytes: values = 1 << 30...1 << 30
+        case .stateBytes: values = 1...1  // the store's
         case .nameLength, .objectLength: values = 2...4
         case .userInfoBytes, .userInfoDepth: values = 1...1
         }

@@ -110,9 +110,8 @@ final class Subject {
                 center.clientAnswered(Step.clients[client], effects: &effects)
                 settle()
             }
-        case .endTimer(let client):
-            if model.isTimed(client) { center.probeTimedOut(Step.clients[client], effects: &effects) }
-        case .showLife(let client): center.clientShowedLife(Step.clients[client], effects: &effects)
+        case .witness(let client, let hasRead):
+            center.clientWitnessed(Step.clients[client], hasRead: hasRead, effects: &effects)
         case .leave(let client): center.clientDisappeared(Step.clients[client], effects: &effects)
         case .limit(let key, let value): center.limits[key] = value
         case .restart: restart(beside: model)
@@ -148,7 +147,8 @@ final class Subject {
         case .suspensionChanged(let client, let isSuspended, let cause):
             outcomes.append(.suspensionChanged(isSuspended, cause), for: number(client))
         case .probe(let client): outcomes.append(.probed, for: number(client))
-        case .startProbeTimer(let client, let seconds): outcomes.append(.timed(seconds: seconds), for: number(client))
+        case .witness(let client): outcomes.append(.witnessed, for: number(client))
+        case .sendAnswer: break
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             moments[number(client), default: []].append(epoch)
             outcomes.append(.momentBegan(milliseconds: milliseconds), for: number(client))

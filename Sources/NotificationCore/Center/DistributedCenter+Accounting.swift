@@ -1,0 +1,126 @@
+import Collections
+
+/// Who pays for what (E1, E4).
+///
+/// Everything that a connection makes the center hold is charged to it, to its account and to the total at once, at its
+/// size, and given back the same way. Of what can't be taken back a process gets no more than its share, so that others
+/// always find some left. Of what can be, the largest account pays when there is too much.
+extension DistributedCenter {
+    /// Tells who is behind a connection, before its first call or later. What it uses moves to that account.
+    /// ``Effect/forget(_:)`` says when that is forgotten.
+    public func identify(_ name: ClientName, as id: AccountID, effects: inout [Effect]) {
+        defer { eventEnded() }
+        let peer = peer(name, effects: &effects)
+        guard peer.account.id != id else { return }
+        let (before, after) = (peer.account, account(id))
+        if let client = peer.client { before.clients.remove(client) }
+        before.usage -= peer.usage
+        after.usage += peer.usage
+        before.peers -= 1
+        after.peers += 1
+        peer.account = after
+        if let client = peer.client { after.clients.noteChange(of: client) }
+        accounts.noteChange(of: before)
+        accounts.noteChange(of: after)
+        forgetIfUnused(before)
+    }
+
+    func peer(_ name: ClientName) -> Peer {
+        if let peer = peers[name] { return peer }
+        let peer = Peer(name: name, account: account(.connection(name)))
+        peer.account.peers += 1
+        peers[name] = peer
+        return peer
+    }
+
+    /// Forgets a connection that is no client, uses nothing, and of which nobody said who is behind it.
+    func forgetIfUnused(_ peer: Peer) {
+        if peer.isKnown, peer.client == nil, peer.usage.isZero, !peer.isIdentified { forget(peer) }
+    }
+
+    func forget(_ peer: Peer) {
+        invariant(peer.client == nil, "D8: a client is forgotten before its connection")
+        peers[peer.name] = nil
+        peer.isKnown = false
+        // What was on its way goes with the bus's queue for it.
+        charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
+        charge(peer, .answerBytes, -peer.usage[.answerBytes])
+        peer.answers = Deque()
+        peer.account.peers -= 1
+        forgetIfUnused(peer.account)
+    }
+
+    /// Every change of what somebody uses goes through here, so that the totals are the sums of their parts.
+    func charge(_ peer: Peer, _ resource: Resource, _ amount: Int) {
+        guard amount != 0 else { return }
+        let account = peer.account
+        peer.usage[resource] += amount
+        account.usage[resource] += amount
+        totals[resource] += amount
+        invariant(
+            peer.usage[resource] >= 0 && account.usage[resource] >= peer.usage[resource]
+                && totals[resource] >= account.usage[resource], "E4: nobody gives back what it does not use")
+        if resource == .queuedBytes {
+            if let client = peer.client { account.clients.noteChange(of: client) }
+            accounts.noteChange(of: account)
+        }
+        if amount < 0, account.peers == 0 { forgetIfUnused(account) }
+    }
+
+    /// Whether a total, and the share of an account in it, have room for more.
+    ///
+    /// The share is seven times what is left to others, so one account alone can have seven eighths of a total, and what
+    /// many greedy ones leave gets smaller and never nothing. Small totals are not shared: a share of them would be
+    /// no number that means anything.
+    func checkRoom(
+        for peer: Peer?, _ key: Limits.Key, _ resource: Resource, adding amount: Int
+    ) throws(CenterError) {
+        let limit = limits[key]
+        try limits.check(key, totals[resource] + amount)
+        guard limit >= Self.smallestShared, amount > 0 else { return }
+        let left = Int(limit) - totals[resource] - amount
+        let used = (peer?.account.usage[resource] ?? 0) + amount
+        guard used <= 7 * left else { throw .shareExceeded(key, value: limit) }
+    }
+
+    private static let smallestShared: UInt64 = 64
+
+    private func account(_ id: AccountID) -> Account {
+        if let account = accountsByID[id] { return account }
+        let account = Account(id)
+        accountsByID[id] = account
+        return account
+    }
+
+    private func forgetIfUnused(_ account: Account) {
+        if account.peers == 0, account.usage.isZero { accountsByID[account.id] = nil }
+    }
+
+    func checkAccounts() throws(BrokenInvariant) {
+        var (sum, ofAccounts): (Usage, [AccountID: Usage]) = (Usage(), [:])
+        var connections: [AccountID: Int] = [:]
+        for (name, peer) in peers {
+            try require(name == peer.name && peer.isKnown, "D8: \(name) is a connection that is there")
+            connections[peer.account.id, default: 0] += 1
+            try require(accountsByID[peer.account.id] === peer.account, "E4: \(name) has an account that there is")
+            try require(
+                peer.client == nil ? clients[name] == nil : clients[name] === peer.client,
+                "D8: \(name) knows whether it is a client")
+        }
+        for payer in payers {
+            sum += payer.usage
+            ofAccounts[payer.account.id, default: Usage()] += payer.usage
+        }
+        try require(sum == totals, "E4: totals are the sums of what connections use")
+        for (id, account) in accountsByID {
+            try require(account.usage == ofAccounts[id] ?? Usage(), "E4: what \(id) uses is the sum of its connections")
+            try require(account.peers == connections[id] ?? 0, "E4: \(id) has as many connections as it counts")
+            try require(account.peers > 0 || !account.usage.isZero, "D8: an account without anything is forgotten")
+        }
+    }
+
+    /// All that may pay for something: connections that there are, and those that left posts behind.
+    private var payers: [Peer] {
+        Array(peers.values) + postingQueues.payers.filter { !$0.isKnown }
+    }
+}

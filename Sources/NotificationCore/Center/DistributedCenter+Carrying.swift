@@ -1,0 +1,76 @@
+/// What the bus did not carry, or perhaps not (E5): it refused a signal for want of room, or closed the connection while
+/// some were on their way.
+///
+/// Such notifications have their sequence numbers already. So the client is told, by ``Effect/dropped``, that so many
+/// of the numbers before the next notification may be missing; the count of the sequence does not go on by it. Where
+/// the bus does not say which signals it refused, the count is an upper bound.
+extension DistributedCenter {
+    /// The bus refused one notification that was sent to the client.
+    ///
+    /// Nothing more goes there until the client has answered a probe, which shows that there is room again.
+    public func deliveryRefused(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        noteUncarried(1, of: client, because: .busLimits, effects: &effects)
+        block(client, effects: &effects)
+    }
+
+    /// A notification is larger than the bus carries, and was not sent.
+    public func deliveryTooLarge(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        noteUncarried(1, of: client, because: .busLimits, effects: &effects)
+        if client.reads { announceUncarried(to: client, effects: &effects) }
+    }
+
+    /// The bus refused a probe of the client. The driver sends it again until it gets through.
+    ///
+    /// - Parameter isCounted: whether ``deliveryRefused(_:effects:)`` told what else was refused. Otherwise all that the
+    ///   client has not confirmed may be lost: dbus-broker refuses signals without a word.
+    public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        if !isCounted { noteUncarried(client.peer.flow.writeOff(), of: client, because: .busLimits, effects: &effects) }
+        block(client, effects: &effects)
+    }
+
+    /// The connection ended while notifications to the client may have been on their way.
+    ///
+    /// - Parameter count: of them, at most.
+    public func deliveriesCut(_ name: ClientName, atMost count: Int, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        noteUncarried(
+            min(count, client.peer.flow.writeOff()), of: client, because: .busDisconnected, effects: &effects)
+    }
+
+    /// Sends nothing more until the client answers, which has to be asked for that.
+    private func block(_ client: Client, effects: inout [Effect]) {
+        guard !client.peer.flow.isBlocked else { return }
+        probe(client.peer, effects: &effects)
+        client.peer.flow.block()
+        closed(client.peer, effects: &effects)
+    }
+
+    private func noteUncarried(
+        _ count: Int, of client: Client, because reason: DropReason, effects: inout [Effect]
+    ) {
+        guard count > 0 else { return }
+        let isFirst = client.uncarried == nil
+        client.uncarried = Client.Uncarried(count: (client.uncarried?.count ?? 0) + UInt64(count), reason: reason)
+        client.counts.dropped += UInt64(count)
+        counters.dropped += UInt64(count)
+        if isFirst { effects.append(.overflowed(client.name, reason)) }
+    }
+
+    /// Tells the client, which reads again.
+    func announceUncarried(to client: Client, effects: inout [Effect]) {
+        guard let uncarried = client.uncarried else { return }
+        client.uncarried = nil
+        effects.append(
+            .dropped(
+                client.name, count: uncarried.count, observers: [], reason: uncarried.reason,
+                sequence: client.counts.sequence))
+        countSent(Self.signalSize, to: client.peer, effects: &effects)
+    }
+}

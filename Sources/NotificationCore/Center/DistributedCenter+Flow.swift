@@ -1,0 +1,204 @@
+import Collections
+
+/// What is on its way to connections, and how much of it there may be (A4, E4, `docs/flow-control.md`).
+///
+/// Every message to a connection counts in its window: notifications, other signals, and answers to its calls. What all
+/// together have on their way has a bound as well, of which a process gets no more than what is left to others: so one
+/// that reads always finds room, however many do not.
+extension DistributedCenter {
+    // MARK: Answers
+
+    /// An answer to a connection is ready.
+    ///
+    /// - Returns: whether to send it now. Otherwise whoever drives the center keeps it, behind those that are kept for the
+    ///   connection already, and sends the first of them at each ``Effect/sendAnswer(_:)``.
+    public func mayAnswer(_ name: ClientName, byteCount: Int, effects: inout [Effect]) -> Bool {
+        defer { eventEnded() }
+        let peer = peer(name, effects: &effects)
+        if peer.answers.isEmpty, peer.flow.isOpen, hasRoomOnTheWay(for: peer, byteCount) {
+            countSent(byteCount, to: peer, effects: &effects)
+            return true
+        }
+        peer.answers.append(byteCount + Self.answerOverhead)
+        charge(peer, .answerBytes, byteCount + Self.answerOverhead)
+        if peer.flow.isOpen { holdBack(peer, effects: &effects) }
+        findWitness(for: peer, effects: &effects)
+        return false
+    }
+
+    /// Whether calls of a connection that want an answer are served: not when too many answers are kept for it that it
+    /// does not read, or for its process.
+    public func isServed(_ name: ClientName) -> Bool {
+        guard let peer = peers[name] else { return peers.count < 2 * Int(limits[.clients]) }
+        guard !peer.answers.isEmpty else { return true }
+        let left = Int(limits[.answerBytes]) - totals[.answerBytes]
+        return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
+    }
+
+    private func sendAnswers(to peer: Peer, effects: inout [Effect]) {
+        while let byteCount = peer.answers.first, peer.flow.isOpen {
+            guard hasRoomOnTheWay(for: peer, byteCount) else { return holdBack(peer, effects: &effects) }
+            peer.answers.popFirst()
+            charge(peer, .answerBytes, -byteCount)
+            effects.append(.sendAnswer(peer.name))
+            countSent(byteCount, to: peer, effects: &effects)
+        }
+    }
+
+    // MARK: Sending
+
+    /// Counts a message that goes to a connection now.
+    func countSent(_ byteCount: Int, isNotification: Bool = false, to peer: Peer, effects: inout [Effect]) {
+        charge(peer, .inFlightBytes, byteCount)
+        lookForRoom(effects: &effects)
+        guard peer.flow.sent(byteCount: byteCount, isNotification: isNotification)
+            || (isRoomWanted && peer.flow.isIdle) else { return }
+        probe(peer, effects: &effects)
+        if !peer.flow.isOpen { closed(peer, effects: &effects) }
+    }
+
+    func probe(_ peer: Peer, effects: inout [Effect]) {
+        peer.flow.probe()
+        effects.append(.probe(peer.name))
+    }
+
+    /// From now on what is due waits, perhaps for long.
+    func closed(_ peer: Peer, effects: inout [Effect]) {
+        if let client = peer.client { rememberDue(of: client, effects: &effects) }
+        findWitness(for: peer, effects: &effects)
+    }
+
+    /// Has it found out whether a connection reads that something waits for, and that never answers.
+    func findWitness(for peer: Peer, effects: inout [Effect]) {
+        guard !peer.answers.isEmpty || peer.client?.awaitsSomething == true else { return }
+        if peer.flow.needsWitness() { effects.append(.witness(peer.name)) }
+    }
+
+    private var isRoomWanted: Bool { isShortOfRoom || !heldBack.isEmpty }
+
+    /// When half of what may be on its way is, nobody's confirmation waits for a whole window any more: who has read
+    /// what there is gives the room back.
+    private func lookForRoom(effects: inout [Effect]) {
+        let (all, limit) = (totals[.inFlightBytes], Int(limits[.inFlightBytes]))
+        if isShortOfRoom {
+            isShortOfRoom = all > limit / 4
+        } else if all > limit / 2 {
+            if !isRoomWanted { askAll(effects: &effects) }
+            isShortOfRoom = true
+        }
+    }
+
+    /// Asks whoever was sent something and not asked yet.
+    private func askAll(effects: inout [Effect]) {
+        // By name, so that the same events have the same effects in every process.
+        for peer in peers.values.sorted(by: { $0.name < $1.name })
+        where peer.flow.isIdle && peer.flow.unconfirmed.messages > 0 {
+            probe(peer, effects: &effects)
+        }
+    }
+
+    /// Whether so much more may be on its way to a connection, as far as others are concerned.
+    func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int) -> Bool {
+        let all = totals[.inFlightBytes]
+        guard all > 0 else { return true }  // the largest notification has its turn as well
+        let left = Int(limits[.inFlightBytes]) - all - byteCount
+        return peer.account.usage[.inFlightBytes] + byteCount <= left
+    }
+
+    /// Has a connection wait for room on the way.
+    func holdBack(_ peer: Peer, effects: inout [Effect]) {
+        guard !peer.flow.isHeldBack else { return }
+        peer.flow.isHeldBack = true
+        if !isRoomWanted { askAll(effects: &effects) }
+        heldBack.append(peer)
+        closed(peer, effects: &effects)
+    }
+
+    // MARK: Confirming
+
+    /// A connection answered a probe, with a reply or with an error.
+    public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let peer = peers[name] else { return }
+        confirm(peer.flow.answered(), of: peer, effects: &effects)
+    }
+
+    /// What ``Effect/witness(_:)`` asked for is known.
+    ///
+    /// - Parameter hasRead: whether all that was sent before has been read; false when there is no way to know, and a
+    ///   while has passed.
+    public func clientWitnessed(_ name: ClientName, hasRead: Bool, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let peer = peers[name] else { return }
+        confirm(peer.flow.witnessed(all: hasRead), of: peer, effects: &effects)
+    }
+
+    private func confirm(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
+        charge(peer, .inFlightBytes, -byteCount)
+        pump(peer, effects: &effects)
+        if byteCount > 0 {
+            lookForRoom(effects: &effects)
+            if isRoomWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
+            letGo(effects: &effects)
+        }
+        forgetIfUnused(peer)
+    }
+
+    /// Room on the way was made: those that wait for it get it in their order, each as far as its share goes.
+    func letGo(effects: inout [Effect]) {
+        guard !heldBack.isEmpty else { return }
+        let waiting = heldBack
+        heldBack = Deque()
+        for peer in waiting where peer.isKnown {
+            if hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
+                peer.flow.isHeldBack = false
+                pump(peer, effects: &effects)
+            } else {
+                heldBack.append(peer)
+            }
+        }
+    }
+
+    private func sizeOfNext(for peer: Peer) -> Int {
+        peer.answers.first ?? peer.client?.queue.sizeOfNext ?? 0
+    }
+
+    private func pump(_ peer: Peer, effects: inout [Effect]) {
+        sendAnswers(to: peer, effects: &effects)
+        if let client = peer.client { pump(client, effects: &effects) }
+        findWitness(for: peer, effects: &effects)
+    }
+
+    // MARK: Strangers
+
+    /// The connection of this name. Those that are no clients are not watched, so they are bounded: the oldest that
+    /// uses nothing is forgotten, and one that has not confirmed what it was sent is asked, which one that left confirms
+    /// too.
+    func peer(_ name: ClientName, effects: inout [Effect]) -> Peer {
+        if let peer = peers[name] { return peer }
+        let peer = peer(name)
+        strangers.append(peer)
+        var looks = 2
+        while strangers.count > Self.mostStrangers, looks > 0, let oldest = strangers.popFirst() {
+            guard oldest.isKnown, oldest.client == nil else { continue }
+            looks -= 1
+            if oldest.usage.isZero {
+                forget(stranger: oldest, effects: &effects)
+            } else {
+                strangers.append(oldest)
+                if oldest.flow.unconfirmed.messages > 0, oldest.flow.isIdle { probe(oldest, effects: &effects) }
+            }
+        }
+        return peer
+    }
+
+    func forget(stranger: Peer, effects: inout [Effect]) {
+        // Whoever drives the center has something of those alone.
+        if stranger.isIdentified || !stranger.answers.isEmpty { effects.append(.forget(stranger.name)) }
+        forget(stranger)
+    }
+
+    private static let mostStrangers = 1024
+    /// What keeping an answer costs besides its bytes, roughly.
+    private static let answerOverhead = 256
+}

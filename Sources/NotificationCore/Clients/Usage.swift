@@ -1,0 +1,31 @@
+/// What clients make the service hold, each kind in a unit of its own (E4).
+enum Resource: Int, CaseIterable {
+    /// Connections that registered for something.
+    case clients
+    case observers
+    /// Registrations with their names and objects, in bytes.
+    case observerBytes
+    /// Notifications that wait for a client, with the lists of its observers, in bytes.
+    case queuedBytes
+    /// Posts that wait in their poster's queue, in bytes.
+    case queuedPostBytes
+    /// Answers that are kept for a caller that does not read, in bytes.
+    case answerBytes
+    /// What is on its way and not confirmed, in bytes.
+    case inFlightBytes
+}
+
+/// An amount of each resource.
+struct Usage: Equatable {
+    private var amounts = SIMD8<Int>()
+
+    subscript(resource: Resource) -> Int {
+        get { amounts[resource.rawValue] }
+        set { amounts[resource.rawValue] = newValue }
+    }
+
+    var isZero: Bool { amounts == SIMD8() }
+
+    static func += (left: inout Usage, right: Usage) { left.amounts &+= right.amounts }
+    static func -= (left: inout Usage, right: Usage) { left.amounts &-= right.amounts }
+}

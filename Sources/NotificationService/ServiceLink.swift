@@ -1,0 +1,226 @@
+import DBus
+import MainLoop
+import NotificationWire
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// One stay of the service on its bus: the connections, the object behind them, and the way to the name.
+final class ServiceLink {
+    /// How it ended.
+    enum End {
+        /// The bus did not take us.
+        case refused(BusError)
+        /// The bus closed a connection.
+        case disconnected
+        /// It is not the bus on which the service was before.
+        case otherBus
+        /// Another connection has the service's name.
+        case nameTaken
+        /// The bus took the name away.
+        case nameLost
+    }
+
+    let object: CenterObject
+    private let address: String
+    private let connection: Connection
+    /// For ``ClientProber``. Its answers come before the posts, in the loop as well.
+    private let control: Connection
+    private var heritage: Heritage?
+    private var sizeTest: SizeTest?
+    private var busID: String?
+    private var hasState = false
+    private var hasEnded = false
+    /// Calls that came before the state was taken up; nil when it has been.
+    private var waitingCalls: [Message]? = []
+    private var stateTimer: EventSource?
+    /// How often another process is asked whether it has given the state up: in milliseconds.
+    private static let stateInterval: UInt32 = 20
+    /// After so long it is taken from a process that has lost the name and does not end.
+    private static let mostAttempts = 500
+    /// Calls that may wait meanwhile.
+    private static let mostWaitingCalls = 1024
+    /// What is read ahead of being served. The rest waits in the bus, which can make posters wait in turn.
+    private static let mostReceivedBytes = 4 << 20
+    /// Called when the service has its name and serves.
+    var onServing: (() -> Void)?
+    private let onEnd: (End) -> Void
+
+    /// Connects. Call ``start()`` next.
+    ///
+    /// - Parameters:
+    ///   - heritage: what the service had when the bus closed its connection before.
+    ///   - onEnd: called once, from the loop.
+    init(
+        address: String, context: MainContext, heritage: Heritage?, onEnd: @escaping (End) -> Void
+    ) throws(BusError) {
+        self.address = address
+        connection = try Connection(address: address, context: context, priority: .of(.reading))
+        control = try Connection(address: address, context: context, priority: .of(.control))
+        self.heritage = heritage
+        self.onEnd = onEnd
+        connection.routePeerCalls()
+        connection.mostReceivedBytes = Self.mostReceivedBytes
+        object = CenterObject(bus: connection, configuration: heritage?.configuration)
+        connection.onMessage = { [unowned self] message in
+            if losesName(message) {
+                end(.nameLost)
+                return true
+            }
+            return waitingCalls == nil ? object.handle(message) : hold(message)
+        }
+        for connection in [connection, control] {
+            connection.onDisconnect = { [unowned self] in end(.disconnected) }
+        }
+    }
+
+    /// Registers with the bus, takes the service's name, takes up what was there before, and serves.
+    ///
+    /// In this order: whoever has the name has the state, and who does not get the name does not touch it. The call that
+    /// had the bus start us comes ahead of the answer to RequestName, so calls wait.
+    func start() {
+        connection.hello { [weak self] result in
+            self?.with(result) { $0.startControl() }
+        }
+    }
+
+    /// What the next one needs; nil when this one has not taken it up yet. Call once, when it ended.
+    func handOver() -> Heritage? {
+        guard hasState, let busID else { return nil }
+        hasState = false
+        return object.handOver(busID: busID)
+    }
+
+    private func startControl() {
+        control.hello { [weak self] result in
+            self?.with(result) {
+                $0.object.use(control: $0.control)
+                $0.identifyBus()
+            }
+        }
+    }
+
+    private func identifyBus() {
+        connection.busID { [weak self] result in
+            guard let self else { return }
+            switch result {
+            case .failure(let error): end(.refused(error))
+            case .success(let id):
+                busID = id
+                guard heritage?.busID ?? id == id else { return end(.otherBus) }
+                requestName(onBus: id)
+            }
+        }
+    }
+
+    private func requestName(onBus id: String) {
+        connection.requestName(Wire.busName) { [weak self] result in
+            self?.with(result) { link, outcome in
+                guard outcome == .acquired else { return link.end(.nameTaken) }
+                link.takeUpState(onBus: id)
+            }
+        }
+    }
+
+    private func takeUpState(onBus id: String) {
+        guard let heritage else { return recover(onBus: id) }
+        object.inherit(heritage)
+        suspect(heritage.largest, known: heritage.mostBytes)
+        self.heritage = nil
+        serve()
+    }
+
+    private func serve() {
+        hasState = true
+        if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
+        object.resume()
+        Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
+        let calls = waitingCalls ?? []
+        waitingCalls = nil
+        for call in calls where !object.handle(call) && !call.expectsNoReply {
+            connection.send(call.errorReply(.unknownMethod("there is no such method")))
+        }
+        onServing?()
+    }
+
+    /// Keeps a call for the object until the state has been taken up. Nobody can expect anything else of us yet.
+    private func hold(_ message: Message) -> Bool {
+        guard message.kind == .methodCall, message.hasPath(Wire.path) else { return false }
+        if waitingCalls!.count < Self.mostWaitingCalls, !message.hasDescriptors {
+            waitingCalls!.append(message)
+        } else if !message.expectsNoReply {
+            connection.send(
+                message.errorReply(BusError(name: BusError.limitsExceededName, message: "the service is starting")))
+        }
+        return true
+    }
+
+    /// A large notification may have cost the connection before: tries whether the bus carries one of that size, and
+    /// sends none meanwhile.
+    private func suspect(_ size: Int, known: Int) {
+        guard size > SizeTest.harmless, size < known else { return }
+        object.mostBytes = size
+        sizeTest = SizeTest(size: size, address: address, context: connection.context) { [unowned self] isCarried in
+            object.mostBytes = isCarried ? known : max(SizeTest.harmless, size - size / 8)
+            if !isCarried {
+                Log.warning(
+                    "the bus carries no notification of \(size) bytes; larger than \(object.mostBytes) are not sent",
+                    ["CARILLON_REASON": "bus-limits"])
+            }
+        }
+    }
+
+    private func recover(onBus busID: String) {
+        guard let directory = runtimeDirectory() else {
+            Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
+            return serve()
+        }
+        guard !busID.isEmpty, busID.allSatisfy(\.isHexDigit) else {
+            Log.warning("the bus has no usable id: a crash of the service will lose registrations")
+            return serve()
+        }
+        recover(directory: directory + "/carillon", busID: busID, attempt: 1)
+    }
+
+    /// The process that had the name before us may still be about to end: its connection goes before its files.
+    private func recover(directory: String, busID: String, attempt: Int) {
+        let isLate = attempt > Self.mostAttempts
+        if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
+        guard !object.recover(directory: directory, busID: busID, takesLock: !isLate), !isLate else { return serve() }
+        stateTimer = .once(milliseconds: Self.stateInterval, on: connection.context) { [unowned self] in
+            recover(directory: directory, busID: busID, attempt: attempt + 1)
+        }
+    }
+
+    private func losesName(_ message: Message) -> Bool {
+        guard message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else { return false }
+        var reader = MessageReader(message)
+        return (try? reader.readString()) == Wire.busName.rawValue
+    }
+
+    private func with<Value>(_ result: Result<Value, BusError>, _ goOn: (ServiceLink, Value) -> Void) {
+        switch result {
+        case .failure(let error): end(.refused(error))
+        case .success(let value): goOn(self, value)
+        }
+    }
+
+    private func with<Value>(_ result: Result<Value, BusError>, _ goOn: (ServiceLink) -> Void) {
+        with(result) { link, _ in goOn(link) }
+    }
+
+    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts.
+    private func end(_ reason: End) {
+        guard !hasEnded else { return }
+        hasEnded = true
+        onEnd(reason)
+    }
+}
+
+private func runtimeDirectory() -> String? {
+    guard let directory = getenv("XDG_RUNTIME_DIR"), directory[0] == UInt8(ascii: "/") else { return nil }
+    return String(cString: directory)
+}

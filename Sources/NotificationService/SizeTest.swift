@@ -1,0 +1,44 @@
+import DBus
+import MainLoop
+import NotificationWire
+
+/// Finds out whether the bus carries a message of some size, on a connection that is there to be lost: a bus closes
+/// the one of who sends a larger message than it allows, and tells its bound to nobody.
+final class SizeTest {
+    /// Every bus carries that.
+    static let harmless = 16 << 10
+    /// The header, and what is not counted exactly.
+    private static let margin = 1024
+
+    private var connection: Connection?
+    private var completion: ((Bool) -> Void)?
+
+    /// - Parameter completion: gets the outcome, from the loop. What can't be tried counts as carried.
+    init(size: Int, address: String, context: MainContext, completion: @escaping (Bool) -> Void) {
+        self.completion = completion
+        do throws(BusError) {
+            connection = try Connection(address: address, context: context)
+        } catch {
+            end(true)
+        }
+        connection?.hello { [weak self] result in
+            guard let self, let connection, case .success(let name) = result else {
+                self?.end(true)
+                return
+            }
+            connection.onDisconnect = { [weak self] in self?.end(false) }
+            let message = Message.signal(
+                to: name, path: Wire.path, interface: "org.carillon.Internal1", member: "Size")
+            var writer = MessageWriter(message)
+            writer.append(fixedArray: [UInt64](repeating: 0, count: (size + Self.margin) / 8))
+            connection.send(message)
+            connection.busID { [weak self] result in if case .success = result { self?.end(true) } }
+        }
+    }
+
+    private func end(_ isCarried: Bool) {
+        let completion = completion
+        self.completion = nil
+        completion?(isCarried)
+    }
+}

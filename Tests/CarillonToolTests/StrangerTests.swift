@@ -1,0 +1,83 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationWire
+import TestSupport
+import Testing
+
+/// A program that is no notification center and has the service's name.
+@Suite("carillon: a name in a stranger's hand", .serialized, .timeLimit(.minutes(20)))
+struct StrangerTests {
+    /// Takes the name on a thread of its own, and answers as a program does that knows nothing of it, or never.
+    private final class Stranger: @unchecked Sendable {
+        // Sendable: the connection is used on the thread alone, once that runs.
+        private final class Flag: Sendable {
+            let value = Locked(false)
+        }
+
+        private let stop = Flag()
+        private let context = MainContext()
+        private let ended = DispatchSemaphore(value: 0)
+
+        init(on bus: PrivateBus, answers: Bool) throws {
+            let ready = DispatchSemaphore(value: 0)
+            let (address, context, stop, ended) = (bus.address, context, stop, ended)
+            Thread {
+                defer { ended.signal() }
+                guard let connection = try? Connection(address: address, context: context) else { return }
+                connection.onMessage = { message in message.kind == .methodCall && !answers }
+                connection.hello { _ in connection.requestName(Wire.busName) { _ in ready.signal() } }
+                while !stop.value.withLock({ $0 }) { context.iterate(mayBlock: true) }
+            }.start()
+            guard ready.wait(timeout: .now() + 90) == .success else { throw NotInTime("the stranger's name") }
+        }
+
+        func leave() {
+            stop.value.withLock { $0 = true }
+            context.wakeUp()
+            ended.wait()
+        }
+    }
+
+    @Test("E6: one that answers otherwise is told at once, with its process", arguments: BusKind.available)
+    func answers(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let stranger = try Stranger(on: bus, answers: true)
+        for arguments in [["post", "Ding"], ["observe", "Ding"], ["status"]] {
+            let result = try Command.run(try Bell.path(), arguments, environment: bus.environment)
+            #expect(result.exitCode == 2, "\(result)")
+            #expect(result.standardError.contains("is owned by :1."), "\(result)")
+            #expect(result.standardError.contains("process \(getpid())"), "\(result)")
+            #expect(result.standardError.contains("does not answer as a notification center"), "\(result)")
+        }
+        stranger.leave()
+    }
+
+    @Test(
+        "E6: one that takes the name after a crash is told; the next center is observed", arguments: BusKind.available)
+    func afterACrash(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        let observer = try bell.observe("Ding", "--count", "1")
+        try bell.service.kill()
+        let stranger = try Stranger(on: bell.bus, answers: true)
+        _ = try observer.nextErrorLine { $0.contains("does not answer as a notification center") }
+        stranger.leave()
+        let second = try ServiceProcess(on: bell.bus)
+        _ = try observer.nextErrorLine { $0.contains("the service is back") }
+        try bell.post("Ding")
+        #expect(try observer.waitForExit() == .exited(0), "\(observer.transcript)")
+        #expect(second.isRunning)
+    }
+
+    @Test("E3: one that does not answer is told as that, and waited for", arguments: BusKind.available)
+    func silent(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        bell.service.signal(SIGSTOP)
+        let poster = try RunningCommand(try Bell.path(), ["post", "Ding"], environment: bell.bus.environment)
+        let line = try poster.nextErrorLine { $0.contains("does not answer") }
+        #expect(line.contains("process \(bell.service.pid), carillond"), "\(line)")
+        #expect(!line.contains("as a notification center"), "\(line)")
+        bell.service.signal(SIGCONT)
+        #expect(try poster.waitForExit() == .exited(0), "\(poster.transcript)")
+    }
+}

@@ -1,0 +1,55 @@
+import Collections
+import Testing
+
+@Suite("The largest first")
+struct LargestFirstTests {
+    private final class Thing: Sizable {
+        let name: Int
+        var size: Int
+        var place = LargestFirstPlace()
+
+        init(_ name: Int, _ size: Int) {
+            self.name = name
+            self.size = size
+        }
+
+        func precedes(_ other: Thing) -> Bool { name < other.name }
+    }
+
+    @Test("It is the one that a search from end to end finds, whatever changes in between")
+    func asASearchFinds() {
+        var random = SplitMix(state: 7)
+        let things = (0..<40).map { Thing($0, 0) }
+        var largest = LargestFirst<Thing>()
+        for _ in 0..<20_000 {
+            let thing = things[Int.random(in: 0..<40, using: &random)]
+            switch Int.random(in: 0..<8, using: &random) {
+            case 0: thing.size = 0
+            case 1:
+                thing.size = 0
+                largest.remove(thing)
+            default: thing.size = Int.random(in: 0..<50, using: &random)
+            }
+            largest.noteChange(of: thing)
+            guard Int.random(in: 0..<3, using: &random) == 0 else { continue }
+            let expected = things.filter { $0.size > 0 }.min { ($1.size, $0.name) < ($0.size, $1.name) }
+            #expect(largest.first() === expected)
+        }
+    }
+
+    @Test("What has the size 0 is not kept for long, also when nobody asks")
+    func nothingIsKept() {
+        var largest = LargestFirst<Thing>()
+        var seen: [() -> Thing?] = []
+        for number in 0..<1000 {
+            let thing = Thing(number, 1)
+            largest.noteChange(of: thing)
+            thing.size = 0
+            largest.noteChange(of: thing)
+            seen.append { [weak thing] in thing }
+        }
+        #expect(seen.filter { $0() != nil }.count <= 64)
+        #expect(largest.first() == nil)
+        #expect(seen.allSatisfy { $0() == nil })
+    }
+}

@@ -1,0 +1,187 @@
+import Foundation
+import MainLoop
+import TestSupport
+import Testing
+
+/// What is read as a file is one, of this user, and no larger than it may be.
+@Suite("E1, E2: files", .timeLimit(.minutes(20)))
+struct RegularFileTests {
+    /// Something that is no file, and how it is made.
+    struct Obstacle: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let make: @Sendable (String) throws -> Void
+    }
+
+    static let obstacles: [Obstacle] = [
+        Obstacle(testDescription: "a pipe that nobody is at") { #expect(mkfifo($0, 0o600) == 0) },
+        Obstacle(testDescription: "a directory") { #expect(mkdir($0, 0o700) == 0) },
+        Obstacle(testDescription: "a link to a device") { #expect(symlink("/dev/zero", $0) == 0) },
+        Obstacle(testDescription: "a link to a terminal's device") { #expect(symlink("/dev/tty", $0) == 0) },
+        Obstacle(testDescription: "a link to a directory") { #expect(symlink("/", $0) == 0) },
+        Obstacle(testDescription: "a socket") { path in
+            let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+            defer { close(descriptor) }
+            var address = sockaddr_un()
+            address.sun_family = sa_family_t(AF_UNIX)
+            withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
+            let result = withUnsafePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+                }
+            }
+            try #require(result == 0)
+        },
+    ]
+
+    @Test("What is no regular file is refused at once, whoever is at its other end", arguments: obstacles)
+    func noFile(_ obstacle: Obstacle) throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/file"
+        try obstacle.make(path)
+        #expect(throws: FileError.self) { try RegularFile.contents(of: path, atMost: 1000) }
+        #expect(throws: FileError.self) { try RegularFile(path, for: .log) }
+        #expect(throws: FileError.self) { try RegularFile(path, for: .table) }
+        #expect(throws: KeyFile.Fault.self) { try KeyFile(path: path) }
+    }
+
+    @Test("What is new takes the place of all but a directory, and follows no link")
+    func new() throws {
+        for obstacle in Self.obstacles where obstacle.testDescription != "a directory" {
+            let directory = try TemporaryDirectory()
+            let path = directory.path + "/file"
+            try obstacle.make(path)
+            let file = try #require(try RegularFile(path, for: .newLog))
+            try file.append([1, 2, 3])
+            #expect(file.isInPlace && !file.isReplaced)
+            #expect(try RegularFile.contents(of: path, atMost: 3) == [1, 2, 3])
+        }
+    }
+
+    @Test("A link is followed to a configuration, and refused where state is kept")
+    func links() throws {
+        let directory = try TemporaryDirectory()
+        try directory.write("text", to: "file")
+        let path = directory.path + "/link"
+        #expect(symlink("file", path) == 0)
+        #expect(try RegularFile.contents(of: path, atMost: 100) == Array("text".utf8))
+        #expect(throws: FileError.self) { try RegularFile(path, for: .log) }
+        #expect(throws: FileError.self) { try RegularFile(path, for: .table) }
+        #expect(try RegularFile.contents(of: directory.path + "/none", atMost: 100) == nil)
+        #expect(try RegularFile.contents(of: directory.path + "/file/none", atMost: 100) == nil)
+    }
+
+    @Test("A larger file is refused, whatever its size says")
+    func size() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/file"
+        try directory.write(String(repeating: "x", count: 100), to: "file")
+        #expect(try RegularFile.contents(of: path, atMost: 100)?.count == 100)
+        let failure = #expect(throws: FileError.self) { try RegularFile.contents(of: path, atMost: 99) }
+        #expect(failure?.reason == .tooLarge(limit: 99))
+        #expect(truncate(path, 3 << 30) == 0)
+        #expect(throws: FileError.self) { try RegularFile.contents(of: path, atMost: 1 << 20) }
+    }
+
+    @Test("Only one process has a lock, and a file whose place was taken knows it")
+    func lock() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/file"
+        let first = try #require(try RegularFile(path, for: .log))
+        #expect(try first.lock())
+        let second = try #require(try RegularFile(path, for: .log))
+        #expect(try !second.lock())
+        let other = try #require(try RegularFile(path + ".new", for: .newLog))
+        try other.rename(to: path)
+        #expect(other.path == path && other.isInPlace && !first.isInPlace && first.isReplaced)
+        other.remove()
+        #expect(!first.isInPlace && !first.isReplaced)
+    }
+}
+
+/// Configuration files: what they may be, and what they cost.
+@Suite("E1, E2: key files", .timeLimit(.minutes(20)))
+struct KeyFileTests {
+    private func read(_ text: String) throws -> KeyFile {
+        let directory = try TemporaryDirectory()
+        try directory.write(text, to: "file")
+        return try #require(try KeyFile(path: directory.path + "/file"))
+    }
+
+    private func fault(_ text: String) -> KeyFile.Fault? {
+        #expect(throws: KeyFile.Fault.self) { try read(text) }
+    }
+
+    @Test("Groups, keys, values and comments, as GKeyFile has them")
+    func format() throws {
+        let file = try read(
+            """
+            # comment
+
+            [One]
+            key=value
+              spaced  =  a b  \r
+            empty=
+            #key=none
+            [Two]
+            key=\\s\\ta\\\\b
+            bad=\\q
+            key=2
+            k=a=b
+            """)
+        #expect(
+            file.entries.map { "\($0.line) [\($0.group)] \($0.key)=\($0.value)" } == [
+                "4 [One] key=value", "5 [One] spaced=a b", "6 [One] empty=", "10 [Two] bad=\\q", "11 [Two] key=2",
+                "12 [Two] k=a=b",
+            ])
+        #expect(try read("").entries.isEmpty)
+        #expect(try read("[A]\nk=\\s\\t\\n\\r\\\\").entries.first?.value == " \t\n\r\\")
+    }
+
+    @Test(
+        "A fault has its line",
+        arguments: [
+            ("[A]\nrubbish\n", 2), ("key=1\n[A]", 1), ("\n\n[A\nk=1", 3), ("[]", 1), ("[A]\n=1", 2), ("[A]b]\n", 1),
+            ("[A]\nk=1\n# c\nrest", 4),
+        ])
+    func lines(text: String, line: Int) {
+        #expect(fault(text)?.line == line)
+    }
+
+    @Test("What is no text is refused as a whole")
+    func noText() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/file"
+        for bytes: [UInt8] in [[0xFF, 0xFE], [0], Array("[A]\nk=\u{0}".utf8)] {
+            try Data(bytes).write(to: URL(filePath: path))
+            let fault = #expect(throws: KeyFile.Fault.self) { try KeyFile(path: path) }
+            #expect(fault?.line == nil)
+        }
+    }
+
+    @Test("A file of any contents is read in time in proportion to its size, up to a mebibyte")
+    func cost() throws {
+        let size = KeyFile.mostBytes
+        let texts = [
+            "a mistake at the end": "[A]\n" + String(repeating: "# comment\n", count: size / 10 - 10) + "mistake",
+            "many empty lines": String(repeating: "\n", count: size - 10) + "mistake",
+            "one line": String(repeating: "x", count: size),
+            "one value": "[A]\nk=" + String(repeating: "x", count: size - 10),
+            "one blank line": String(repeating: " ", count: size - 1) + "x",
+            "many keys": "[A]\n" + (0..<100_000).map { "k\($0)=1\n" }.joined().prefix(size - 10),
+            "one key many times": "[A]\n" + String(repeating: "k=1\n", count: size / 4 - 10),
+            "many groups": String(repeating: "[A]\n", count: size / 4),
+        ]
+        var longest = Duration.zero
+        for (what, text) in texts {
+            #expect(text.utf8.count <= size, "\(what)")
+            let directory = try TemporaryDirectory()
+            try directory.write(text, to: "file")
+            longest = max(
+                longest, ContinuousClock().measure { _ = try? KeyFile(path: directory.path + "/file") })
+        }
+        // Milliseconds, unoptimised and beside others; what is not linear in it takes many seconds.
+        #expect(longest < .seconds(5), "\(longest)")
+        print("KeyFile: the longest of \(texts.count) files of 1 MiB took \(longest)")
+        #expect(fault(String(repeating: "#", count: size + 1))?.line == nil)
+    }
+}

@@ -1,0 +1,176 @@
+import NotificationCore
+import Testing
+
+/// Who pays for what clients make the center hold.
+@Suite("E4: accounting", .timeLimit(.minutes(20)))
+struct AccountingTests {
+    /// A client that was sent all that may be sent it without an answer, and answers nothing.
+    private func stoppedClient(_ center: Scenario, _ client: ClientName, of process: UInt32, _ name: String) throws {
+        try center.observe(client, name, "", .hold)
+        center.identify(client, as: process)
+        center.stop(client)
+        let filler = try center.observe(client, "filler of \(client)")
+        for _ in 1...128 { try center.post("filler of \(client)", immediately: true) }
+        try center.remove(filler, of: client)
+    }
+
+    @Test("E4: the process that holds most pays, in however many connections it comes")
+    func manyConnectionsOfOneProcess() throws {
+        let center = Scenario([.queuedBytes: 100_000])
+        try center.observe(one, "mine", "", .hold)
+        center.identify(one, as: 1)
+        try center.suspend(one)
+        try center.post(8, of: "mine", bytes: 4000)
+        let hogs = (10..<40).map(client)
+        for hog in hogs { try stoppedClient(center, hog, of: 2, "theirs") }
+        try center.post(5, of: "theirs", bytes: 4000)
+        #expect(center.statistics.queuedBytes <= 100_000)
+        #expect(center.status(one)?.queued == 8)
+        #expect(center.status(one)?.dropped == 0)
+        let lost = hogs.map { center.status($0)?.dropped ?? 0 }
+        #expect(lost.reduce(0, +) >= 30 * 5 - 17)
+        #expect((lost.max() ?? 0) - (lost.min() ?? 0) <= 1, "of its connections the one with most pays: \(lost)")
+        // Also when it is the other that grows.
+        try center.post("mine", "9", bytes: 4000)
+        #expect(center.status(one)?.queued == 9)
+        try center.resume(one)
+        #expect(center.objects(one) == (1...9).map(String.init))
+        #expect(center.losses(one) == [])
+    }
+
+    @Test("E4: what a connection holds moves to its process when that becomes known")
+    func lateIdentification() throws {
+        let center = Scenario([.queuedBytes: 60_000])
+        for hog in [two, three] {
+            try stoppedClient(center, hog, of: hog == two ? 20 : 30, "theirs")
+        }
+        try center.observe(one, "mine", "", .hold)
+        try center.suspend(one)
+        try center.post(5, of: "mine", bytes: 4000)
+        try center.post(4, of: "theirs", bytes: 4000)
+        #expect(center.statistics.dropped == 0)
+        // One connection alone holds more than each of the others, but not more than both.
+        center.identify(two, as: 2)
+        center.identify(three, as: 2)
+        center.identify(three, as: 2)
+        try center.post(2, of: "mine", bytes: 4000)
+        #expect(center.status(one)?.dropped == 0)
+        #expect(center.status(two)?.dropped == 1)
+        #expect(center.status(three)?.dropped == 0)
+    }
+
+    @Test("E4: one process gets no more than its share of what can't be taken back, and others always find some left")
+    func shares() throws {
+        let center = Scenario([.observers: 160, .observersPerClient: 100])
+        func register(_ client: ClientName, of process: UInt32) -> (count: Int, error: CenterError?) {
+            for count in 0..<1000 {
+                do {
+                    try center.observe(client, "A")
+                    center.identify(client, as: process)
+                } catch {
+                    return (count, error as? CenterError)
+                }
+            }
+            return (1000, nil)
+        }
+        #expect(register(one, of: 1) == (100, .limitExceeded(.observersPerClient, value: 100)))
+        // Seven eighths of all, in two connections.
+        #expect(register(two, of: 1) == (40, .shareExceeded(.observers, value: 160)))
+        // Of the twenty that are left again seven eighths.
+        #expect(register(three, of: 3) == (17, .shareExceeded(.observers, value: 160)))
+        #expect(register(client(4), of: 4) == (2, .shareExceeded(.observers, value: 160)))
+        let refusal = CenterError.shareExceeded(.observers, value: 160)
+        #expect(refusal.description == "over the share of one process in the limit observers = 160, which is for all")
+        // What goes makes room.
+        center.disappear(two)
+        #expect(register(client(5), of: 4).count > 30)
+    }
+
+    @Test("E4: connections have shares as well")
+    func sharesOfConnections() throws {
+        let center = Scenario([.clients: 64])
+        var refused = 0
+        for number in 1...64 {
+            center.identify(client(number), as: 1)
+            do {
+                try center.observe(client(number), "A")
+            } catch {
+                refused += 1
+            }
+        }
+        #expect(refused == 8)
+        for number in 65...70 {
+            center.identify(client(number), as: 2)
+            try center.observe(client(number), "A")
+        }
+    }
+
+    @Test("E4: a registration counts its texts")
+    func textsOfRegistrations() throws {
+        let center = Scenario([.observerBytesPerClient: 10_000])
+        let name = String(repeating: "n", count: 1000)
+        let object = String(repeating: "o", count: 3000)
+        let first = try center.observe(one, name, object)
+        try center.observe(one, name, object)
+        #expect(throws: CenterError.limitExceeded(.observerBytesPerClient, value: 10_000)) {
+            try center.observe(one, name, object)
+        }
+        try center.observe(two, name, object)
+        try center.remove(first, of: one)
+        try center.observe(one, name, object)
+        let all = Scenario([.observerBytes: 10_000])
+        for client in [one, two] { try all.observe(client, name, object) }
+        #expect(throws: CenterError.limitExceeded(.observerBytes, value: 10_000)) {
+            try all.observe(three, name, object)
+        }
+    }
+
+    @Test("E4: what waits counts the lists of its observers, and gives them back")
+    func listsOfObservers() throws {
+        let center = Scenario()
+        let observers = try (1...100).map { _ in try center.observe(one, "A", "", .hold) }
+        try center.suspend(one)
+        try center.post("A")
+        let withList = center.statistics.queuedBytes
+        for observer in observers.dropLast() { try center.remove(observer, of: one) }
+        #expect(withList == center.statistics.queuedBytes + 800)
+        // For those that coalesce there is a second list.
+        let coalescing = try (1...100).map { _ in try center.observe(two, "B") }
+        try center.suspend(two)
+        let before = center.statistics.queuedBytes
+        try center.post("B")
+        let withLists = center.statistics.queuedBytes - before
+        for observer in coalescing.dropLast() { try center.remove(observer, of: two) }
+        #expect(withLists == center.statistics.queuedBytes - before + 1600)
+    }
+
+    @Test("E4: posts that wait are paid for until they are posted, also when their poster left")
+    func postsOfThoseWhoLeft() throws {
+        let center = Scenario()
+        try center.observe(one, "other")
+        try center.post("A", style: .whenIdle, from: one)
+        try center.post("A", style: .asap, from: two)
+        center.disappear(one)
+        try center.center.checkInvariants()
+        #expect(center.statistics.queuedPosts == 2)
+        #expect(center.statistics.queuedPostBytes > 0)
+        center.postQueued(.asap)
+        center.postQueued(.whenIdle)
+        try center.center.checkInvariants()
+        #expect(center.statistics.queuedPostBytes == 0)
+    }
+
+    @Test("E4: one process can't fill the room for posts that wait")
+    func sharesOfPosts() throws {
+        let center = Scenario([.queuedPostBytes: 100_000])
+        func fill(from poster: ClientName) -> Int {
+            for count in 0..<1000 {
+                do { try center.post("A", bytes: 1000, style: .whenIdle, from: poster) } catch { return count }
+            }
+            return 1000
+        }
+        let first = fill(from: one)
+        #expect(first > 50 && first * 1257 <= 87_500)
+        #expect(fill(from: two) > 0)
+    }
+}

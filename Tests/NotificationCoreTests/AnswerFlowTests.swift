@@ -1,0 +1,164 @@
+import NotificationCore
+import Testing
+
+/// Answers to calls count in the windows of the callers (`docs/flow-control.md`).
+@Suite("E4: answers", .timeLimit(.minutes(20)))
+struct AnswerFlowTests {
+    @Test("E4: a caller that does not read its answers gets two windows of them, and the rest when it reads")
+    func kept() throws {
+        let center = Scenario()
+        center.stop(one)
+        let sent = (0..<500).map { _ in center.answer(to: one) }
+        #expect(sent == (0..<500).map { $0 < 128 })
+        #expect(center.probes[one] == 2)
+        #expect(center.statistics.answerBytes > 372 * 100)
+        #expect(center.status(one)?.flow == .unanswered, "it is shown, though it has no observers")
+        #expect(center.status(one)?.unconfirmed == 128)
+        center.answer(one)
+        #expect(center.sentAnswers[one] == 64)
+        center.goOn(one)
+        #expect(center.sentAnswers[one] == 372)
+        #expect(center.statistics.answerBytes == 0)
+        #expect(center.status(one) == nil)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: an answer never overtakes those that are kept")
+    func order() throws {
+        let center = Scenario()
+        center.stop(one)
+        for _ in 0..<200 { _ = center.answer(to: one) }
+        center.stop(one)
+        center.answer(one)
+        #expect(center.sentAnswers[one] == 64)
+        #expect(!center.answer(to: one), "eight are kept, and the window is used up again")
+        center.goOn(one)
+        #expect(center.answer(to: one))
+    }
+
+    @Test("E4: answers and notifications share one window")
+    func oneWindow() throws {
+        let center = Scenario()
+        try center.observe(one, "A")
+        center.stop(one)
+        for _ in 0..<100 { #expect(center.answer(to: one)) }
+        try center.post(100, of: "A")
+        #expect(center.received(one).count == 28)
+        #expect(!center.answer(to: one))
+        center.goOn(one)
+        #expect(center.received(one).count == 100)
+        #expect(center.sentAnswers[one] == 1)
+    }
+
+    @Test("E4: a caller that reads no answers is no longer served, and others are")
+    func noLongerServed() throws {
+        let center = Scenario([.answerBytesPerClient: 10_000])
+        center.stop(one)
+        var served = 0
+        while center.center.isServed(one), served < 1000 {
+            _ = center.answer(to: one)
+            served += 1
+        }
+        #expect(served > 128 && served < 128 + 40)
+        #expect(center.center.isServed(two))
+        center.goOn(one)
+        #expect(center.center.isServed(one))
+    }
+
+    @Test("E4: one process can't fill the room for all answers")
+    func shareOfAnswers() throws {
+        let center = Scenario([.answerBytes: 100_000])
+        for number in 1...20 {
+            try center.observe(client(number), "A")
+            center.identify(client(number), as: 7)
+            center.stop(client(number))
+            for _ in 0..<1000 where center.center.isServed(client(number)) { _ = center.answer(to: client(number)) }
+        }
+        #expect(center.statistics.answerBytes <= 60_000)
+        center.stop(client(30))
+        for _ in 0..<150 {
+            #expect(center.center.isServed(client(30)))
+            _ = center.answer(to: client(30))
+        }
+    }
+
+    @Test("S1, E4: a client that does not read is told of its suspension when it does, once, as it is then")
+    func suspensionChanges() throws {
+        let center = Scenario()
+        try center.observe(one, "A")
+        center.stop(one)
+        for _ in 0..<200 { _ = center.answer(to: one) }
+        center.clear()
+        for _ in 0..<1001 {
+            try center.suspend(one)
+            try center.resume(one)
+        }
+        try center.suspend(one)
+        #expect(center.happened(one) == [])
+        center.goOn(one)
+        #expect(center.happened(one) == [.suspensionChanged(true, .explicit)])
+    }
+
+    // MARK: What all together have on their way
+
+    @Test("E4: what is on its way to all has a bound, and one that reads finds room however many do not")
+    func inFlight() throws {
+        let center = Scenario([.inFlightBytes: 200_000])
+        let hogs = (10..<30).map(client)
+        for hog in hogs {
+            try center.observe(hog, "A")
+            center.stop(hog)
+        }
+        try center.observe(one, "A")
+        try center.post(50, of: "A", bytes: 1000)
+        #expect(center.statistics.inFlightBytes <= 200_000)
+        #expect(center.objects(one) == (1...50).map(String.init))
+        #expect(center.status(client(29))?.flow == .waiting)
+        for hog in hogs { center.goOn(hog) }
+        for hog in hogs { #expect(center.received(hog).count == 50) }
+        #expect(center.statistics.dropped == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: the connections of one process share what it may have on its way")
+    func inFlightOfOneProcess() throws {
+        let center = Scenario([.inFlightBytes: 200_000])
+        for number in 10..<50 {
+            try center.observe(client(number), "A")
+            center.identify(client(number), as: 7)
+            center.stop(client(number))
+        }
+        try center.post(20, of: "A", bytes: 2000)
+        #expect(center.statistics.inFlightBytes <= 100_000)
+        // When one of them leaves, another has its room.
+        let before = center.received(client(49)).count
+        for number in 10..<30 { center.disappear(client(number)) }
+        #expect(center.received(client(49)).count > before)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: a notification larger than all that may be on its way goes alone")
+    func largest() throws {
+        let center = Scenario([.inFlightBytes: 1000])
+        try center.observe(one, "A")
+        try center.observe(two, "A")
+        try center.post(3, of: "A", bytes: 5000)
+        for client in [one, two] { #expect(center.objects(client) == ["1", "2", "3"]) }
+    }
+
+    @Test("D8: connections that are no clients are asked after a while, and forgotten when they confirmed")
+    func strangers() throws {
+        let center = Scenario()
+        for number in 1...5000 { #expect(center.answer(to: client(number))) }
+        #expect(center.probes.count >= 3900)
+        #expect(center.statistics.inFlightBytes <= 1100 * 100)
+        // The same for those of which it is known who is behind them.
+        for number in 10_001...15_000 {
+            center.identify(client(number), as: UInt32(number))
+            #expect(center.answer(to: client(number)))
+        }
+        #expect(center.forgotten.count >= 3800)
+        #expect(center.statistics.inFlightBytes <= 1100 * 100)
+        try center.center.checkInvariants()
+    }
+}

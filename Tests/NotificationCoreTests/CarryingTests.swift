@@ -1,0 +1,106 @@
+import NotificationCore
+import Testing
+
+/// What the bus did not carry, or perhaps not (`docs/flow-control.md`).
+@Suite("Carrying")
+struct CarryingTests {
+    let center = Scenario()
+
+    private func dropped(_ client: ClientName) -> [Scenario.Happening] {
+        center.happened(client).filter { if case .dropped = $0 { true } else { false } }
+    }
+
+    private func sequences(_ client: ClientName) -> [UInt64] {
+        center.happened(client).compactMap { if case .delivered(_, _, _, let sequence) = $0 { sequence } else { nil } }
+    }
+
+    @Test("E5: after a refused signal nothing is sent until an answer, which is asked for; then the loss is told first")
+    func refusedSignal() throws {
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(3, of: "A")
+        #expect(center.probes[one] == 1)
+        center.refuseDelivery(to: one)
+        #expect(center.probes[one] == 2)
+        try center.post(2, of: "A")
+        #expect(sequences(one) == [1, 2, 3] && dropped(one).isEmpty)
+        center.answer(one)
+        #expect(dropped(one) == [.dropped(1, of: [], .busLimits)])
+        #expect(sequences(one) == [1, 2, 3, 4, 5], "the numbers do not go on by it")
+        #expect(center.statistics.dropped == 1)
+    }
+
+    @Test("E5: after a refused probe all that is not confirmed counts as lost, once, unless it was counted")
+    func refusedProbe() throws {
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(70, of: "A")
+        center.refuseProbe(of: one)
+        center.refuseProbe(of: one)
+        // The answer to what was asked before the refusal says nothing.
+        center.answer(one)
+        #expect(dropped(one).isEmpty)
+        center.answer(one)
+        #expect(dropped(one) == [.dropped(70, of: [], .busLimits)])
+        try center.post(1, of: "A")
+        #expect(sequences(one).last == 71)
+        center.refuseProbe(of: one, isCounted: true)
+        center.answer(one)
+        #expect(dropped(one).count == 1)
+    }
+
+    @Test("E5: a client that never answers is not blocked for ever")
+    func silent() throws {
+        center.stop(one)
+        try center.observe(one, "A")
+        try center.post(1, of: "A")
+        center.refuseProbe(of: one)
+        #expect(center.witnesses[one] == 1)
+    }
+
+    @Test("E5: what a closed connection may have lost is bounded by what is not confirmed")
+    func cut() throws {
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(5, of: "A")
+        center.cutDeliveries(to: one, atMost: 3)
+        center.cutDeliveries(to: one, atMost: 100)
+        center.answer(one)
+        #expect(dropped(one) == [.dropped(3, of: [], .busDisconnected)])
+    }
+
+    @Test("E5: one that is too large for the bus is told at once, and keeps its number")
+    func tooLarge() throws {
+        try center.observe(one, "A")
+        try center.post(2, of: "A")
+        center.findTooLarge(for: one)
+        #expect(dropped(one) == [.dropped(1, of: [], .busLimits)])
+        try center.post(1, of: "A")
+        #expect(sequences(one) == [1, 2, 3])
+    }
+
+    @Test("E5: a center that takes over has all of the other, also what waited for its turn")
+    func takesOver() throws {
+        let id = try center.observe(one, "A", "", .hold)
+        try center.observe(two, "A")
+        try center.suspend(one)
+        try center.post(3, of: "A")
+        center.isBusy = true
+        try center.post(2, of: "A")
+        center.cutDeliveries(to: two, atMost: 0)
+        var effects: [Effect] = []
+        center.center.rememberAllDue(effects: &effects)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        try next.checkInvariants()
+        #expect(next.statistics.clients == 2 && next.statistics.queued == center.statistics.queued)
+        #expect(next.statistics.posted == 5)
+        effects = []
+        next.finishRestoring(effects: &effects)
+        next.sendAllReady(effects: &effects)
+        let delivered = effects.compactMap { if case .deliver(let delivery) = $0 { delivery } else { nil } }
+        #expect(delivered.map(\.client) == [two, two])
+        #expect(delivered.map(\.sequence) == [4, 5])
+        #expect(try next.addObserver(of: one, name: "B", object: "", options: .init(), effects: &effects) > id)
+    }
+}

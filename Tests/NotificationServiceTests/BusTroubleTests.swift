@@ -1,0 +1,254 @@
+import BusNames
+import DBus
+import Foundation
+import NotificationCore
+import NotificationWire
+import TestSupport
+import Testing
+
+/// What the bus does to the service (E5): it closes its connections, refuses signals and match rules.
+@Suite("E5: what the bus does to the service", .serialized, .timeLimit(.minutes(20)))
+struct BusTroubleTests {
+    /// A service that reaches its bus through a relay.
+    private struct Stage {
+        let bus: PrivateBus
+        let relay: BusRelay
+        let service: ServiceProcess
+        let client: Client
+
+        init(_ kind: BusKind) throws {
+            bus = try PrivateBus(kind)
+            relay = try BusRelay(to: bus)
+            service = try ServiceProcess(
+                on: bus, environment: ["DBUS_SESSION_BUS_ADDRESS": relay.address], waitUntilReady: false)
+            client = try Client(on: bus)
+            try waitForService()
+        }
+
+        func waitForService() throws {
+            try eventually("the service answers: \(service.transcript)") {
+                (try? client.listClients()) != nil
+            }
+        }
+
+        func waitForReconnection(_ times: Int = 1) throws {
+            try eventually("the service is back: \(service.transcript)") {
+                service.log.components(separatedBy: "connected to the bus again").count == times + 1
+            }
+        }
+    }
+
+    @Test("E5: the bus closes the connection: nothing is lost that it was not carrying", arguments: BusKind.available)
+    func cut(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        let client = stage.client
+        let id = try client.addObserver("Ding", behavior: .hold)
+        try client.setSuspended(true)
+        for number in 1...5 { #expect(try client.post("Ding", number: Int64(number)) == 1) }
+        for time in 1...3 {
+            stage.relay.cut()
+            try stage.waitForReconnection(time)
+        }
+        #expect(stage.service.isRunning)
+        #expect(try client.listClients().count == 1)
+        #expect(try client.post("Ding", number: 6) == 1)
+        #expect(try client.addObserver("Dong") > id, "no number is given twice")
+        try client.setSuspended(false)
+        try client.run("what was held") { client.numbers.count == 6 }
+        #expect(client.numbers == Array(1...6))
+        #expect(client.signals.map(\.sequence) == Array(1...6))
+        #expect(Set(client.signals.map(\.serial)).count == 6)
+    }
+
+    @Test("E5: a service that can't keep state on disk keeps it all the same", arguments: BusKind.available)
+    func cutWithoutDisk(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let relay = try BusRelay(to: bus)
+        let service = try ServiceProcess(
+            on: bus,
+            environment: ["DBUS_SESSION_BUS_ADDRESS": relay.address, "XDG_RUNTIME_DIR": "/nonexistent/directory"],
+            waitUntilReady: false)
+        let client = try Client(on: bus)
+        try eventually("the service answers") { (try? client.listClients()) != nil }
+        try client.addObserver("Ding")
+        relay.cut()
+        try eventually("it is back: \(service.transcript)") { service.log.contains("connected to the bus again") }
+        #expect(try client.post("Ding") == 1)
+    }
+
+    @Test("E5, D8: who left while the service was not connected is forgotten", arguments: BusKind.available)
+    func leftMeanwhile(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        try stage.client.addObserver("Ding")
+        var leaves: Client? = try Client(on: stage.bus)
+        try leaves?.addObserver("Ding")
+        stage.relay.cut(refusing: true)
+        try eventually("the service noticed") { stage.service.log.contains("connecting again") }
+        leaves = nil
+        stage.relay.cut()
+        try stage.waitForReconnection()
+        try eventually("it is forgotten") { try Array(stage.client.listClients().keys) == [stage.client.name] }
+        #expect(try stage.client.post("Ding") == 1)
+    }
+
+    @Test("E5: what may have been on its way is announced, and excuses no more than that", arguments: BusKind.available)
+    func onTheWay(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        let client = stage.client
+        try client.addObserver("Ding")
+        var drops: [DroppedSignal] = []
+        let onMessage = client.connection.onMessage
+        client.connection.onMessage = { message in
+            if let signal = try? DroppedSignal(message) { drops.append(signal) }
+            return onMessage?(message) ?? false
+        }
+        let poster = try Client(on: stage.bus)
+        for _ in 1...10 { try poster.post("Ding") }
+        stage.relay.cut()
+        try stage.waitForReconnection()
+        try client.run("the announcement") { !drops.isEmpty }
+        #expect(drops.map(\.reason) == ["bus-disconnected"])
+        #expect(drops[0].count <= 10)
+        try poster.post("Ding")
+        try client.run("the next") { client.signals.last?.sequence == 11 }
+        let missing = 11 - UInt64(client.signals.count)
+        #expect(missing <= drops[0].count)
+    }
+
+    @Test("E5: when nothing listens any more, the bus is gone and the state with it", arguments: BusKind.available)
+    func gone(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        try stage.client.addObserver("Ding")
+        let directory = try #require(stage.bus.environment["XDG_RUNTIME_DIR"]) + "/carillon"
+        #expect(try !FileManager.default.contentsOfDirectory(atPath: directory).isEmpty)
+        stage.relay.close()
+        #expect(try stage.service.waitForExit() == .exited(4), "\(stage.service.transcript)")
+        #expect(stage.service.log.contains("is gone"))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory).filter { $0.contains(".log") } == [])
+    }
+
+    @Test(
+        "E5: a bus that takes nobody any more ends the service in the end, and the state stays",
+        arguments: BusKind.available)
+    func refused(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        try stage.client.addObserver("Ding")
+        stage.relay.cut(refusing: true)
+        #expect(try stage.service.waitForExit() == .exited(4), "\(stage.service.transcript)")
+        #expect(stage.service.log.contains("the state is kept"))
+        let second = try ServiceProcess(on: stage.bus)
+        #expect(try stage.client.post("Ding") == 1)
+        #expect(second.isRunning)
+    }
+
+    // MARK: Room
+
+    /// What a client that reads late got: sequence numbers, and losses with their reasons.
+    private final class Reader {
+        let client: Client
+        private(set) var sequences: [UInt64] = []
+        private(set) var drops: [DroppedSignal] = []
+
+        init(on bus: PrivateBus) throws {
+            client = try Client(on: bus)
+            client.connection.onMessage = { [unowned self] message in
+                if let signal = try? NotificationSignal(message) {
+                    sequences.append(signal.sequence)
+                } else if let signal = try? DroppedSignal(message) {
+                    drops.append(signal)
+                } else {
+                    return false
+                }
+                return true
+            }
+        }
+    }
+
+    @Test("S4, E5: what the bus has no room for is announced, and the client is not deaf", arguments: BusKind.available)
+    func noRoom(kind: BusKind) throws {
+        let bus =
+            switch kind {
+            case .dbusDaemon: try PrivateBus(kind, limits: ["max_outgoing_bytes": 50_000])
+            case .dbusBroker: try PrivateBus(kind, arguments: ["--max-bytes", "1500000"])
+            }
+        let service = try ServiceProcess(on: bus)
+        let reader = try Reader(on: bus)
+        try reader.client.addObserver("Ding")
+        // Answers the first probe.
+        for _ in 1...3 { _ = try reader.client.listClients() }
+        let poster = try Client(on: bus)
+        // The reader does not read; each is more than a socket takes.
+        let text = String(repeating: "x", count: 300_000)
+        var posted: UInt64 = 0
+        for _ in 0..<4 {
+            do {
+                _ = try poster.call(try PostCall(name: "Ding", userInfo: ["text": .string(text)]))
+                posted += 1
+            } catch let error as BusError {
+                // The bus has no room for the post itself.
+                #expect(error.name == BusError.limitsExceededName, "\(error)")
+            }
+        }
+        try #require(posted > 0)
+        var total = posted
+        // From here on it reads. What is small may still find no room behind what is large, and be lost as well.
+        try eventually("something newer: \(service.transcript)", every: .milliseconds(50)) {
+            _ = try poster.post("Ding")
+            total += 1
+            try reader.client.run("it, or its loss: \(service.transcript)") {
+                UInt64(reader.sequences.count) + reader.drops.reduce(0) { $0 + $1.count } >= total
+            }
+            return (reader.sequences.last ?? 0) > posted
+        }
+        let last = try #require(reader.sequences.last)
+        let dropped = reader.drops.reduce(0) { $0 + $1.count }
+        #expect(reader.sequences == reader.sequences.sorted() && Set(reader.sequences).count == reader.sequences.count)
+        #expect(last - UInt64(reader.sequences.count) <= dropped, "\(reader.sequences) \(reader.drops)")
+        #expect(reader.drops.allSatisfy { $0.reason == "bus-limits" })
+        if kind == .dbusDaemon { #expect(dropped > 0) }
+        #expect(service.isRunning, "\(service.transcript)")
+    }
+
+    @Test(
+        "E5, D8: where the bus allows few match rules, clients that leave are forgotten all the same",
+        arguments: [0, 1, 10])
+    func fewMatchRules(limit: Int) throws {
+        let bus = try PrivateBus(.dbusDaemon, limits: ["max_match_rules_per_connection": limit])
+        // To wait for the name takes a rule.
+        let service = try ServiceProcess(on: bus, waitUntilReady: false)
+        let stays = try Client(on: bus)
+        try eventually("the service answers: \(service.transcript)") { (try? stays.listClients()) != nil }
+        try stays.addObserver("Ding")
+        var crowd = try (0..<30).map { _ in try Client(on: bus) }
+        for client in crowd { try client.addObserver("Ding") }
+        #expect(try stays.listClients().count == 31)
+        crowd = []
+        try eventually("all are forgotten: \(service.transcript)") {
+            try Array(stays.listClients().keys) == [stays.name]
+        }
+        #expect(service.log.contains("the bus allows no more match rules") == true)
+    }
+
+    @Test("E5: a notification that is larger than the bus allows costs the connection once")
+    func tooLargeForTheBus() throws {
+        let bus = try PrivateBus(.dbusDaemon, limits: ["max_message_size": 65_536])
+        let service = try ServiceProcess(on: bus)
+        let reader = try Reader(on: bus)
+        // Their numbers make the notification larger than the post.
+        for _ in 0..<200 { try reader.client.addObserver("Ding", behavior: .drop) }
+        let poster = try Client(on: bus)
+        let text = String(repeating: "x", count: 65_536 - 700)
+        for _ in 1...5 {
+            _ = try? poster.call(try PostCall(name: "Ding", userInfo: ["text": .string(text)]))
+            try eventually("the service answers") { (try? poster.listClients()) != nil }
+        }
+        #expect(service.isRunning, "\(service.transcript)")
+        #expect(service.log.components(separatedBy: "connecting again").count <= 3, "\(service.transcript)")
+        #expect(service.log.contains("the bus carries no notification of"), "\(service.transcript)")
+        #expect(try poster.post("Ding") == 1)
+        try reader.client.run("the small one") { !reader.sequences.isEmpty }
+        let last = try #require(reader.sequences.last)
+        #expect(reader.drops.reduce(0) { $0 + $1.count } + UInt64(reader.sequences.count) >= last)
+        #expect(reader.drops.contains { $0.reason == "bus-limits" })
+    }
+}
