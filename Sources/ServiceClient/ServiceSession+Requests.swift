@@ -8,7 +8,7 @@ extension ServiceSession {
     /// Sends what the outbox lets out.
     func sendRequests() {
         while case .ready = state, let (request, confirms) = outbox.next() {
-            busHasAll = false
+            isBusAsked = false
             switch request {
             case .post(let post): send(post, confirms: confirms)
             case .register(let key):

@@ -37,8 +37,8 @@ public final class ServiceSession {
     var sequence = SequenceCheck()
     /// Calls whose answer is on its way, and matters.
     var pendingAnswers = 0
-    /// Whether the bus is known to have read all that was sent.
-    var busHasAll = true
+    /// Whether the bus was asked something behind all that was sent; its answer is one of ``pendingAnswers``.
+    var isBusAsked = true
     private var isConnecting = false
     private var wasEverReady = false
     /// The last time that the service was asked; answers to earlier questions are not waited for.
@@ -88,12 +88,10 @@ public final class ServiceSession {
         case .greeting, .asking: return outbox.isEmpty
         case .idle, .ready:
             guard outbox.isEmpty, pendingAnswers == 0 else { return false }
-            guard !busHasAll, let connection else { return true }
+            guard !isBusAsked, let connection else { return true }
+            isBusAsked = true
             pendingAnswers += 1
-            connection.busID { [weak self] _ in
-                self?.pendingAnswers -= 1
-                self?.busHasAll = true
-            }
+            connection.busID { [weak self] _ in self?.pendingAnswers -= 1 }
             return false
         }
     }
