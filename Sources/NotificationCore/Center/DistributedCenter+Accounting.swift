@@ -13,13 +13,13 @@ extension DistributedCenter {
         let peer = peer(name, effects: &effects)
         guard peer.account.id != id else { return }
         let (before, after) = (peer.account, account(id))
-        if let client = peer.client { before.clients.remove(client) }
+        before.clients.remove(peer)
         before.usage -= peer.usage
         after.usage += peer.usage
         before.peers -= 1
         after.peers += 1
         peer.account = after
-        if let client = peer.client { after.clients.noteChange(of: client) }
+        after.clients.noteChange(of: peer)
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
         forgetIfUnused(before)
@@ -35,11 +35,11 @@ extension DistributedCenter {
 
     /// Forgets a connection that is no client, uses nothing, and of which nobody said who is behind it.
     func forgetIfUnused(_ peer: Peer) {
-        if peer.isKnown, peer.client == nil, peer.usage.isZero, !peer.isIdentified { forget(peer) }
+        if peer.isKnown, !peer.isClient, peer.usage.isZero, !peer.isIdentified { forget(peer) }
     }
 
     func forget(_ peer: Peer) {
-        invariant(peer.client == nil, "D8: a client is forgotten before its connection")
+        invariant(!peer.isClient, "D8: a client is forgotten before its connection")
         peers[peer.name] = nil
         peer.isKnown = false
         // What was on its way goes with the bus's queue for it.
@@ -61,7 +61,7 @@ extension DistributedCenter {
             peer.usage[resource] >= 0 && account.usage[resource] >= peer.usage[resource]
                 && totals[resource] >= account.usage[resource], "E4: nobody gives back what it does not use")
         if resource == .queuedBytes {
-            if let client = peer.client { account.clients.noteChange(of: client) }
+            account.clients.noteChange(of: peer)
             accounts.noteChange(of: account)
         }
         if amount < 0, account.peers == 0 { forgetIfUnused(account) }
@@ -104,8 +104,7 @@ extension DistributedCenter {
             connections[peer.account.id, default: 0] += 1
             try require(accountsByID[peer.account.id] === peer.account, "E4: \(name) has an account that there is")
             try require(
-                peer.client == nil ? clients[name] == nil : clients[name] === peer.client,
-                "D8: \(name) knows whether it is a client")
+                (clients[name] != nil) == peer.isClient, "D8: \(name) knows whether it is a client")
         }
         for payer in payers {
             sum += payer.usage

@@ -95,7 +95,7 @@ extension DistributedCenter {
         while !client.queue.isEmpty, totals[.queuedBytes] > limits[.queuedBytes] {
             // Who holds most pays, and of its queues the largest, so that one that does not read never costs another its
             // notifications, in however many connections it comes (E4).
-            guard let largest = accounts.first()?.clients.first() else { return }
+            guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return }
             if largest.reads {
                 sendAll(to: largest, effects: &effects)
             } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {

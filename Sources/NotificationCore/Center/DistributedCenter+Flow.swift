@@ -51,8 +51,8 @@ extension DistributedCenter {
     func countSent(_ byteCount: Int, isNotification: Bool = false, to peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
-        guard peer.flow.sent(byteCount: byteCount, isNotification: isNotification)
-            || (isRoomWanted && peer.flow.isIdle) else { return }
+        let isFull = peer.flow.sent(byteCount: byteCount, isNotification: isNotification)
+        guard isFull || (isRoomWanted && peer.flow.isIdle) else { return }
         probe(peer, effects: &effects)
         if !peer.flow.isOpen { closed(peer, effects: &effects) }
     }
@@ -64,13 +64,13 @@ extension DistributedCenter {
 
     /// From now on what is due waits, perhaps for long.
     func closed(_ peer: Peer, effects: inout [Effect]) {
-        if let client = peer.client { rememberDue(of: client, effects: &effects) }
+        if let client = client(of: peer) { rememberDue(of: client, effects: &effects) }
         findWitness(for: peer, effects: &effects)
     }
 
     /// Has it found out whether a connection reads that something waits for, and that never answers.
     func findWitness(for peer: Peer, effects: inout [Effect]) {
-        guard !peer.answers.isEmpty || peer.client?.awaitsSomething == true else { return }
+        guard !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
         if peer.flow.needsWitness() { effects.append(.witness(peer.name)) }
     }
 
@@ -160,12 +160,12 @@ extension DistributedCenter {
     }
 
     private func sizeOfNext(for peer: Peer) -> Int {
-        peer.answers.first ?? peer.client?.queue.sizeOfNext ?? 0
+        peer.answers.first ?? client(of: peer)?.queue.sizeOfNext ?? 0
     }
 
     private func pump(_ peer: Peer, effects: inout [Effect]) {
         sendAnswers(to: peer, effects: &effects)
-        if let client = peer.client { pump(client, effects: &effects) }
+        if let client = client(of: peer) { pump(client, effects: &effects) }
         findWitness(for: peer, effects: &effects)
     }
 
@@ -180,7 +180,7 @@ extension DistributedCenter {
         strangers.append(peer)
         var looks = 2
         while strangers.count > Self.mostStrangers, looks > 0, let oldest = strangers.popFirst() {
-            guard oldest.isKnown, oldest.client == nil else { continue }
+            guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
             if oldest.usage.isZero {
                 forget(stranger: oldest, effects: &effects)

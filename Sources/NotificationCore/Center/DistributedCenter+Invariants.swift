@@ -31,7 +31,7 @@ extension DistributedCenter {
         for (name, client) in clients {
             try require(name == client.name && !client.isGone, "D8: \(name) is a client that is there")
             try require(numbers.insert(client.number).inserted, "\(name) has a number of its own")
-            try require(peers[name] === client.peer && client.peer.client === client, "D8: \(name) has its connection")
+            try require(peers[name] === client.peer && client.peer.isClient, "D8: \(name) has its connection")
             try check(client)
         }
         let all = clients.values

@@ -41,7 +41,8 @@ extension DistributedCenter {
         let growth = post.byteCount - usage.similar.byteCount
         try limits.check(.queuedPostsPerClient, usage.count - usage.similar.count + 1)
         try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
-        try checkRoom(for: peers[poster], .queuedPostBytes, .queuedPostBytes, adding: growth)
+        try checkRoom(
+            for: postingQueues.payer(of: poster) ?? peers[poster], .queuedPostBytes, .queuedPostBytes, adding: growth)
         counters.coalesced += UInt64(putInQueue(post, of: poster, coalescing: coalescing))
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }

@@ -165,8 +165,7 @@ public final class DistributedCenter {
         // Its turns come and are void.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)
-        client.peer.account.clients.remove(client)
-        client.peer.client = nil
+        client.peer.isClient = false
         forget(client.peer)
         freeNumbers.append(client.number)
     }
@@ -181,11 +180,13 @@ public final class DistributedCenter {
         return client
     }
 
+    func client(of peer: Peer) -> Client? { peer.isClient ? clients[peer.name] : nil }
+
     func makeClient(_ name: ClientName) -> Client {
         let peer = peer(name)
         let client = Client(
             peer, number: freeNumbers.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically)
-        peer.client = client
+        peer.isClient = true
         clients[name] = client
         charge(peer, .clients, 1)
         return client
@@ -214,7 +215,7 @@ public final class DistributedCenter {
     /// Every client, and who else does not read what it was sent, in no particular order.
     public var clientStatuses: [ClientStatus] {
         peers.values.compactMap { peer in
-            peer.client != nil || peer.flow.state != .open ? ClientStatus(peer) : nil
+            peer.isClient || peer.flow.state != .open ? ClientStatus(peer, client(of: peer)) : nil
         }
     }
 

@@ -14,8 +14,7 @@ public struct ClientStatus: Sendable {
     /// Posts of it that were accepted.
     public let posted: UInt64
 
-    init(_ peer: Peer) {
-        let client = peer.client
+    init(_ peer: Peer, _ client: Client?) {
         name = peer.name
         isSuspended = client?.isSuspended ?? false
         cause = client?.suspensionCause ?? .none

@@ -19,7 +19,7 @@ final class Account: Sizable {
     var peers = 0
     var usage = Usage()
     /// Its clients, by what waits for them.
-    var clients = LargestFirst<Client>()
+    var clients = LargestFirst<Peer>()
     var place = LargestFirstPlace()
 
     init(_ id: AccountID) {
@@ -29,4 +29,34 @@ final class Account: Sizable {
     var size: Int { usage[.queuedBytes] }
 
     func precedes(_ other: Account) -> Bool { id < other.id }
+}
+
+/// A connection that the service has to do with: it is a client, uses something, or has something on its way to it.
+final class Peer: Sizable {
+    let name: ClientName
+    var account: Account
+    var usage = Usage()
+    var isClient = false
+    /// How much it may be sent (A4).
+    var flow = FlowWindow()
+    /// The sizes of the answers that are kept for it, the oldest first.
+    var answers = Deque<Int>()
+    /// Posts that it made, and that were accepted.
+    var posted: UInt64 = 0
+    /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait.
+    var isKnown = true
+    /// Where it stands among the clients of its account.
+    var place = LargestFirstPlace()
+
+    init(name: ClientName, account: Account) {
+        self.name = name
+        self.account = account
+    }
+
+    /// Whether somebody said who is behind it.
+    var isIdentified: Bool { account.id != .connection(name) }
+
+    var size: Int { usage[.queuedBytes] }
+
+    func precedes(_ other: Peer) -> Bool { name < other.name }
 }

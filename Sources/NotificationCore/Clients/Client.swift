@@ -1,7 +1,7 @@
 import Collections
 
 /// What the center knows of one client.
-final class Client: Sizable {
+final class Client {
     /// Its connection, which pays for what it uses.
     let peer: Peer
     /// A small number that no other client has while this one is there.
@@ -54,9 +54,6 @@ final class Client: Sizable {
         var reason: DropReason
     }
 
-    /// Where it stands among the clients of its account.
-    var place = LargestFirstPlace()
-
     init(_ peer: Peer, number: Int, isAutomationOn: Bool) {
         self.peer = peer
         self.number = number
@@ -69,10 +66,6 @@ final class Client: Sizable {
     }
 
     var name: ClientName { peer.name }
-
-    var size: Int { queue.byteCount }
-
-    func precedes(_ other: Client) -> Bool { name < other.name }
 
     /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
     /// nothing before the restoring has ended: first of all what it missed.

@@ -69,7 +69,8 @@ final class ReadingWitness {
 
     private func wait(_ look: Look, _ client: UniqueName) {
         // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
-        look.timer = .once(milliseconds: look.wait, on: bus.context, priority: .of(.control)) { [weak self, weak look] in
+        look.timer = .once(milliseconds: look.wait, on: bus.context, priority: .of(.control)) {
+            [weak self, weak look] in
             guard let self, let look, looks[client] === look else { return }
             self.look(look, client)
         }

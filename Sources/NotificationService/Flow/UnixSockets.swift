@@ -59,7 +59,8 @@ struct UnixSockets {
         let headerSize = MemoryLayout<nlmsghdr>.size
         guard answer.count >= headerSize + MemoryLayout<unix_diag_msg>.size else { return nil }
         let header = answer.loadUnaligned(as: nlmsghdr.self)
-        guard header.nlmsg_type == UInt16(SOCK_DIAG_BY_FAMILY), Int(header.nlmsg_len) <= answer.count else { return nil }
+        let isWhole = Int(header.nlmsg_len) <= answer.count
+        guard isWhole, header.nlmsg_type == UInt16(SOCK_DIAG_BY_FAMILY) else { return nil }
         let found = answer.loadUnaligned(fromByteOffset: headerSize, as: unix_diag_msg.self)
         guard found.udiag_ino == inode else { return nil }
         var socket = Socket()

@@ -96,7 +96,8 @@ struct ModelTests {
         for what in [
             "dropped, queueFull", "dropped, totalQueueFull", "suspended true, explicit", "suspended false, explicit",
             "suspended false, none", "suspended true, activity", "suspended false, activity", "delivered to 1",
-            "delivered to 2", "delivered to 3", "witnessed", "probed", "overflowed(NotificationCore.DropReason.queueFull)",
+            "delivered to 2", "delivered to 3", "witnessed", "probed",
+            "overflowed(NotificationCore.DropReason.queueFull)",
             "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
             "over the limit queued-posts-per-client = ", "the urgent first",
         ] {

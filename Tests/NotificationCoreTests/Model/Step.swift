@@ -65,7 +65,8 @@ extension Step: CustomStringConvertible {
         case .followActivity(let number): return "\(client(number)) follows activity"
         case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
         case .witness(let number, let hasRead):
-            return hasRead ? "it is found that \(client(number)) reads" : "nothing tells whether \(client(number)) reads"
+            return hasRead
+                ? "it is found that \(client(number)) reads" : "nothing tells whether \(client(number)) reads"
         case .leave(let number): return "\(client(number)) leaves"
         case .limit(let key, let value): return "limit \(key.rawValue) = \(value)"
         case .restart: return "the service restarts"
