@@ -20,11 +20,15 @@ struct DesktopTests {
             desktop = try makeDesktop(bus)
             service = try ServiceProcess(on: bus, arguments: ["--verbose"], environment: desktop.environment)
             client = try Client(on: bus)
-            a = try WindowProgram("A", on: desktop, control: client)
-            try a.expectLine("resumed activity")
-            b = try WindowProgram("B", on: desktop, control: client)
-            try b.expectLine("resumed activity")
-            try a.expectLine("suspended activity")
+            do {
+                a = try WindowProgram("A", on: desktop, control: client)
+                try a.expectLine("resumed activity")
+                b = try WindowProgram("B", on: desktop, control: client)
+                try b.expectLine("resumed activity")
+                try a.expectLine("suspended activity")
+            } catch {
+                throw NotInTime("\(error)\n\(service.transcript)\n\(desktop.transcript)")
+            }
         }
 
         var transcript: Comment {
