@@ -89,8 +89,16 @@ final class CenterDriver {
         }
     }
 
-    /// The process is about to end; a later one will take up from here. What is on its way goes out; what is queued is
-    /// left to the later one, as a loop that is about to quit is not idle (Q2).
+    /// The process is about to end, and gets no more calls; a later one will take up from here. What is on its way goes
+    /// out; what is queued is left to the later one, as a loop that is about to quit is not idle (Q2).
+    ///
+    /// - Parameter completion: called when the bus has carried all of it, or is gone. Then ``finish()``.
+    func settle(_ completion: @escaping () -> Void) {
+        perform { effects in center.sendAllReady(effects: &effects) }
+        effects.settle(completion)
+    }
+
+    /// The process ends now.
     func finish() {
         perform { effects in center.sendAllReady(effects: &effects) }
         effects.store?.finish(from: center)
