@@ -11,10 +11,12 @@ final class CenterDriver {
     let center = DistributedCenter()
     let effects: EffectRunner
     private var waitingPosters = WaitingPosters()
+    private let memory: MemoryReturn
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
     init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
+        memory = MemoryReturn(context: bus.context)
         effects = EffectRunner(bus: bus, clients: clients, prober: prober, witness: witness)
         effects.answers.maySend = { [unowned self] caller, byteCount in
             perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
@@ -54,6 +56,7 @@ final class CenterDriver {
             answer.reply(to: PostCall.self, receivers)
         }
         effects.store?.tidy(from: center)
+        memory.noteEvent(held: center.heldBytes)
         return result
     }
 
