@@ -19,6 +19,7 @@ public final class Connection: BusConnection {
     public var onDisconnect: (() -> Void)?
 
     private let pointer: OpaquePointer  // DBusConnection
+    private let driver: ConnectionDriver
     private let pendingCalls: PendingCalls
     /// Calls on the closed connection that the loop has not come to yet.
     private var refusedCalls: [UInt64: EventSource] = [:]
@@ -36,11 +37,11 @@ public final class Connection: BusConnection {
         pointer = opened
         self.context = context
         pendingCalls = PendingCalls(context: context)
+        driver = ConnectionDriver.attach(pointer, to: context, priority: priority)
         // By default libdbus calls exit() when a bus connection ends; how the program ends is the program's decision.
         dbus_connection_set_exit_on_disconnect(pointer, 0)
         let box = Unmanaged.passRetained(WeakConnection(self)).toOpaque()
         check(dbus_connection_add_filter(pointer, filterMessage, box, releaseWeakConnection))
-        ConnectionDriver.attach(pointer, to: context, priority: priority)
         pendingCalls.askForOwner = { [unowned self] name in askForOwner(of: name) }
     }
 
@@ -92,6 +93,13 @@ public final class Connection: BusConnection {
     public var mostReceivedBytes: Int {
         get { dbus_connection_get_max_received_size(pointer) }
         set { dbus_connection_set_max_received_size(pointer, newValue) }
+    }
+
+    /// How many of the messages that arrive are handed on from now on, replies among them; nil for all. The rest waits, up
+    /// to ``mostReceivedBytes`` here and then in the bus.
+    public var mostMessages: Int? {
+        get { driver.mostMessages }
+        set { driver.mostMessages = newValue }
     }
 
     /// The descriptor of its socket, to look at only; nil when it has none.

@@ -30,7 +30,9 @@ final class ConnectionDriver: PolledSourceDelegate {
     }
 
     /// Makes `context` drive `connection` until it is finalized or closed.
-    static func attach(_ connection: OpaquePointer, to context: MainContext, priority: EventSource.Priority) {
+    static func attach(
+        _ connection: OpaquePointer, to context: MainContext, priority: EventSource.Priority
+    ) -> ConnectionDriver {
         let driver = ConnectionDriver(connection: connection, context: context, priority: priority)
         func retained() -> UnsafeMutableRawPointer { Unmanaged.passRetained(driver).toOpaque() }
         check(
@@ -57,6 +59,7 @@ final class ConnectionDriver: PolledSourceDelegate {
             connection, { _, _, data in ConnectionDriver.from(data).wakeUp() }, retained(), release)
         dbus_connection_set_wakeup_main_function(
             connection, { data in ConnectionDriver.from(data).wakeUp() }, retained(), release)
+        return driver
     }
 
     /// Takes every callback away from libdbus, which releases the driver.
@@ -73,8 +76,11 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     // MARK: Dispatching
 
+    /// Messages that may still be handed on; nil for any number. See ``Connection/mostMessages``.
+    var mostMessages: Int?
+
     func hasPendingWork() -> Bool {
-        dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
+        mostMessages != 0 && dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
     }
 
     func dispatch() {
@@ -83,9 +89,9 @@ final class ConnectionDriver: PolledSourceDelegate {
         dbus_connection_ref(connection)
         defer { dbus_connection_unref(connection) }
         handleReadyWatches()
-        for _ in 0..<Self.messagesPerTurn
-        where dbus_connection_dispatch(connection) != DBUS_DISPATCH_DATA_REMAINS {
-            break
+        for _ in 0..<min(Self.messagesPerTurn, mostMessages ?? .max) {
+            if let most = mostMessages { mostMessages = most - 1 }
+            guard dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS else { break }
         }
     }
 

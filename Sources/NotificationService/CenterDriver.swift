@@ -12,6 +12,8 @@ final class CenterDriver {
     let effects: EffectRunner
     private var waitingPosters = WaitingPosters()
     private let memory: MemoryReturn
+    /// Called after each event while posts are to be read slowly.
+    var onCrowded: (() -> Void)?
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
@@ -57,6 +59,7 @@ final class CenterDriver {
         }
         effects.store?.tidy(from: center)
         memory.noteEvent(held: center.heldBytes)
+        if center.isCrowded { onCrowded?() }
         return result
     }
 

@@ -19,6 +19,7 @@ package final class CenterObject {
     private let refusals: Refusals
     private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
+    private var pace: ReadingPace?
     /// Where what arrives from the bus is answered.
     private let answers: any MessageBus
 
@@ -185,7 +186,10 @@ package final class CenterObject {
 
     /// Asks the bus about callers over `control` from now on, where the answers do not wait behind their calls, and
     /// probes clients over it.
-    func use(control: Connection) {
+    ///
+    /// - Parameter main: where calls come from; the caller keeps both.
+    func use(control: Connection, beside main: Connection) {
+        pace = ReadingPace(of: driver, on: main)
         prober.use(control: control)
         callers.control = control
         control.routePeerCalls()

@@ -44,7 +44,7 @@ final class ServiceLink {
     /// Calls that may wait meanwhile.
     private static let mostWaitingCalls = 1024
     /// What is read ahead of being served. The rest waits in the bus, which can make posters wait in turn.
-    private static let mostReceivedBytes = 4 << 20
+    private static let mostReceivedBytes = 1 << 20
     /// Set while it stops.
     private var stopTimer: EventSource?
     private static let stopTime: UInt32 = 2000
@@ -119,7 +119,7 @@ final class ServiceLink {
     private func startControl() {
         control.hello { [weak self] result in
             self?.with(result) {
-                $0.object.use(control: $0.control)
+                $0.object.use(control: $0.control, beside: $0.connection)
                 $0.identifyBus()
             }
         }

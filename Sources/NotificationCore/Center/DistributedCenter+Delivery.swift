@@ -83,6 +83,7 @@ extension DistributedCenter {
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
     /// losing the oldest and saying so.
     private func enforceLimits(of client: Client, effects: inout [Effect]) {
+        noteGrowth(of: client)
         let isOverTotal = totals[.queuedBytes] > limits[.queuedBytes]
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.

@@ -135,6 +135,10 @@ extension DistributedCenter {
 
     private func confirm(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, -byteCount)
+        if byteCount > 0 {
+            peer.confirmedBytes += UInt64(byteCount)
+            client(of: peer)?.isStalled = false
+        }
         pump(peer, effects: &effects)
         if byteCount > 0 {
             lookForRoom(effects: &effects)

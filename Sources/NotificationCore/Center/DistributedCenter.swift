@@ -6,7 +6,7 @@ import Collections
 /// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.
 ///
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
-/// that wait for their time, `+Delivery` queues and flow, `+Sending` the turns in which what is due leaves, `+Suspension`
+/// that wait for their time, `+Delivery` queues and their limits, `+Flow` and `+Crowding` who is sent and read how much, `+Sending` the turns in which what is due leaves, `+Suspension`
 /// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
 /// `+Invariants` what holds between events.
 ///
@@ -22,6 +22,8 @@ public final class DistributedCenter {
     var accounts = LargestFirst<Account>()
     /// What all together use.
     var totals = Usage()
+    /// Those whose queues are half full though they read; also some that are gone or suspended since.
+    var crowded: [Client] = []
     /// Those that wait for room on the way.
     var heldBack = Deque<Peer>()
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.

@@ -39,6 +39,8 @@ final class Peer: Sizable {
     var isClient = false
     /// How much it may be sent (A4).
     var flow = FlowWindow()
+    /// Bytes that it has read, as far as is known.
+    var confirmedBytes: UInt64 = 0
     /// The sizes of the answers that are kept for it, the oldest first.
     var answers = Deque<Int>()
     /// Posts that it made, and that were accepted.

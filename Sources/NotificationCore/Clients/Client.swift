@@ -33,6 +33,10 @@ final class Client {
     var toldSuspension: (Bool, SuspensionCause) = (false, .none)
 
     var queue = DeliveryQueue()
+    /// Set while its queue is half full and it reads.
+    var crowding: Crowding?
+    /// Whether it had stopped reading when its queue was half full, and has not begun again.
+    var isStalled = false
     /// Whether what is due to it is in the recovery log, because it has to wait; else that is on its way.
     var remembersDue = false
     var counts = ClientCounts()
@@ -47,6 +51,15 @@ final class Client {
         var count: UInt64
         var observers: Set<ObserverID>
         var reason: DropReason
+    }
+
+    struct Crowding {
+        /// Bytes that it had confirmed when it was looked at last.
+        var confirmed: UInt64
+        /// Notifications that it had been sent by then.
+        var delivered: UInt64
+        /// How often nothing was new.
+        var idleChecks = 0
     }
 
     struct Uncarried {

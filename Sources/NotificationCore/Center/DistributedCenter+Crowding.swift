@@ -1,0 +1,49 @@
+/// Posters that are faster than observers who read (A4, E4).
+///
+/// What does not fit into an observer's queue is lost to it. So while the queue of one that reads is half full, posts are
+/// read at the pace at which it takes them, and a bus that bounds what it keeps makes the poster wait. That pace has a
+/// bound below, as an observer may read as seldom as it likes, and on purpose. One that has stopped reading slows nothing.
+///
+/// Whoever drives the center asks ``isCrowded`` after each event, and calls ``checkCrowding()`` from time to time while
+/// it is.
+extension DistributedCenter {
+    /// How often in a row ``checkCrowding()`` finds that a client has read nothing before it counts as one that does not.
+    private static let mostIdleChecks = 20
+
+    /// Whether posts are to be read slowly.
+    public var isCrowded: Bool { !crowded.isEmpty }
+
+    /// Looks whether a queue that grew is half full.
+    func noteGrowth(of client: Client) {
+        guard client.crowding == nil, !client.isStalled, isOver(client, eighths: 4), !client.isSuspended else { return }
+        client.crowding = Client.Crowding(
+            confirmed: client.peer.confirmedBytes, delivered: client.counts.delivered)
+        crowded.append(client)
+    }
+
+    /// Looks who still is crowded. Call about every 10 ms while anybody is.
+    ///
+    /// - Returns: how many notifications the slowest of them was sent since the last time.
+    public func checkCrowding() -> Int {
+        var slowest = Int.max
+        crowded.removeAll { client in
+            guard !client.isGone, !client.isSuspended, isOver(client, eighths: 3), var crowding = client.crowding else {
+                client.crowding = nil
+                return true
+            }
+            slowest = min(slowest, Int(client.counts.delivered - crowding.delivered))
+            crowding.delivered = client.counts.delivered
+            crowding.idleChecks = crowding.confirmed == client.peer.confirmedBytes ? crowding.idleChecks + 1 : 0
+            crowding.confirmed = client.peer.confirmedBytes
+            client.isStalled = crowding.idleChecks >= Self.mostIdleChecks
+            client.crowding = client.isStalled ? nil : crowding
+            return client.isStalled
+        }
+        return slowest == .max ? 0 : slowest
+    }
+
+    private func isOver(_ client: Client, eighths: UInt64) -> Bool {
+        UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths
+            || UInt64(client.queue.byteCount) > limits[.queuedBytesPerClient] / 8 * eighths
+    }
+}
