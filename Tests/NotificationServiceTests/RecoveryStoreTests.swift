@@ -99,7 +99,7 @@ struct RecoveryStoreTests {
             let log = try RecoveryLog(path: directory.path + "/b.log")
             for _ in 0..<8 {
                 let count = Int.random(in: 0..<40, using: &generator)
-                let kind = UInt8.random(in: 0..<20, using: &generator)
+                let kind = UInt8.random(in: 0..<23, using: &generator)
                 let rest = (0..<count).map { _ in UInt8.random(in: 0...5, using: &generator) }
                 var group = RecordGroup()
                 group.append([kind] + rest)

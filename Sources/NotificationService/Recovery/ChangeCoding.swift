@@ -25,6 +25,7 @@ private enum RecordKind: UInt8 {
     case numbers
     /// What waits is not in the log: for each client the counters have how much it is.
     case queuesUnkept
+    case suspensionOwed
 }
 
 /// How a list of observers is written.
@@ -95,6 +96,9 @@ struct ChangeEncoder {
         case .suspendedByActivity(let name, let isSuspended):
             begin(.suspendedByActivity, name)
             record.append(isSuspended)
+        case .suspensionOwed(let name, let isOwed):
+            begin(.suspensionOwed, name)
+            record.append(isOwed)
         case .queuedDue(let name, let notification, let observers, let lane):
             encode(notification, body)
             begin(.queuedDue, name)
@@ -241,6 +245,7 @@ struct ChangeDecoder {
             default: throw RecordReader.Malformed()
             }
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
+        case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
         case .queuedDue:
             return .queuedDue(
                 client, try notification(&reader), observers: try list(of: client, &reader), try lane(&reader))

@@ -404,7 +404,8 @@ extension Change {
         case .queuedDue, .held, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced, .postQueued, .postsReplaced,
             .postTaken:
             true
-        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspendedByActivity: false
+        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspendedByActivity, .suspensionOwed:
+            false
         }
     }
 
