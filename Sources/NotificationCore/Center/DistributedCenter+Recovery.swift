@@ -178,6 +178,7 @@ extension DistributedCenter {
         counters.delivered = other.counters.delivered
         counters.dropped = other.counters.dropped
         counters.coalesced = other.counters.coalesced
+        counters.lostPosts = other.counters.lostPosts
         other.forEachRememberedChange { _ = restore($0) }
         for (name, client) in other.clients { clients[name]?.uncarried = client.uncarried }
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)

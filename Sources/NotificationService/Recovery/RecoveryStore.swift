@@ -141,6 +141,14 @@ final class RecoveryStore {
             report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
         }
         center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
+        if !hasQueues, counters.earlierPosts > 0 {
+            center.countLostPosts(counters.earlierPosts)
+            report(
+                """
+                \(counters.earlierPosts) posts that waited in posters' queues were lost with an earlier carillond, as its \
+                state was larger than state-bytes allowed
+                """)
+        }
         attempt { () throws(FileError) in
             // The log first: what may have been lost stands in it before the counters say no more of it.
             try rewrite(from: center)
@@ -148,6 +156,7 @@ final class RecoveryStore {
                 try counters.set(center.toldCounts(of: client) ?? ClientCounts(), of: client, in: slot)
                 touched.insert(client)
             }
+            try counters.setWaitingPosts(0)
             try noteWaiting(in: center)
         }
         return slots.count
@@ -340,6 +349,7 @@ final class RecoveryStore {
             guard let slot = slots[client] else { continue }
             try counters.setWaiting(center.waiting(for: client), in: slot)
         }
+        try counters.setWaitingPosts(UInt64(center.queuedPosts))
         touched.removeAll(keepingCapacity: true)
     }
 
