@@ -189,7 +189,9 @@ final class ServiceLink {
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.mostAttempts
         if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
-        guard !object.recover(directory: directory, busID: busID, takesLock: !isLate), !isLate else { return serve() }
+        guard !object.recover(directory: directory, busID: busID, address: address, takesLock: !isLate), !isLate else {
+            return serve()
+        }
         stateTimer = .once(milliseconds: Self.stateInterval, on: connection.context) { [unowned self] in
             recover(directory: directory, busID: busID, attempt: attempt + 1)
         }
