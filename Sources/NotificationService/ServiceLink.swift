@@ -249,7 +249,9 @@ final class ServiceLink {
     }
 
     private func losesName(_ message: Message) -> Bool {
-        guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else { return false }
+        guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else {
+            return false
+        }
         var reader = MessageReader(message)
         return (try? reader.readString()) == Wire.busName.rawValue
     }
