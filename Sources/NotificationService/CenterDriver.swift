@@ -79,12 +79,13 @@ final class CenterDriver {
     /// - Parameters:
     ///   - directory: private to the user.
     ///   - busID: of the bus.
+    ///   - address: of the bus.
     ///   - takesLock: see ``RecoveryLog``.
     /// - Returns: false while another process has the state.
-    func recover(directory: String, busID: String, takesLock: Bool) -> Bool {
+    func recover(directory: String, busID: String, address: String, takesLock: Bool) -> Bool {
         do throws(FileError) {
             let store = try RecoveryStore(
-                directory: directory, busID: busID, limits: center.limits, takesLock: takesLock)
+                directory: directory, busID: busID, address: address, limits: center.limits, takesLock: takesLock)
             let count = store.restore(into: center)
             if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
             center.remembersChanges = true

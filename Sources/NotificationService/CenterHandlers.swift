@@ -160,6 +160,7 @@ struct CenterHandlers {
                 case .coalesced: statistics.coalesced
                 case .queuedBytes: statistics.queuedBytes
                 case .queuedPosts: statistics.queuedPosts
+                case .lostPosts: statistics.lostPosts
                 case .queuedPostBytes: statistics.queuedPostBytes
                 case .inFlightBytes: statistics.inFlightBytes
                 case .answerBytes: statistics.answerBytes

@@ -72,8 +72,10 @@ package final class CenterObject {
     ///   - busID: of the bus that the object is on.
     ///   - takesLock: false for whoever knows that the process that has the state can't use it any more.
     /// - Returns: false while another process has the state.
-    package func recover(directory: String, busID: String, takesLock: Bool = true) -> Bool {
-        driver.recover(directory: directory, busID: busID, takesLock: takesLock)
+    package func recover(
+        directory: String, busID: String, address: String = "", takesLock: Bool = true
+    ) -> Bool {
+        driver.recover(directory: directory, busID: busID, address: address, takesLock: takesLock)
     }
 
     /// Follows the activity of applications in the session from now on. Call once, before ``resume()``.
@@ -130,7 +132,7 @@ package final class CenterObject {
         set { driver.effects.mostBytes = newValue }
     }
 
-    /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:)``.
+    /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:address:takesLock:)``.
     func inherit(_ heritage: Heritage) {
         driver.inherit(heritage.center, heritage.store)
         mostBytes = heritage.mostBytes

@@ -60,6 +60,7 @@ final class EffectRunner {
         self.prober = prober
         self.witness = witness
         witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
+        witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }
         prober.onRefusal = { [unowned self] client in
             report(.probeRefused(client, isCounted: areRefusalsTold))

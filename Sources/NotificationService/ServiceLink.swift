@@ -31,6 +31,10 @@ final class ServiceLink {
     private let control: Connection
     private var heritage: Heritage?
     private var sizeTest: SizeTest?
+    private var sizeTimer: EventSource?
+    /// Between tests of a size that the bus did not carry, in milliseconds; twice as long each time.
+    private static let firstPause: UInt32 = 30_000
+    private static let longestPause: UInt32 = 3_600_000
     private var busID: String?
     private var hasState = false
     private var hasEnded = false
@@ -183,15 +187,40 @@ final class ServiceLink {
     /// A large notification may have cost the connection before: tries whether the bus carries one of that size, and
     /// sends none meanwhile.
     private func suspect(_ size: Int, known: Int) {
-        guard size > SizeTest.harmless, size < known else { return }
+        guard size > SizeTest.harmless, size < known else {
+            return testAgain(nil, after: Self.firstPause)
+        }
         object.mostBytes = size
+        test(size, otherwise: known, pause: Self.firstPause)
+    }
+
+    /// - Parameters:
+    ///   - known: what may be sent when the bus carries one of that size.
+    ///   - pause: until another test, in milliseconds.
+    private func test(_ size: Int, otherwise known: Int, pause: UInt32) {
         sizeTest = SizeTest(size: size, address: address, context: connection.context) { [unowned self] isCarried in
-            object.mostBytes = isCarried ? known : max(SizeTest.harmless, size - size / 8)
-            if !isCarried {
+            let isFirst = pause == Self.firstPause
+            if isCarried {
+                object.mostBytes = known
+                if !isFirst { Log.notice("the bus carries notifications of \(size) bytes again") }
+            } else if isFirst {
+                object.mostBytes = max(SizeTest.harmless, size - size / 8)
                 Log.warning(
                     "the bus carries no notification of \(size) bytes; larger than \(object.mostBytes) are not sent",
                     ["CARILLON_REASON": "bus-limits"])
             }
+            testAgain(isCarried ? nil : size, after: pause)
+        }
+    }
+
+    /// The bus may only have been short of room, which dbus-broker shows in the same way.
+    ///
+    /// - Parameter size: nil for the one that it did not carry to an earlier link.
+    private func testAgain(_ size: Int?, after pause: UInt32) {
+        guard object.mostBytes < .max else { return }
+        let size = size ?? object.mostBytes / 7 * 8
+        sizeTimer = .once(milliseconds: pause, on: connection.context) { [unowned self] in
+            test(size, otherwise: .max, pause: min(pause * 2, Self.longestPause))
         }
     }
 
@@ -211,14 +240,18 @@ final class ServiceLink {
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.mostAttempts
         if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
-        guard !object.recover(directory: directory, busID: busID, takesLock: !isLate), !isLate else { return serve() }
+        guard !object.recover(directory: directory, busID: busID, address: address, takesLock: !isLate), !isLate else {
+            return serve()
+        }
         stateTimer = .once(milliseconds: Self.stateInterval, on: connection.context) { [unowned self] in
             recover(directory: directory, busID: busID, attempt: attempt + 1)
         }
     }
 
     private func losesName(_ message: Message) -> Bool {
-        guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else { return false }
+        guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else {
+            return false
+        }
         var reader = MessageReader(message)
         return (try? reader.readString()) == Wire.busName.rawValue
     }

@@ -117,6 +117,7 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case queuedBytes = "queued-bytes"
     case queuedPosts = "queued-posts"
     case queuedPostBytes = "queued-post-bytes"
+    case lostPosts = "lost-posts"
     case inFlightBytes = "in-flight-bytes"
     case answerBytes = "answer-bytes"
     /// Calls that the service refused.

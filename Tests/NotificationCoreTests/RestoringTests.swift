@@ -27,6 +27,48 @@ struct RestoringTests {
         #expect(difference == nil, "\(difference.map(String.init(describing:)) ?? "")")
     }
 
+    @Test(
+        "E3, S1: a client that did not read when its suspension changed is told after a restart; others are not again")
+    func suspensionOwed() throws {
+        let old = Scenario()
+        old.center.remembersChanges = true
+        for client in [one, two, three] {
+            try old.observe(client, "A")
+            old.stop(client)
+            for _ in 0..<200 { _ = old.answer(to: client) }
+        }
+        try old.suspend(one)
+        // Two changes that the client need not know of.
+        try old.suspend(two)
+        try old.followActivity(two)
+        old.goOn(three)
+        try old.suspend(three)
+        let grown = old.changes
+        var rewritten: [Change] = []
+        old.center.forEachRememberedChange { rewritten.append($0) }
+        for changes in [grown, rewritten] {
+            let new = DistributedCenter()
+            new.remembersChanges = true
+            for change in changes { #expect(new.restore(change)) }
+            var effects: [Effect] = []
+            new.finishRestoring(effects: &effects)
+            let told = effects.compactMap { effect in
+                if case .suspensionChanged(let client, let isSuspended, _) = effect {
+                    (client, isSuspended)
+                } else {
+                    nil
+                }
+            }
+            #expect(told.map(\.0) == [one] && told.map(\.1) == [true], "\(told)")
+            // It has been told now.
+            let again = DistributedCenter()
+            new.forEachRememberedChange { #expect(again.restore($0)) }
+            effects = []
+            again.finishRestoring(effects: &effects)
+            #expect(!effects.contains { if case .suspensionChanged = $0 { true } else { false } })
+        }
+    }
+
     @Test("E3, C3: clients match in the order of registration after a restart, too")
     func order() throws {
         let old = DistributedCenter()

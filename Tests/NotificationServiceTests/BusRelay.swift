@@ -12,6 +12,8 @@ final class BusRelay: Sendable {
     private let state = Mutex(State())
 
     private struct State {
+        /// The end towards the bus of the first connection that there was.
+        var first: Int32?
         var open: [Int32] = []
         var isClosed = false
         var refuses = false
@@ -39,6 +41,14 @@ final class BusRelay: Sendable {
         }
     }
 
+    /// Sends something to the bus as if who connected first had. It must not be in the middle of a message.
+    func inject(_ bytes: [UInt8]) throws {
+        let descriptor = state.withLock(\.first)
+        guard let descriptor, send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count else {
+            throw SystemError("inject")
+        }
+    }
+
     /// From now on nothing listens here.
     func close() {
         state.withLock { $0.isClosed = true }
@@ -57,6 +67,7 @@ final class BusRelay: Sendable {
                 && state.withLock { state in
                     guard !state.refuses, !state.isClosed else { return false }
                     state.open += [near, far]
+                    if state.first == nil { state.first = far }
                     return true
                 }
             guard isOpen else {

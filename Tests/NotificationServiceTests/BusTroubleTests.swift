@@ -142,6 +142,58 @@ struct BusTroubleTests {
         #expect(missing <= drops[0].count)
     }
 
+    @Test(
+        "E3, E5: when the bus takes the service's name away, it ends with code 3, and the next one has the state",
+        arguments: BusKind.available)
+    func nameLost(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        let client = stage.client
+        try client.addObserver("Ding", behavior: .hold)
+        try client.setSuspended(true)
+        for number in 1...5 { #expect(try client.post("Ding", number: Int64(number)) == 1) }
+        // A name is taken away by releasing it, which only its owner's connection can do.
+        try stage.relay.inject(Self.busCall("ReleaseName", ServiceProcess.busName))
+        #expect(try stage.service.waitForExit() == .exited(3), "\(stage.service.transcript)")
+        #expect(stage.service.log.contains("took org.carillon.NotificationCenter1 away"))
+        let next = try ServiceProcess(on: stage.bus)
+        #expect(try client.post("Ding", number: 6) == 1, "\(next.transcript)")
+        try client.setSuspended(false)
+        try client.run("what was held") { client.numbers.count == 6 }
+        #expect(client.numbers == Array(1...6))
+        #expect(client.lost == 0)
+    }
+
+    /// A call of the bus's method with one text, as it goes over the wire.
+    private static func busCall(_ member: String, _ text: String) -> [UInt8] {
+        var bytes: [UInt8] = []
+        func append(_ number: UInt32) { withUnsafeBytes(of: number.littleEndian) { bytes += $0 } }
+        func append(_ text: String) {
+            append(UInt32(text.utf8.count))
+            bytes += text.utf8 + [0]
+        }
+        func align(to alignment: Int) { while bytes.count % alignment != 0 { bytes.append(0) } }
+        for (code, type, value) in [
+            (1, "o", "/org/freedesktop/DBus"), (2, "s", "org.freedesktop.DBus"), (3, "s", member),
+            (6, "s", "org.freedesktop.DBus"),
+        ] {
+            align(to: 8)
+            bytes += [UInt8(code), 1] + type.utf8 + [0]
+            append(value)
+        }
+        align(to: 8)
+        bytes += [8, 1] + "g".utf8 + [0, 1] + "s".utf8 + [0]
+        let fields = bytes
+        // Little endian, a method call, no flags, version 1; the size of the body; a serial that libdbus is far from.
+        bytes = Array("l".utf8) + [1, 0, 1]
+        append(UInt32(4 + text.utf8.count + 1))
+        append(1_000_000)
+        append(UInt32(fields.count))
+        bytes += fields
+        align(to: 8)
+        append(text)
+        return bytes
+    }
+
     @Test("E5: when nothing listens any more, the bus is gone and the state with it", arguments: BusKind.available)
     func gone(kind: BusKind) throws {
         let stage = try Stage(kind)

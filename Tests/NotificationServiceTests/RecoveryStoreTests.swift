@@ -99,7 +99,7 @@ struct RecoveryStoreTests {
             let log = try RecoveryLog(path: directory.path + "/b.log")
             for _ in 0..<8 {
                 let count = Int.random(in: 0..<40, using: &generator)
-                let kind = UInt8.random(in: 0..<20, using: &generator)
+                let kind = UInt8.random(in: 0..<23, using: &generator)
                 let rest = (0..<count).map { _ in UInt8.random(in: 0...5, using: &generator) }
                 var group = RecordGroup()
                 group.append([kind] + rest)
@@ -475,6 +475,33 @@ struct RecoveryStoreTests {
         var status = stat()
         try #require(stat(directory.path + "/b.log", &status) == 0)
         return Int(status.st_size)
+    }
+
+    @Test("E3, Q7: posts that waited for their posters and were not kept are counted by the next process, once")
+    func postsNotKept() throws {
+        var limits = Limits()
+        limits[.stateBytes] = 1 << 20
+        let directory = try TemporaryDirectory()
+        let (center, _) = try afterKill(in: directory, limits: limits) { center, store in
+            var effects: [Effect] = []
+            var options = PostOptions()
+            options.postingStyle = .whenIdle
+            for _ in 0..<1500 {
+                _ = try center.post(
+                    name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
+                    options: options, from: ":1.9", effects: &effects)
+                carryOut(&effects, in: store)
+                store.tidy(from: center)
+            }
+            // Two have had their turn.
+            center.postQueued(.whenIdle, limit: 2, effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+        }
+        #expect(center.statistics.lostPosts == 1498)
+        #expect(center.statistics.queuedPosts == 0)
+        let (next, _) = try afterKill(in: directory, limits: limits) { _, _ in }
+        #expect(next.statistics.lostPosts == 0, "the one before has said it")
     }
 
     // MARK: A state to damage

@@ -12,6 +12,8 @@ public enum Change {
     /// Whether the inactivity of its application suspends the client. That is not taken over, but a later process has to
     /// undo it.
     case suspendedByActivity(ClientName, Bool)
+    /// Whether the client does not know yet whether it is suspended, as it does not read.
+    case suspensionOwed(ClientName, Bool)
     /// Waits for the client, due as soon as it reads.
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.

@@ -9,6 +9,14 @@ extension DistributedCenter {
         postingQueues.count(style) > 0
     }
 
+    /// How many posts wait in posters' queues.
+    public var queuedPosts: Int { postingQueues.count }
+
+    /// So many posts were accepted by an earlier process, which could not keep them.
+    public func countLostPosts(_ count: UInt64) {
+        counters.lostPosts += count
+    }
+
     /// Posts what waits.
     ///
     /// - Parameter limit: of the posts.

@@ -16,6 +16,7 @@ extension DistributedCenter {
             if client.isSuspendedByActivity || client.wasSuspendedByActivity {
                 body(.suspendedByActivity(client.name, true))
             }
+            if client.isSuspensionOwed { body(.suspensionOwed(client.name, true)) }
             if client.remembersDue {
                 client.queue.forEachDue { entry, lane in
                     body(.queuedDue(client.name, entry.notification, observers: entry.observers.ids, lane))
@@ -66,6 +67,7 @@ extension DistributedCenter {
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
+        case .suspensionOwed(let name, let isOwed): return withClient(name) { $0.isSuspensionOwed = isOwed }
         case .queuedDue(let name, let notification, let observers, let lane):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeDue(notification.serial, in: lane) else { return false }
@@ -176,6 +178,7 @@ extension DistributedCenter {
         counters.delivered = other.counters.delivered
         counters.dropped = other.counters.dropped
         counters.coalesced = other.counters.coalesced
+        counters.lostPosts = other.counters.lostPosts
         other.forEachRememberedChange { _ = restore($0) }
         for (name, client) in other.clients { clients[name]?.uncarried = client.uncarried }
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
@@ -189,7 +192,7 @@ extension DistributedCenter {
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
         for client in clients.values where !client.isWatched {
-            // An earlier process told it so.
+            // An earlier process told it so, where it read.
             client.toldSuspension = (client.isSuspended, client.suspensionCause)
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {
@@ -197,6 +200,7 @@ extension DistributedCenter {
                 client.toldSuspension = (true, .activity)
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
+            if client.isSuspensionOwed { client.toldSuspension = nil }
             tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)

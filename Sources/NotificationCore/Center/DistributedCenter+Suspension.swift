@@ -42,11 +42,22 @@ extension DistributedCenter {
     /// Tells a client that reads whether it is suspended, if it does not know. One that does not read is told when it
     /// does, and only what holds by then.
     func tellSuspension(of client: Client, effects: inout [Effect]) {
-        guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
-        guard client.toldSuspension != (client.isSuspended, client.suspensionCause) else { return }
-        client.toldSuspension = (client.isSuspended, client.suspensionCause)
-        effects.append(
-            .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
-        countSent(Self.signalSize, to: client.peer, effects: &effects)
+        guard client.reads else {
+            noteSuspensionOwed(to: client, effects: &effects)
+            return findWitness(for: client.peer, effects: &effects)
+        }
+        if !client.knowsSuspension {
+            client.toldSuspension = (client.isSuspended, client.suspensionCause)
+            effects.append(
+                .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
+            countSent(Self.signalSize, to: client.peer, effects: &effects)
+        }
+        noteSuspensionOwed(to: client, effects: &effects)
+    }
+
+    private func noteSuspensionOwed(to client: Client, effects: inout [Effect]) {
+        guard client.isSuspensionOwed == client.knowsSuspension else { return }
+        client.isSuspensionOwed.toggle()
+        remember(.suspensionOwed(client.name, client.isSuspensionOwed), effects: &effects)
     }
 }

@@ -40,6 +40,8 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var dropped: UInt64 = 0
     /// Held notifications, and posts in posters' queues, whose place a newer one took.
     public internal(set) var coalesced: UInt64 = 0
+    /// Posts that waited in their posters' queues when an earlier process ended that could not keep them.
+    public internal(set) var lostPosts: UInt64 = 0
     /// Notifications that wait for a client.
     public internal(set) var queued: UInt64 = 0
     /// What those count against the limits, in bytes.

@@ -29,8 +29,10 @@ final class Client {
     /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).
     var wasSuspendedByActivity = false
 
-    /// What it was told last about its suspension.
-    var toldSuspension: (Bool, SuspensionCause) = (false, .none)
+    /// What it was told last about its suspension; nil when that is not known.
+    var toldSuspension: (Bool, SuspensionCause)? = (false, .none)
+    /// Whether a later process is known to have to tell it about its suspension (E3), as it does not read.
+    var isSuspensionOwed = false
 
     var queue = DeliveryQueue()
     /// Set while its queue is half full and it reads.
@@ -75,8 +77,11 @@ final class Client {
 
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || unannounced != nil || uncarried != nil || toldSuspension != (isSuspended, suspensionCause)
+        queue.hasDue || unannounced != nil || uncarried != nil || !knowsSuspension
     }
+
+    /// Whether it was told what holds about its suspension.
+    var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
 
     var name: ClientName { peer.name }
 

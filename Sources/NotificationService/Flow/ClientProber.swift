@@ -25,6 +25,8 @@ final class ClientProber {
     private var lastBarrier: UInt64 = 0
     /// Barriers on their way: as many as there are probes without an answer, at most.
     private var clientsOfBarriers: [UInt64: (client: ClientName, retry: Int)] = [:]
+    /// How many of them are there for each client.
+    private var barriers: [ClientName: Int] = [:]
     /// Probes that the bus had no room for, until they are sent again.
     private var retries: [ClientName: [EventSource]] = [:]
 
@@ -52,11 +54,22 @@ final class ClientProber {
         retries[client] = nil
     }
 
+    /// Whether the bus may still have something before it that was sent to the client ahead of a probe.
+    func isOnTheWay(to client: ClientName) -> Bool { barriers[client] != nil }
+
+    private func takeBarrier(_ number: UInt64) -> (client: ClientName, retry: Int)? {
+        guard let probe = clientsOfBarriers.removeValue(forKey: number) else { return nil }
+        let left = barriers[probe.client, default: 1] - 1
+        barriers[probe.client] = left > 0 ? left : nil
+        return probe
+    }
+
     private func probe(_ client: ClientName, retry: Int) {
         guard let name = control?.uniqueName else { return ping(client, over: bus, retry: retry) }
         lastBarrier += 1
         let number = lastBarrier
         clientsOfBarriers[number] = (client, retry)
+        barriers[client, default: 0] += 1
         let barrier = Message.methodCall(
             to: name, path: Wire.path, interface: Self.barrierInterface, member: Self.barrierMember,
             startsService: false)
@@ -65,7 +78,7 @@ final class ClientProber {
         bus.call(barrier) { [weak self] result in
             // One that has arrived is not waited for any more, however its answer fared.
             guard let self, case .failure(let error) = result, error.name != BusError.disconnectedName,
-                clientsOfBarriers.removeValue(forKey: number) != nil
+                takeBarrier(number) != nil
             else { return }
             refused(client, retry: retry)
         }
@@ -78,7 +91,7 @@ final class ClientProber {
         else { return false }
         control.send(message.methodReturn())
         var reader = MessageReader(message)
-        if let barrier = try? reader.read(UInt64.self), let probe = clientsOfBarriers.removeValue(forKey: barrier) {
+        if let barrier = try? reader.read(UInt64.self), let probe = takeBarrier(barrier) {
             ping(probe.client, over: control, retry: probe.retry)
         }
         return true

@@ -15,10 +15,15 @@ import MainLoop
 /// nothing waits unread. Where the kernel does not tell (another machine, another container), each look takes a second
 /// and lets the oldest window pass: a modest rate for ever is better than silence.
 ///
-/// A process with several connections to the bus counts as reading when it reads all of them.
+/// Which of several sockets of a process is the connection's is not told. So a process with several connections to the
+/// bus counts as reading when it reads all of them, apart from what was found to be another's: what stands unread there
+/// does not change while a window is sent to the connection, and another socket is empty. A library leaves the news of
+/// its name unread that way, until its program first waits for something.
 final class ReadingWitness {
     /// Gets what was found: true when all has been read that the bus had handed on, false when nothing tells.
     var onFinding: ((UniqueName, _ hasRead: Bool) -> Void)!
+    /// Whether the bus may not have handed on yet what was sent: then nothing that lies unread tells anything.
+    var isOnTheWay: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
     private let sockets = UnixSockets()
@@ -32,13 +37,21 @@ final class ReadingWitness {
         var inodes: [UInt32] = []
         var wait: UInt32 = 0
         var timer: EventSource?
-        /// Whether nothing waited unread when it was looked at last: the bus may just have been about to write more.
-        var wasEmpty = false
+        /// What waited unread in which socket when it was looked at last; nil before. The bus may just have been about
+        /// to write more.
+        var unread: [UInt32: UInt32]?
+        /// What stood so when a window was let pass, to see whether it comes there.
+        var standing: [UInt32: UInt32] = [:]
+        /// What stands unread on other connections of the process.
+        var others: [UInt32: UInt32] = [:]
     }
 
     private static let firstWait: UInt32 = 5
     private static let longestWait: UInt32 = 2000
     private static let blindWait: UInt32 = 1000
+    private static let longestWaitForBus: UInt32 = 80
+    /// More than that in one socket may be all that it holds: that it does not change tells nothing then.
+    private static let mostStanding: UInt32 = 32 << 10
 
     /// - Parameter bus: the caller keeps it.
     init(bus: any MessageBus) {
@@ -54,7 +67,7 @@ final class ReadingWitness {
         let look = looks[client] ?? Look()
         looks[client] = look
         look.wait = Self.firstWait
-        look.wasEmpty = false
+        look.unread = nil
         guard look.processID == nil else { return wait(look, client) }
         bus.processID(of: client) { [weak self] result in
             guard let self, looks[client] === look else { return }
@@ -77,21 +90,38 @@ final class ReadingWitness {
     }
 
     private func look(_ look: Look, _ client: UniqueName) {
-        guard let unread = unreadBytes(look) else {
+        guard !isOnTheWay(client) else {
+            look.unread = nil
+            look.wait = min(look.wait * 2, Self.longestWaitForBus)
+            return wait(look, client)
+        }
+        guard let sockets = unreadBytes(look) else {
             guard look.wait >= Self.blindWait else {
                 look.wait = Self.blindWait
                 return wait(look, client)
             }
             return onFinding(client, false)
         }
-        if unread == 0, look.wasEmpty { return onFinding(client, true) }
-        look.wasEmpty = unread == 0
-        look.wait = unread == 0 ? Self.firstWait : min(look.wait * 2, Self.longestWait)
+        // Something came or went there: it may be ours.
+        look.others = look.others.filter { sockets[$0.key] == $0.value }
+        let unread = sockets.filter { $0.value > 0 && look.others[$0.key] == nil }
+        if unread.isEmpty, look.unread?.isEmpty == true { return onFinding(client, true) }
+        if look.wait >= Self.blindWait, unread == look.unread, unread.count + look.others.count < sockets.count,
+            unread.values.allSatisfy({ $0 <= Self.mostStanding })
+        {
+            guard unread == look.standing else {
+                look.standing = unread
+                return onFinding(client, false)
+            }
+            look.others.merge(unread) { $1 }
+        }
+        look.wait = unread.isEmpty || look.unread == nil ? Self.firstWait : min(look.wait * 2, Self.longestWait)
+        look.unread = unread
         wait(look, client)
     }
 
-    /// Nil when there is no way to know.
-    private func unreadBytes(_ look: Look) -> UInt32? {
+    /// What waits unread in each socket between the process and the bus. Nil when there is no way to know.
+    private func unreadBytes(_ look: Look) -> [UInt32: UInt32]? {
         guard let sockets, let processID = look.processID, processID > 0 else { return nil }
         if let unread = unreadBytes(in: look.inodes, sockets) { return unread }
         // Not looked for yet, or one of them was closed.
@@ -102,14 +132,14 @@ final class ReadingWitness {
         return unreadBytes(in: look.inodes, sockets)
     }
 
-    private func unreadBytes(in inodes: [UInt32], _ sockets: UnixSockets) -> UInt32? {
+    private func unreadBytes(in inodes: [UInt32], _ sockets: UnixSockets) -> [UInt32: UInt32]? {
         guard !inodes.isEmpty else { return nil }
-        var sum: UInt32 = 0
+        var unread: [UInt32: UInt32] = [:]
         for inode in inodes {
             guard let socket = sockets[inode], socket.peer != nil else { return nil }
-            sum += socket.unreadBytes
+            unread[inode] = socket.unreadBytes
         }
-        return sum
+        return unread
     }
 
     /// What the other end of the service's own connection is bound to.

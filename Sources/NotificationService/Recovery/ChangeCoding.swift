@@ -25,6 +25,9 @@ private enum RecordKind: UInt8 {
     case numbers
     /// What waits is not in the log: for each client the counters have how much it is.
     case queuesUnkept
+    case suspensionOwed
+    /// The address of the bus.
+    case bus
 }
 
 /// How a list of observers is written.
@@ -58,6 +61,14 @@ struct ChangeEncoder {
 
     /// The record of a log without queues.
     func queuesUnkept() -> [UInt8] { [RecordKind.queuesUnkept.rawValue] }
+
+    /// The record of where the bus is.
+    func bus(address: String) -> [UInt8] {
+        var record = RecordWriter()
+        record.append(RecordKind.bus.rawValue)
+        record.append(address)
+        return record.bytes
+    }
 
     /// - Parameters:
     ///   - slot: where ``RecoveryCounters`` has the counts of a client.
@@ -95,6 +106,9 @@ struct ChangeEncoder {
         case .suspendedByActivity(let name, let isSuspended):
             begin(.suspendedByActivity, name)
             record.append(isSuspended)
+        case .suspensionOwed(let name, let isOwed):
+            begin(.suspensionOwed, name)
+            record.append(isOwed)
         case .queuedDue(let name, let notification, let observers, let lane):
             encode(notification, body)
             begin(.queuedDue, name)
@@ -183,6 +197,7 @@ struct ChangeDecoder {
         case change(Change)
         case numbers(serial: UInt64, observer: UInt64)
         case queuesUnkept
+        case bus(address: String)
         /// What later records speak of.
         case part
     }
@@ -211,6 +226,7 @@ struct ChangeDecoder {
             return .part
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept
+        case .bus: return .bus(address: try reader.readText())
         default: return .change(try change(kind, &reader, counts))
         }
     }
@@ -220,7 +236,7 @@ struct ChangeDecoder {
     ) throws(RecordReader.Malformed) -> Change {
         let client = try client(&reader)
         switch kind {
-        case .notification, .numbers, .queuesUnkept: throw RecordReader.Malformed()
+        case .notification, .numbers, .queuesUnkept, .bus: throw RecordReader.Malformed()
         case .client:
             let slot = try reader.readUInt32()
             let written = ClientCounts(
@@ -241,6 +257,7 @@ struct ChangeDecoder {
             default: throw RecordReader.Malformed()
             }
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
+        case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
         case .queuedDue:
             return .queuedDue(
                 client, try notification(&reader), observers: try list(of: client, &reader), try lane(&reader))

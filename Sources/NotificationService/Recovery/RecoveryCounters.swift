@@ -5,7 +5,7 @@ import NotificationCore
 ///
 /// A client has a slot of 64 bytes: whose it is; the last number that it was given, with the serial of what that was
 /// for; the last that the bus has carried; deliveries; losses; and how much waits, where that is not in the log. Slot 0
-/// names the format.
+/// names the format, and has how many posts wait in posters' queues, where these are not in the log.
 ///
 /// A number is written before it is used, and again when the bus has carried what has it (``DeliveryReceipts``). So a
 /// process that died at any moment leaves, for each client, what surely was carried and what may not have been: what was
@@ -37,6 +37,7 @@ final class RecoveryCounters {
     private var nextSlot: UInt32 = 1
     /// What an earlier process left.
     private var earlier: [UInt64] = []
+    private static let waitingPosts = fields - 1
 
     init(path: String) {
         self.path = path
@@ -107,6 +108,12 @@ final class RecoveryCounters {
         return counts
     }
 
+    /// How many posts waited in posters' queues; of use where the log does not have them.
+    var earlierPosts: UInt64 {
+        guard earlier.count > Self.waitingPosts else { return 0 }
+        return earlier[Self.waitingPosts] <= UInt64(UInt32.max) ? earlier[Self.waitingPosts] : 0
+    }
+
     /// Marks a slot as in use. Its old counts stay until ``set(_:of:in:)``.
     ///
     /// - Returns: whether there is such a slot, which nobody uses.
@@ -172,6 +179,13 @@ final class RecoveryCounters {
         guard self[slot, .waiting] != count else { return }
         self[slot, .waiting] = count
         try write(slot, .waiting, .waiting)
+    }
+
+    /// So many posts wait in posters' queues that are not in the log.
+    func setWaitingPosts(_ count: UInt64) throws(FileError) {
+        guard table[Self.waitingPosts] != count || count == 0 else { return }
+        table[Self.waitingPosts] = count
+        try write(Self.waitingPosts..<Self.waitingPosts + 1)
     }
 
     private subscript(slot: UInt32, field: Field) -> UInt64 {

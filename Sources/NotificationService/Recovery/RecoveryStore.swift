@@ -42,6 +42,8 @@ final class RecoveryStore {
     private static let longestWait = Duration.seconds(64)
 
     private let directory: String
+    private let busID: String
+    private let address: String
     private let path: String
     private let counters: RecoveryCounters
     private let report: (String) -> Void
@@ -69,16 +71,19 @@ final class RecoveryStore {
     /// - Parameters:
     ///   - directory: private to the user; made if it does not exist.
     ///   - busID: what the bus's method `GetId` answers.
+    ///   - address: of the bus, by which a later process sees whether it is still there.
     ///   - limits: of the center that it is for.
     ///   - takesLock: see ``RecoveryLog``.
     ///   - now: a clock that never goes back.
     ///   - report: gets a line for each thing that could not be taken up or kept.
     /// - Throws: ``FileError`` with `EWOULDBLOCK` when another process has it; everything else only suspends it.
     init(
-        directory: String, busID: String, limits: Limits = Limits(), takesLock: Bool = true,
+        directory: String, busID: String, address: String = "", limits: Limits = Limits(), takesLock: Bool = true,
         now: @escaping () -> Duration = monotonicTime, report: @escaping (String) -> Void = { Log.warning($0) }
     ) throws(FileError) {
         self.directory = directory
+        self.busID = busID
+        self.address = address
         path = "\(directory)/\(busID).log"
         counters = RecoveryCounters(path: "\(directory)/\(busID).counts")
         limit = Int(limits[.stateBytes])
@@ -106,6 +111,7 @@ final class RecoveryStore {
     ///
     /// - Returns: how many clients came back. They have to be watched: ``DistributedCenter/finishRestoring(effects:)``.
     func restore(into center: DistributedCenter) -> Int {
+        AbandonedState.remove(in: directory, except: busID, address: address, atMost: limit)
         guard let log, !isSuspended else { return 0 }
         var decoder = ChangeDecoder()
         var misfits = 0
@@ -120,7 +126,7 @@ final class RecoveryStore {
                 }
                 switch content {
                 case nil: return false
-                case .part: break
+                case .part, .bus: break
                 case .queuesUnkept: hasQueues = false
                 case .numbers(let serial, let observer): used = (serial, observer)
                 case .change(let change):
@@ -141,6 +147,14 @@ final class RecoveryStore {
             report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
         }
         center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
+        if !hasQueues, counters.earlierPosts > 0 {
+            center.countLostPosts(counters.earlierPosts)
+            report(
+                """
+                \(counters.earlierPosts) posts that waited in posters' queues were lost with an earlier carillond, as its \
+                state was larger than state-bytes allowed
+                """)
+        }
         attempt { () throws(FileError) in
             // The log first: what may have been lost stands in it before the counters say no more of it.
             try rewrite(from: center)
@@ -148,6 +162,7 @@ final class RecoveryStore {
                 try counters.set(center.toldCounts(of: client) ?? ClientCounts(), of: client, in: slot)
                 touched.insert(client)
             }
+            try counters.setWaitingPosts(0)
             try noteWaiting(in: center)
         }
         return slots.count
@@ -321,6 +336,7 @@ final class RecoveryStore {
                     failure = error
                 }
             }
+            add(encoder.bus(address: address))
             if extent == .withoutQueues { add(encoder.queuesUnkept()) }
             add(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
             center.forEachRememberedChange { change in
@@ -340,6 +356,7 @@ final class RecoveryStore {
             guard let slot = slots[client] else { continue }
             try counters.setWaiting(center.waiting(for: client), in: slot)
         }
+        try counters.setWaitingPosts(UInt64(center.queuedPosts))
         touched.removeAll(keepingCapacity: true)
     }
 
@@ -371,6 +388,7 @@ final class RecoveryStore {
     /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice.
     private func leaveNumbers() {
         var numbers = RecordGroup()
+        numbers.append(encoder.bus(address: address))
         reserved.serial += Self.largeBlock
         reserved.observer += Self.largeBlock
         numbers.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
@@ -404,7 +422,8 @@ extension Change {
         case .queuedDue, .held, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced, .postQueued, .postsReplaced,
             .postTaken:
             true
-        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspendedByActivity: false
+        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspendedByActivity, .suspensionOwed:
+            false
         }
     }
 

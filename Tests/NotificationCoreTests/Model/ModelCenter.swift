@@ -261,7 +261,7 @@ struct ModelCenter {
 
     /// Who does not read is told when it does.
     private mutating func tellSuspension(_ client: ModelClient) {
-        guard client.reads, client.told != (client.isSuspended, client.cause) else { return }
+        guard client.reads, !client.knowsSuspension else { return }
         client.told = (client.isSuspended, client.cause)
         outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
         count(256, to: client)
@@ -442,6 +442,7 @@ struct ModelCenter {
             client.dropped = old.dropped
             client.lost = old.lost
             client.told = old.word.map { ($0, .explicit) } ?? (old.isSuspended ? (true, .activity) : (false, .none))
+            if !old.knowsSuspension { client.told = nil }
             return client
         }
         for client in clients {

@@ -57,7 +57,9 @@ final class ModelClient {
     /// Whether it is being found out in another way whether it reads.
     var isWitnessed = false
     /// What it knows of its suspension.
-    var told: (isSuspended: Bool, cause: SuspensionCause) = (false, .none)
+    /// Nil when a restart came before it could be told.
+    var told: (isSuspended: Bool, cause: SuspensionCause)? = (false, .none)
+    var knowsSuspension: Bool { told?.isSuspended == isSuspended && told?.cause == cause }
 
     init(_ number: Int) {
         self.number = number
@@ -73,7 +75,7 @@ final class ModelClient {
     var reads: Bool { probes.filter { !$0 }.count < 2 }
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        waiting.contains { $0.lane != nil } || lost != nil || told != (isSuspended, cause)
+        waiting.contains { $0.lane != nil } || lost != nil || !knowsSuspension
     }
     var holds: Bool { waiting.contains { $0.lane == nil } }
     func first(in lane: DeliveryLane) -> Int? { waiting.firstIndex { $0.lane == lane } }
