@@ -43,7 +43,7 @@ struct CrowdingTests {
     @Test("E4: what is held for a suspended client slows nobody, and who leaves neither")
     func suspended() throws {
         let center = Scenario([.queuedPerClient: 800])
-        try center.observe(one, "A", behavior: .hold)
+        try center.observe(one, "A", "", .hold)
         try center.suspend(one)
         try center.post(700, of: "A")
         #expect(!center.center.isCrowded)

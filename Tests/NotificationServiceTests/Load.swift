@@ -9,7 +9,7 @@ final class Load {
     /// The burst of rule D3; of that size where optimised programs post as many.
     static let burst = min(count, 100_000)
     /// What ``FloodTests`` posts.
-    static let flood = min(count, 150_000)
+    static let flood = min(count, 100_000)
     static let size = 300
 
     let bus: PrivateBus
