@@ -21,10 +21,10 @@ except (ImportError, ValueError) as problem:
     sys.exit(77)
 
 import buses  # noqa: E402
-from contract import now  # noqa: E402
 from hostile import KINDS  # noqa: E402
 from judge import SLACK_BYTES, SLACK_DESCRIPTORS, Verdict  # noqa: E402
 from stage import Failure, Stage  # noqa: E402
+from trouble import HARMS, make_trouble  # noqa: E402
 
 
 def arguments():
@@ -56,8 +56,10 @@ def run(kind, options):
         stage.play()
         stage.settle()
         stage.rest(SLACK_BYTES, SLACK_DESCRIPTORS)
+        stage.end_actors()
+        make_trouble(stage, round(len(HARMS) * min(1, options.scale)))
     except Failure as failure:
-        stage.broken.append((now(), str(failure)))
+        stage.note(str(failure))
     finally:
         stage.stop()
     verdict = Verdict(stage)

@@ -63,7 +63,7 @@ class Client:
             try:
                 values = connection.call_finish(result).unpack()
             except GLib.Error as error:
-                then(None, Gio.DBusError.get_remote_error(error) or error.message)
+                then(None, error.message.removeprefix("GDBus.Error:"))
             else:
                 then(values, None)
 

@@ -194,7 +194,7 @@ def read_posters(stage):
     for actor in stage.posters:
         for kind, sent, answered, lane, number, name, object_, outcome in read(actor.records):
             if kind == "refused":
-                refused[outcome] += 1
+                refused[outcome.split(": ")[0]] += 1
                 if not overlaps_kill(stage, sent, answered):
                     faults.append((sent, f"{actor.name}: a post was refused: {outcome}"))
                 continue
@@ -310,7 +310,7 @@ class Verdict:
         accepted, refused, poster_faults = read_posters(stage)
         faults += poster_faults
         streams = []
-        last_life = max((moment for moment, _, _ in stage.lives), default=0)
+        last_life = max((moment for moment, _, _ in stage.lives if moment < stage.ended), default=0)
         for number, actor in enumerate(stage.observers):
             stream, looked = stream_of_observer(stage, actor, number, meanings)
             streams.append(stream)
@@ -330,7 +330,7 @@ class Verdict:
         reasons = sum((stream.reasons for stream in streams), collections.Counter())
         count = sum(len(lane) for lane in accepted.values())
         self.lines = [
-            f"{len(stage.bouts)} bouts of hostile clients, {len(stage.kills)} kills, "
+            f"{len(stage.bouts)} bouts of hostile clients, {sum(at < stage.ended for at, _ in stage.kills)} kills, "
             f"{count} posts accepted, {sum(refused.values())} without an answer or refused {dict(refused)}",
             f"received: {sum(len(stream.own) for stream in streams)} of these, "
             f"{sum(stream.foreign for stream in streams)} of strangers, "

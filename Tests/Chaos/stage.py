@@ -79,6 +79,7 @@ class Actor:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stage.errors, text=True, start_new_session=True,
         )
         channel = GLib.IOChannel.unix_new(self.process.stdout.fileno())
+        stage.add(self)
         self._watch = GLib.io_add_watch(channel, GLib.PRIORITY_DEFAULT, GLib.IO_IN | GLib.IO_HUP, self._hears)
 
     def _hears(self, channel, _condition):
@@ -117,6 +118,12 @@ class Stage:
         self.final = (None, None)
         self._context = GLib.MainContext.default()
         self._hostile = {}
+        self._actors = []
+        self.command = None
+
+    def note(self, text):
+        """Notes that something broke at this moment."""
+        self.broken.append((now(), text))
 
     # The loop
 
@@ -133,7 +140,7 @@ class Stage:
         deadline = now() + seconds
         while not condition():
             if now() > deadline:
-                self.broken.append((now(), f"not within {seconds} s: {what}"))
+                self.note(f"not within {seconds} s: {what}")
                 return False
             self.iterate(0.05)
         return True
@@ -189,6 +196,10 @@ class Stage:
         self.prober = Actor(self, "prober", "prober.py", self._records("prober"))
         self.wait_until_ready([*self.posters, self.prober])
 
+    def add(self, actor):
+        """Has the actor ended with the rest."""
+        self._actors.append(actor)
+
     def _records(self, name):
         return os.path.join(self.directory, f"{name}.records")
 
@@ -216,21 +227,29 @@ class Stage:
                 return True
         return False
 
-    def stop(self):
-        """Ends everything, whatever happened before."""
+    def end_actors(self):
+        """Ends the well-behaved clients, whose records are then complete."""
         for process, _ in self._hostile.values():
             buses.end(process)
-        for actor in [*self.observers, *self.posters, self.prober, self.bystander]:
+        self._hostile.clear()
+        for actor in self._actors:
             try:
                 actor.order("end")
                 actor.process.wait(PATIENCE)
             except (OSError, subprocess.TimeoutExpired) as problem:
-                self.broken.append((now(), f"{actor.name} did not end well: {problem}"))
+                self.note(f"{actor.name} did not end well: {problem}")
                 buses.end(actor.process)
             if actor.process.returncode != 0:
-                self.broken.append((now(), f"{actor.name} ended with {actor.process.returncode}"))
-        self.command.send_signal(signal.SIGINT)
-        self.command.wait(PATIENCE)
+                self.note(f"{actor.name} ended with {actor.process.returncode}")
+        self._actors.clear()
+        if self.command:
+            self.command.send_signal(signal.SIGINT)
+            self.command.wait(PATIENCE)
+            self.command = None
+
+    def stop(self):
+        """Ends everything, whatever happened before."""
+        self.end_actors()
         self.connection.close_sync(None)
         self.bus.stop()
         self.errors.close()
