@@ -6,6 +6,8 @@ final class Load {
     /// How many notifications the tests post: the environment variable `CARILLON_LOAD`, or what a debug build does in a
     /// few seconds and is still more than a queue holds.
     static let count = ProcessInfo.processInfo.environment["CARILLON_LOAD"].flatMap(Int.init) ?? 16_000
+    /// The burst of rule D3; of that size where optimised programs post as many.
+    static let burst = min(count, 100_000)
     static let size = 300
 
     let bus: PrivateBus
