@@ -37,6 +37,7 @@ def arguments():
     parser.add_argument("--without", action="append", choices=list(KINDS), default=[], help="none of this kind")
     parser.add_argument("--kill-every", type=float, default=6, help="seconds on average; 0 is never")
     parser.add_argument("--scale", type=float, default=1, help="how much of everything hostile clients do")
+    parser.add_argument("--bound", type=float, default=1, help="seconds within which a call is answered")
     parser.add_argument("--keep", action="store_true", help="keep the records of a good run, too")
     return parser.parse_args()
 
@@ -62,7 +63,7 @@ def run(kind, options):
         stage.note(str(failure))
     finally:
         stage.stop()
-    verdict = Verdict(stage)
+    verdict = Verdict(stage, options.bound)
     for line in verdict.lines:
         print(f"    {line}")
     for faults in alike(verdict.faults):
@@ -102,10 +103,11 @@ def describe(stage, time):
 
 def repetition(kind, options):
     """The command that does the same again, as far as chance allows."""
-    words = [f"tools/chaos --seconds {options.seconds:g} --seed {options.seed} --bus {kind}"]
+    words = [f"tools/chaos --minutes {options.seconds / 60:.3g} --seed {options.seed} --bus {kind}"]
     words += [f"--only {each}" for each in options.only or []] + [f"--without {each}" for each in options.without]
     words += [f"--kill-every {options.kill_every:g}"] if options.kill_every != 6 else []
     words += [f"--scale {options.scale:g}"] if options.scale != 1 else []
+    words += ["--debug"] if options.bound != 1 else []
     return " ".join(words)
 
 

@@ -39,7 +39,8 @@ def long_lists(scene):
     own = GLib.Variant("(s)", (connection.name,))
     poster = scene.connect()
     while scene.going():
-        scene.send(poster, post("org.example.Lists") * 20, 5)
+        if not scene.post_answered(poster, post("org.example.Lists") * 5, post("org.example.Lists", answer=True)):
+            poster = scene.connect()
         if scene.random.random() < 0.2:
             scene.send(connection, message("ListObservers", own, answer=True))
         if scene.random.random() < 0.1:
@@ -58,7 +59,7 @@ def hogs(scene):
     large = post("org.example.Hog", "", {"pad": GLib.Variant("s", "x" * 200_000)})
     small = post("org.example.Hog", "", {"pad": GLib.Variant("s", "x" * 100)})
     while scene.going():
-        if not scene.send(poster, large + small * 50, 5):
+        if not scene.post_answered(poster, large + small * 10, post("org.example.Hog", answer=True)):
             poster = scene.connect()
         for connection in scene.random.sample(connections, min(3, len(connections))):
             try:

@@ -16,8 +16,10 @@ def silent(scene):
     for connection in connections:
         for name in [*NAMES, "org.example.Silent"]:
             scene.send(connection, add_observer(name))
+    poster = scene.connect()
     while scene.going():
-        scene.send(scene.random.choice(connections), post("org.example.Silent") * 50)
+        if not scene.post_answered(poster, post("org.example.Silent") * 50, post("org.example.Silent", answer=True)):
+            poster = scene.connect()
         for connection in list(connections):
             try:
                 connection.discard(0.02)

@@ -46,5 +46,16 @@ class Scene:
             return False
         return True
 
+    def post_answered(self, connection, contents, last, seconds=10):
+        """Sends posts that want no answer and then one that does, whose number is 1, and waits for it: how much comes is
+        what the service can do, and no flood. Whether it came."""
+        try:
+            connection.send(contents, seconds)
+            connection.call(last, 1, seconds)
+        except Closed:
+            connection.close()
+            return False
+        return True
+
     def rest(self, least=0.01, most=0.1):
         time.sleep(self.random.uniform(least, most))
