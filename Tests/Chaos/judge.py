@@ -198,7 +198,7 @@ def read_posters(stage):
             accepted[lane][number] = (name, object_)
             expected = sum(matches(registered, name, object_) for registered in everyone)
             if lane.endswith(" now") and outcome < expected:
-                faults.append((sent, f"{actor.name}: {outcome} receivers where {expected} well-behaved observers match"))
+                faults.append((sent, f"{actor.name}: {outcome} receivers where {expected} well-behaved match"))
     return accepted, refused, faults
 
 

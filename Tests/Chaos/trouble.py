@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trouble with the files in which the service keeps its state, after the load.
 
-Whoever writes there can take the state away, so registrations may be lost here. The service itself must go on, come back
-after a kill, and serve who asks then.
+Whoever writes there can take the state away, so registrations may be lost here. The service itself must go on, come
+back after a kill, and serve who asks then.
 """
 
 import os

@@ -47,8 +47,8 @@ class Scene:
         return True
 
     def post_answered(self, connection, contents, last, seconds=10):
-        """Sends posts that want no answer and then one that does, whose number is 1, and waits for it: how much comes is
-        what the service can do, and no flood. Whether it came."""
+        """Sends posts that want no answer and then one that does, whose number is 1, and waits for it: so much comes as
+        the service can do, and that is no flood. Whether it came."""
         try:
             connection.send(contents, seconds)
             connection.call(last, 1, seconds)
