@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The Carillon authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel tells of the service and the bus: whether they live, their memory, and their waits for a processor."""
+"""What the kernel tells of the service and the bus: life, memory, descriptors, and waits for a processor."""
 
 import os
 import select
