@@ -21,4 +21,16 @@ struct ExactTextTests {
         #expect(ExactText("a") != ExactText("ab"))
         #expect(ExactText(text).text == text)
     }
+
+    @Test("One other byte anywhere makes another text", arguments: [1, 7, 8, 9, 15, 16, 17, 100])
+    func oneByte(count: Int) {
+        let text = String(repeating: "a", count: count)
+        for position in 0..<count {
+            var bytes = Array(text.utf8)
+            bytes[position] = UInt8(ascii: "b")
+            #expect(ExactText(text) != ExactText(String(decoding: bytes, as: UTF8.self)))
+        }
+        #expect(ExactText(text) == ExactText(String(decoding: Array(text.utf8), as: UTF8.self)))
+        #expect(ExactText(text) != ExactText(text + "a"))
+    }
 }

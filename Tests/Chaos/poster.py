@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""A well-behaved poster: posts in every style, wants every answer, and records it.
+
+    poster.py RECORDS NUMBER SEED RATE
+
+Its posts of one style are a *lane*: they are numbered, and every observer gets them in that order.
+"""
+
+import random
+import sys
+
+import gi
+
+gi.require_version("Gio", "2.0")
+from gi.repository import GLib  # noqa: E402
+
+from client import Client  # noqa: E402
+from contract import END, NAMES, OBJECTS, now  # noqa: E402
+
+STYLES = ("now", "asap", "when-idle")
+
+#: Answers that it waits for at most: a program that wants answers does not post without end.
+MOST_PENDING = 100
+
+
+class Poster(Client):
+    def __init__(self, records, number, seed, rate):
+        super().__init__(records)
+        self.number = number
+        self.random = random.Random(f"{seed} poster {number}")
+        self.rate = rate
+        self.posted = dict.fromkeys(STYLES, 0)
+        self.pending = 0
+        self.stopping = False
+        self.ended = 0
+        self.say(f"ready {self.unique_name}")
+        GLib.timeout_add(50, self._tick)
+
+    def _tick(self):
+        if self.stopping:
+            return GLib.SOURCE_REMOVE
+        # Mostly a few, at times many at once; on average the rate.
+        mean = self.rate / 20
+        count = int(self.random.expovariate(1 / mean)) if mean > 0 else 0
+        for _ in range(min(count, MOST_PENDING - self.pending)):
+            style = self.random.choices(STYLES, (6, 2, 1))[0]
+            size = self.random.choices((10, 300, 5000, 60_000), (20, 20, 5, 1))[0]
+            self._post(style, self.random.choice(NAMES), self.random.choice(OBJECTS), size)
+        return GLib.SOURCE_CONTINUE
+
+    def _post(self, style, name, object_, size, then=None):
+        self.posted[style] += 1
+        number = self.posted[style]
+        sent = now()
+        self.pending += 1
+
+        def answered(values, error):
+            self.pending -= 1
+            if error is None:
+                self.record("accepted", sent, now(), self.lane(style), number, name, object_, values[0])
+            else:
+                self.record("refused", sent, now(), self.lane(style), number, name, object_, error)
+            if then:
+                then(error)
+            elif self.stopping and self.pending == 0:
+                self._post_ends()
+
+        self.call("Post", self._arguments(style, name, object_, number, size), answered)
+
+    def _arguments(self, style, name, object_, number, size):
+        user_info = {
+            "lane": GLib.Variant("s", self.lane(style)), "n": GLib.Variant("t", number),
+            "pad": GLib.Variant("s", "x" * size),
+        }
+        options = {} if style == "now" else {"posting-style": GLib.Variant("s", style)}
+        return GLib.Variant("(ssa{sv}a{sv})", (name, object_, user_info, options))
+
+    def lane(self, style):
+        return f"{self.number} {style}"
+
+    def ordered(self, order):
+        if order == "stop":
+            self.stopping = True
+            if self.pending == 0:
+                self._post_ends()
+
+    def _post_ends(self):
+        for style in STYLES:
+            self._post_end(style)
+
+    def _post_end(self, style):
+        def answered(error):
+            if error is not None:
+                GLib.timeout_add(100, lambda: self._post_end(style))
+                return
+            self.ended += 1
+            if self.ended == len(STYLES):
+                self.say("stopped")
+
+        self._post(style, END, "", 0, answered)
+
+
+if __name__ == "__main__":
+    Poster(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])).run()

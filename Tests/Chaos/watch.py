@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel tells of the service and the bus: life, memory, descriptors, and waits for a processor."""
+
+import os
+import select
+
+from contract import now
+
+
+def resident_bytes(pid):
+    """VmRSS, or None when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
+
+
+def descriptor_count(pid):
+    """How many descriptors it has open, or None when it is gone."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+def waited_for_processor(pid):
+    """Seconds that its threads could have run and had no processor (`run_delay`), or None when it is gone."""
+    try:
+        total = 0
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[1])
+        return total / 1e9
+    except OSError:
+        return None
+
+
+class Process:
+    """A process that is nobody's child here, watched until it ends."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    def has_ended(self):
+        return bool(select.select([self._descriptor], [], [], 0)[0])
+
+    def close(self):
+        os.close(self._descriptor)
+
+
+class Samples:
+    """Measurements of the service and the bus through a run."""
+
+    def __init__(self, bus_pid):
+        self.bus_pid = bus_pid
+        #: (time, pid of the service, its seconds without a processor)
+        self.delays = []
+        #: (time, pid, resident bytes, descriptors, resident bytes of the bus)
+        self.sizes = []
+
+    def take_delays(self, pid):
+        self.delays.append((now(), pid, pid and waited_for_processor(pid)))
+
+    def take_sizes(self, pid):
+        sizes = (resident_bytes(pid), descriptor_count(pid), resident_bytes(self.bus_pid)) if pid else (None,)
+        if all(sizes):
+            self.sizes.append((now(), pid, *sizes))
+
+    def without_processor(self, start, end):
+        """Seconds within that time in which the service could have run and had no processor."""
+        inside = [sample for sample in self.delays if start - 0.3 <= sample[0] <= end + 0.3]
+        return sum(
+            later[2] - earlier[2]
+            for earlier, later in zip(inside, inside[1:])
+            if earlier[1] == later[1] and None not in (earlier[2], later[2])
+        )
