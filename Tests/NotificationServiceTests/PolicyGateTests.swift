@@ -1,11 +1,11 @@
 import BusNames
 import DBus
-import DesktopActivity
 import MainLoop
 import NotificationCore
 import NotificationWire
 import Testing
 
+@testable import DesktopActivity
 @testable import NotificationService
 
 /// Who it is that policy is asked about.
@@ -37,11 +37,17 @@ struct PolicyGateTests {
 
     private final class Processes: ProcessTable {
         var confinements: [UInt32: Confinement] = [:]
+        /// What all run in.
+        var unit: String?
         let now: UInt64 = 0
 
         func name(of _: UInt32) -> String { "" }
         func confinement(of processID: UInt32) -> Confinement { confinements[processID] ?? .unknown }
-        func facts(of _: UInt32) -> ProcessFacts? { nil }
+        func facts(of processID: UInt32) -> ProcessFacts? {
+            var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
+            facts.unit = unit
+            return facts
+        }
         func environment(of _: UInt32) -> SessionEnvironment? { nil }
     }
 
@@ -106,6 +112,32 @@ struct PolicyGateTests {
         call(":1.4", .sandbox("org.x.Y"))
         #expect(isRefused(":1.1", by: aware, .post(name: "Ding")))
         #expect(!isRefused(":1.1", by: aware, .nothing))
+    }
+
+    @Test("P2: that a sandbox could have called is not forgotten when it is gone")
+    func remembered() {
+        var may = false
+        let gate = PolicyGate(callers: callers) { may }
+        #expect(!gate.confinesUnidentified)
+        may = true
+        #expect(gate.confinesUnidentified)
+        may = false
+        #expect(gate.confinesUnidentified)
+    }
+
+    @Test("P3: a program of the session is known by its unit, and restricted by its own list alone")
+    func application() {
+        processes.unit = "app-gnome-org.x.Y-4711.scope"
+        let gate = gate()
+        gate.policy.applications = ["org.x.Y": [.post: [.exactly("Ding")]]]
+        call(":1.1", Confinement.none)
+        #expect(!isRefused(":1.1", by: gate, .post(name: "Ding")))
+        #expect(isRefused(":1.1", by: gate, .post(name: "Dong")))
+        for need in [PolicyGate.Need.post(name: "org.x.Y.Ding"), .observe(name: ""), .session("do it")] {
+            #expect(!isRefused(":1.1", by: gate, need))
+        }
+        gate.policy.applications = ["org.x.Z": [.post: []]]
+        #expect(!isRefused(":1.1", by: gate, .post(name: "Dong")))
     }
 
     @Test("P3: the configuration's word about these counts, whatever may be")

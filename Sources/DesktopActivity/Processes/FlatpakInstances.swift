@@ -8,8 +8,8 @@ import BusNames
 
 /// The runs of Flatpak applications in this session, as Flatpak itself notes them: `$XDG_RUNTIME_DIR/.flatpak/ID/info`.
 ///
-/// The directory of a run that has ended stays until the next one begins. So what a connection sent that is gone by now
-/// can't have come from a run that is not noted.
+/// The directory of a run that has ended stays for three seconds from its beginning at least, and until Flatpak is used
+/// again. So what a connection sent that left just now came from a run that is still noted, if from any.
 package struct FlatpakInstances {
     private let directory: String
     /// More than anybody runs at a time.

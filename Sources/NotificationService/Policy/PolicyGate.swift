@@ -30,10 +30,10 @@ final class PolicyGate {
     private unowned let callers: Callers
     /// Whether an application in a sandbox could have called and left before anybody knew.
     private let maySandboxesCall: () -> Bool
-    /// One has called.
-    private var haveSandboxesCalled = false
+    /// One has called, or could have, at some time: what was found out stays so.
+    private var couldSandboxesCall = false
 
-    /// - Parameter maySandboxesCall: by what is to be found out now; that they did is remembered here.
+    /// - Parameter maySandboxesCall: whether they could have until now, as far as that can be found out.
     init(callers: Callers, maySandboxesCall: @escaping () -> Bool) {
         self.callers = callers
         self.maySandboxesCall = maySandboxesCall
@@ -41,15 +41,17 @@ final class PolicyGate {
 
     /// It is known who is behind a connection.
     func learned(_ caller: Callers.Caller) {
-        if caller.sandbox != nil { haveSandboxesCalled = true }
+        if caller.sandbox != nil { couldSandboxesCall = true }
     }
 
     /// Whether a call of a connection that left before it was known is judged as a sandbox's.
     var confinesUnidentified: Bool {
         switch policy.unidentified {
-        case .allow: false
-        case .refuse: true
-        case .automatic: haveSandboxesCalled || maySandboxesCall()
+        case .allow: return false
+        case .refuse: return true
+        case .automatic:
+            if !couldSandboxesCall { couldSandboxesCall = maySandboxesCall() }
+            return couldSandboxesCall
         }
     }
 
