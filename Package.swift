@@ -19,7 +19,7 @@ let package = Package(
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
 
         // The kernel's own declarations.
-        .systemLibrary(name: "CSocketDiagnostics"),
+        .systemLibrary(name: "CSystem"),
 
         // What libdispatch exports for run loops; it comes with the toolchain.
         .systemLibrary(name: "CMainQueue"),
@@ -47,7 +47,7 @@ let package = Package(
             name: "NotificationService",
             dependencies: [
                 "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames",
-                "MainLoop", "CSocketDiagnostics",
+                "MainLoop", "CSystem",
             ]
         ),
         .executableTarget(name: "carillond", dependencies: ["NotificationService", "MainLoop"]),

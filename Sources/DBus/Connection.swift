@@ -108,14 +108,6 @@ public final class Connection: BusConnection {
         check(dbus_connection_send(pointer, message.pointer, nil))
     }
 
-    public func send(_ message: Message, whenWritten: @escaping () -> Void) {
-        // libdbus keeps a message until it is written, and gives it up when the connection is closed.
-        message.whenGivenUp { [weak self] in
-            if let self, dbus_connection_get_is_connected(pointer) != 0 { whenWritten() }
-        }
-        send(message)
-    }
-
     /// Sends a method call; `completion` gets the reply, or the error that came instead, from the loop.
     ///
     /// Only the connection that was called is believed, and the bus where it answers for it (E6). A call to a well-known

@@ -27,14 +27,6 @@ public final class Message {
         dbus_message_unref(pointer)
     }
 
-    /// Has `body` called when nobody keeps the message any more, neither here nor in libdbus.
-    func whenGivenUp(_ body: @escaping () -> Void) {
-        let notice = Unmanaged.passRetained(Notice(body)).toOpaque()
-        check(
-            dbus_message_set_data(
-                pointer, noticeSlot, notice, { Unmanaged<Notice>.fromOpaque($0!).takeRetainedValue().body() }))
-    }
-
     // MARK: Making
 
     /// - Parameter startsService: let the bus start the destination by activation when nobody owns it.
@@ -178,19 +170,3 @@ public final class Message {
         field(pointer).map { String(cString: $0) }
     }
 }
-
-/// What waits for a message to be given up.
-private final class Notice {
-    let body: () -> Void
-
-    init(_ body: @escaping () -> Void) {
-        self.body = body
-    }
-}
-
-/// Where libdbus keeps a ``Notice`` with a message.
-private let noticeSlot: dbus_int32_t = {
-    var slot: dbus_int32_t = -1
-    check(dbus_message_allocate_data_slot(&slot))
-    return slot
-}()

@@ -7,20 +7,9 @@ public protocol MessageBus: AnyObject {
     var context: MainContext { get }
     /// Sends without waiting for an answer.
     func send(_ message: Message)
-    /// The same; `whenWritten` is called when the system has taken the last byte, and so not when the connection is
-    /// closed before. From then on the message reaches the bus, whatever becomes of this process. Of several that were
-    /// taken at once the last may be told of first.
-    func send(_ message: Message, whenWritten: @escaping () -> Void)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
-}
-
-extension MessageBus {
-    public func send(_ message: Message, whenWritten: @escaping () -> Void) {
-        send(message)
-        whenWritten()
-    }
 }
 
 /// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.
@@ -68,6 +57,16 @@ extension MessageBus {
                     return isOurs ? .acquired : .taken
                 })
         }
+    }
+
+    /// Gives a well-known name up.
+    ///
+    /// - Parameter completion: called behind all calls that the bus carried to us as the name's owner.
+    public func releaseName(_ name: WellKnownName, completion: @escaping (Result<Void, BusError>) -> Void) {
+        let message = Message.busCall("ReleaseName")
+        var writer = MessageWriter(message)
+        writer.append(name.rawValue)
+        call(message) { completion($0.map { _ in }) }
     }
 
     /// Asks the bus for the messages that match `rule`. A refusal (the bus bounds the number of rules) is reported.

@@ -28,10 +28,25 @@ public final class ObjectExporter {
     public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
         guard let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
-            if message.hasInterface(Self.peer) { try answerPeer(call) } else { try dispatch(call) }
+            if message.hasInterface(Self.peer) { try Self.answerPeer(call) } else { try dispatch(call) }
         } catch {
             call.reply(with: error)
             onRefusal?(call, error)
+        }
+        return true
+    }
+
+    /// Answers `message`, if it is a method call, as a connection does that has no objects: `org.freedesktop.DBus.Peer` it
+    /// has all the same.
+    public static func answerWithoutObject(_ message: Message, from bus: any MessageBus) -> Bool {
+        guard let call = MethodCall(message, bus: bus) else { return false }
+        do throws(BusError) {
+            guard message.hasInterface(peer) else {
+                throw .unknownObject("there is no object \(message.path?.rawValue ?? "")")
+            }
+            try answerPeer(call)
+        } catch {
+            call.reply(with: error)
         }
         return true
     }
@@ -132,7 +147,7 @@ public final class ObjectExporter {
         }
     }
 
-    private func answerPeer(_ call: MethodCall) throws(BusError) {
+    private static func answerPeer(_ call: MethodCall) throws(BusError) {
         let member = call.message.member?.rawValue ?? ""
         try call.expectNoDescriptors()
         switch member {
@@ -142,7 +157,7 @@ public final class ObjectExporter {
                 throw BusError(name: "org.freedesktop.DBus.Error.Failed", message: "this machine has no id")
             }
             call.reply { $0.append(id) }
-        default: throw .unknownMethod("interface \(Self.peer) has no method \(member)")
+        default: throw .unknownMethod("interface \(peer) has no method \(member)")
         }
     }
 

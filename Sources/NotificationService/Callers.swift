@@ -73,6 +73,9 @@ final class Callers {
         return false
     }
 
+    /// Whether something arrived that was not handled yet.
+    var isAnythingWaiting: Bool { !waiting.isEmpty }
+
     /// Finds out who is behind a connection that has not called, as an earlier process knew it.
     func identify(_ name: UniqueName) {
         _ = isKnown(name)

@@ -11,10 +11,12 @@ final class CenterDriver {
     let center = DistributedCenter()
     let effects: EffectRunner
     private var waitingPosters = WaitingPosters()
+    private let memory: MemoryReturn
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
     init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
+        memory = MemoryReturn(context: bus.context)
         effects = EffectRunner(bus: bus, clients: clients, prober: prober, witness: witness)
         effects.answers.maySend = { [unowned self] caller, byteCount in
             perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
@@ -54,6 +56,7 @@ final class CenterDriver {
             answer.reply(to: PostCall.self, receivers)
         }
         effects.store?.tidy(from: center)
+        memory.noteEvent(held: center.heldBytes)
         return result
     }
 
@@ -89,8 +92,16 @@ final class CenterDriver {
         }
     }
 
-    /// The process is about to end; a later one will take up from here. What is on its way goes out; what is queued is
-    /// left to the later one, as a loop that is about to quit is not idle (Q2).
+    /// The process is about to end, and gets no more calls; a later one will take up from here. What is on its way goes
+    /// out; what is queued is left to the later one, as a loop that is about to quit is not idle (Q2).
+    ///
+    /// - Parameter completion: called when the bus has carried all of it, or is gone. Then ``finish()``.
+    func settle(_ completion: @escaping () -> Void) {
+        perform { effects in center.sendAllReady(effects: &effects) }
+        effects.settle(completion)
+    }
+
+    /// The process ends now.
     func finish() {
         perform { effects in center.sendAllReady(effects: &effects) }
         effects.store?.finish(from: center)

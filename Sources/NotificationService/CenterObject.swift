@@ -20,6 +20,8 @@ package final class CenterObject {
     private let refusals: Refusals
     private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
+    /// Where what arrives from the bus is answered.
+    private let answers: any MessageBus
 
     /// - Parameter bus: where effects go; the caller keeps it.
     package convenience init(bus: any MessageBus) {
@@ -37,6 +39,7 @@ package final class CenterObject {
         gate = PolicyGate(callers: callers) { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) }
         prober = ClientProber(bus: bus)
         driver = CenterDriver(bus: bus, clients: clients, prober: prober, witness: ReadingWitness(bus: bus))
+        answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
         let handlers = CenterHandlers(
@@ -101,7 +104,17 @@ package final class CenterObject {
         if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }
 
-    /// The process is about to end; a later one will take up from here.
+    /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
+    func settle(_ completion: @escaping () -> Void) {
+        guard callers.isAnythingWaiting else { return driver.settle(completion) }
+        // Behind the answers that are waited for.
+        (callers.control ?? bus).busID { [weak self] result in
+            guard let self, case .success = result else { return completion() }
+            settle(completion)
+        }
+    }
+
+    /// The process ends now; a later one will take up from here.
     package func finish() {
         driver.finish()
     }
@@ -159,15 +172,19 @@ package final class CenterObject {
 
     /// Serves a call of a connection of which it is known who is behind it.
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
-        guard call.expectsNoReply || driver.center.isServed(sender) else {
-            refusals.noteUnserved(sender)
-            return true
-        }
+        guard isServed(call, of: sender) else { return true }
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         }
         return driver.effects.activity?.handle(call) == true
-            || exporter.handle(call, from: driver.effects.answers)
+            || exporter.handle(call, from: answers)
+    }
+
+    /// Whoever does not read its answers is not served before it does (A4).
+    private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
+        guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
+        refusals.noteUnserved(sender)
+        return false
     }
 
     /// Asks the bus about callers over `control` from now on, where the answers do not wait behind their calls, and
@@ -175,6 +192,17 @@ package final class CenterObject {
     func use(control: Connection) {
         prober.use(control: control)
         callers.control = control
+        control.routePeerCalls()
+        control.onMessage = { [unowned self, unowned control] message in
+            prober.handleBarrier(message) || refuseStray(message, on: control)
+        }
+    }
+
+    /// Answers a call to the control connection, which has no objects.
+    private func refuseStray(_ message: Message, on control: Connection) -> Bool {
+        guard message.kind == .methodCall, let sender = message.sender else { return false }
+        return !isServed(message, of: sender)
+            || ObjectExporter.answerWithoutObject(message, from: driver.effects.answers.way(to: control))
     }
 
     /// Whether what was accepted before has to be sent before this call is answered, so that a client that waits for

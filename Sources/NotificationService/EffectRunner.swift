@@ -26,7 +26,10 @@ final class EffectRunner {
     /// Called when the core has forgotten a connection.
     var onForgotten: ((ClientName) -> Void)?
     /// What survives the process; nil where nothing does.
-    var store: RecoveryStore?
+    var store: RecoveryStore? {
+        didSet { receipts = store.map(makeReceipts) }
+    }
+    private var receipts: DeliveryReceipts?
     /// Where the activity of applications comes from; nil until that is followed.
     var activity: ActivityMonitor?
 
@@ -34,8 +37,8 @@ final class EffectRunner {
     private let clients: ClientRegistry
     private let prober: ClientProber
     private let witness: ReadingWitness
-    /// Where answers to calls go out.
-    let answers: AnswerGate
+    /// Through which answers to calls go out.
+    let answers = AnswerGate()
     /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
     /// which numbers all other messages, does not come.
     private var lastSignal = firstSignal
@@ -56,7 +59,6 @@ final class EffectRunner {
         self.clients = clients
         self.prober = prober
         self.witness = witness
-        answers = AnswerGate(bus: bus)
         witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }
         prober.onRefusal = { [unowned self] client in
@@ -75,6 +77,14 @@ final class EffectRunner {
     /// `largest` is the size of the largest of them, as ``mostBytes`` counts.
     func recentDeliveries() -> (counts: [ClientName: Int], largest: Int) {
         sentSignals.recent()
+    }
+
+    /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
+    func settle(_ completion: @escaping () -> Void) {
+        bus.busID { [weak self] result in
+            guard let self, case .success = result, receipts?.areComplete == false else { return completion() }
+            settle(completion)
+        }
     }
 
     func carryOut(_ effect: Effect) {
@@ -132,10 +142,14 @@ final class EffectRunner {
         send(message, to: delivery.client, sequence: delivery.sequence, dropped: nil)
     }
 
-    /// Sends what has a number of the client's, and notes when it has left the process.
+    /// Sends what has a number of the client's.
     private func send(_ message: Message, to client: ClientName, sequence: UInt64, dropped: UInt64?) {
-        guard let store else { return bus.send(message) }
-        bus.send(message) { [weak store] in store?.confirm(sequence, of: client, dropped: dropped) }
+        bus.send(message)
+        receipts?.noteSent(sequence, to: client, dropped: dropped)
+    }
+
+    private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
+        DeliveryReceipts(bus: bus) { [weak store] client, sent in store?.confirm(sent, of: client) }
     }
 
     /// A client that is too slow for long loses again and again.

@@ -65,9 +65,14 @@ public final class Service {
         link?.start()
     }
 
-    /// Leaves its state in order. Call before the process ends by its own decision.
-    public func stop() {
-        link?.object.finish()
+    /// Leaves the bus, and its state in order. Call before the process ends by its own decision.
+    ///
+    /// - Parameter completion: called once, from the loop, within a few seconds. Then the process may end.
+    public func stop(_ completion: @escaping () -> Void) {
+        guard !hasEnded else { return }
+        hasEnded = true
+        guard let link else { return completion() }
+        link.stop(completion)
     }
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.

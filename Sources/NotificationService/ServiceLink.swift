@@ -45,6 +45,9 @@ final class ServiceLink {
     private static let mostWaitingCalls = 1024
     /// What is read ahead of being served. The rest waits in the bus, which can make posters wait in turn.
     private static let mostReceivedBytes = 4 << 20
+    /// Set while it stops.
+    private var stopTimer: EventSource?
+    private static let stopTime: UInt32 = 2000
     /// Called when the service has its name and serves.
     var onServing: (() -> Void)?
     private let onEnd: (End) -> Void
@@ -92,6 +95,25 @@ final class ServiceLink {
         guard hasState, let busID else { return nil }
         hasState = false
         return object.handOver(busID: busID)
+    }
+
+    /// Leaves in order. The name goes first, so that from then on calls come to the next process, which waits for the
+    /// state; then all that is on its way; then the state. A connection that is closed before the bus has read it would
+    /// lose what it had not read.
+    ///
+    /// - Parameter completion: called once, from the loop, also when the bus answers nothing for two seconds.
+    func stop(_ completion: @escaping () -> Void) {
+        guard hasState else { return completion() }
+        guard stopTimer == nil else { return }
+        let finish = { [weak self] in
+            guard let self, hasState else { return }
+            hasState = false
+            object.finish()
+            completion()
+        }
+        stopTimer = .once(
+            milliseconds: Self.stopTime, on: connection.context, priority: .of(.control), action: finish)
+        connection.releaseName(Wire.busName) { [weak self] _ in self?.object.settle(finish) }
     }
 
     private func startControl() {
@@ -148,7 +170,7 @@ final class ServiceLink {
 
     /// Keeps a call for the object until the state has been taken up. Nobody can expect anything else of us yet.
     private func hold(_ message: Message) -> Bool {
-        guard message.kind == .methodCall, message.hasPath(Wire.path) else { return false }
+        guard message.kind == .methodCall else { return false }
         if waitingCalls!.count < Self.mostWaitingCalls, !message.hasDescriptors {
             waitingCalls!.append(message)
         } else if !message.expectsNoReply {
@@ -196,7 +218,7 @@ final class ServiceLink {
     }
 
     private func losesName(_ message: Message) -> Bool {
-        guard message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else { return false }
+        guard stopTimer == nil, message.isSignal("org.freedesktop.DBus", "NameLost"), message.isFromBus else { return false }
         var reader = MessageReader(message)
         return (try? reader.readString()) == Wire.busName.rawValue
     }

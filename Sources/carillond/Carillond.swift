@@ -62,8 +62,7 @@ struct Carillond {
             let signals = [SIGTERM, SIGINT].map { signal in
                 EventSource.unixSignal(signal, on: .default) {
                     Log.notice("ended by signal \(signal)")
-                    service.stop()
-                    loop.quit()
+                    service.stop { loop.quit() }
                     return .keep
                 }
             }

@@ -9,7 +9,7 @@ private enum ImportRules {
         "CGLib": [],
         "CMainQueue": [],
         "CXCB": [],
-        "CSocketDiagnostics": [],
+        "CSystem": [],
         "Collections": [],
         "BusNames": [],
         "JSON": [],
@@ -22,7 +22,7 @@ private enum ImportRules {
         "DesktopActivity": system.union(["NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
         "NotificationService": system.union([
             "Collections", "NotificationCore", "NotificationWire", "DesktopActivity", "DBus", "BusNames", "MainLoop",
-            "CSocketDiagnostics",
+            "CSystem",
         ]),
         // The names on the wire are in its messages; what it reaches through the service it need not name.
         "carillond": system.union(["NotificationService", "NotificationWire", "DBus", "MainLoop"]),

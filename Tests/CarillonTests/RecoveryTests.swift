@@ -66,7 +66,7 @@ struct RecoveryTests {
             let load = Thread {
                 while !isDone.load(ordering: .relaxed) {
                     for name in names { poster.post(name: .init(name), object: "load", userInfo: ["n": 1]) }
-                    usleep(200)
+                    usleep(2000)
                 }
             }
             load.start()

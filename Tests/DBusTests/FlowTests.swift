@@ -73,37 +73,6 @@ struct FlowTests {
     }
 
     @Test(
-        "It is told of each message when the system has taken it, and not when it never does",
-        arguments: BusKind.available, [false, true])
-    func written(kind: BusKind, ends: Bool) throws {
-        let bus = try PrivateBus(kind)
-        let loop = Loop()
-        let (sender, receiver) = (try loop.connect(to: bus), try loop.connect(to: bus))
-        try loop.barrier(receiver)
-        try ProcessState.stop(bus.pid)
-        var written: [UInt32] = []
-        for number in UInt32(0)..<5000 {
-            sender.send(signal(number, to: receiver)) { written.append(number) }
-        }
-        let count = written.count
-        // What is told of went before the rest.
-        #expect(written.max().map { Int($0) + 1 } == count)
-        #expect(count > 0 && count < 5000 && sender.outgoingBytes > 0, "\(count)")
-        if ends {
-            var hasEnded = false
-            sender.onDisconnect = { hasEnded = true }
-            kill(bus.pid, SIGKILL)
-            try loop.run("the end") { hasEnded }
-            #expect(written.count == count)
-        } else {
-            kill(bus.pid, SIGCONT)
-            try loop.run("the rest") { written.count == 5000 }
-            #expect(Set(written).count == 5000)
-            #expect(sender.outgoingBytes == 0)
-        }
-    }
-
-    @Test(
         "What the socket does not take waits, is counted, and goes out as the loop turns", arguments: BusKind.available)
     func backlog(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

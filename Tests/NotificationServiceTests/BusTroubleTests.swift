@@ -38,6 +38,33 @@ struct BusTroubleTests {
         }
     }
 
+    @Test(
+        "A4, E4: calls to the service's other connection are answered, and counted like all others",
+        arguments: BusKind.available)
+    func strayCalls(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        let other = try #require(try client.otherConnections(of: service.pid).first)
+        func call(_ interface: InterfaceName, _ member: MemberName) -> Message {
+            .methodCall(to: other, path: "/", interface: interface, member: member)
+        }
+        _ = try client.send(call("org.freedesktop.DBus.Peer", "Ping"))
+        #expect(throws: BusError.self) {
+            _ = try client.send(call("org.freedesktop.DBus.Introspectable", "Introspect"))
+        }
+        // Nobody runs the loop of this one, so it reads nothing.
+        let deaf = try Client(on: bus)
+        for _ in 0..<1000 {
+            deaf.connection.send(call("org.freedesktop.DBus.Introspectable", "Introspect"))
+            deaf.connection.send(call("org.freedesktop.DBus.Peer", "Ping"))
+        }
+        try eventually("it is known not to read") {
+            try client.call(ListClients()).contains { $0.name.rawValue == deaf.name && $0.flow != "open" }
+        }
+        #expect(service.isRunning)
+    }
+
     @Test("E5: the bus closes the connection: nothing is lost that it was not carrying", arguments: BusKind.available)
     func cut(kind: BusKind) throws {
         let stage = try Stage(kind)

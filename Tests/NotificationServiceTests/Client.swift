@@ -1,5 +1,6 @@
 import BusNames
 import DBus
+import Glibc
 import MainLoop
 import NotificationCore
 import NotificationWire
@@ -77,10 +78,26 @@ final class Client {
         try wait("processID") { connection.processID(of: name, completion: $0) }
     }
 
+    /// The connections of a process, without the one that owns the service's name.
+    func otherConnections(of pid: pid_t) throws -> [UniqueName] {
+        let owner = try wait("GetNameOwner") { connection.nameOwner(of: Wire.busName, completion: $0) }
+        let reply = try send(
+            .methodCall(
+                to: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
+                member: "ListNames"))
+        var reader = MessageReader(reply)
+        var elements = try reader.readContainer(.array)
+        var names: [UniqueName] = []
+        while !elements.isAtEnd {
+            if let name = UniqueName(rawValue: try elements.readString()) { names.append(name) }
+        }
+        return try names.filter { try $0 != owner && processID(of: AnyBusName($0)) == UInt32(pid) }
+    }
+
     /// Runs the context until `condition` holds.
     func run(_ what: String, until condition: () -> Bool) throws {
         var isLate = false
-        let timer = EventSource.timer(milliseconds: 90_000, on: context) {
+        let timer = EventSource.timer(milliseconds: 300_000, on: context) {
             isLate = true
             return .remove
         }

@@ -45,6 +45,25 @@ struct ClientLifeTests {
         #expect(service.isRunning)
     }
 
+    @Test("E4: what a client had the service keep goes back to the system when it leaves", arguments: BusKind.available)
+    func memory(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let stays = try Client(on: bus)
+        try stays.addObserver("Other")
+        var leaves: Client? = try Client(on: bus)
+        try leaves?.addObserver("Ding", behavior: .hold)
+        try leaves?.setSuspended(true)
+        let object = String(repeating: "x", count: 4000)
+        for number in 0..<1000 { #expect(try stays.post("Ding", "\(number)" + object) == 1) }
+        let before = try service.residentBytes()
+        for number in 1000..<5000 { #expect(try stays.post("Ding", "\(number)" + object) == 1) }
+        #expect(try service.residentBytes() > before + 8 << 20)
+        try stays.addObserver("Other", "that stands above what goes")
+        leaves = nil
+        try eventually("it has given the memory back") { try service.residentBytes() < before }
+    }
+
     @Test("D8: a client that posts and observes nothing is never listed", arguments: BusKind.available)
     func posterOnly(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -6,16 +6,22 @@ final class Load {
     /// How many notifications the tests post: the environment variable `CARILLON_LOAD`, or what a debug build does in a
     /// few seconds and is still more than a queue holds.
     static let count = ProcessInfo.processInfo.environment["CARILLON_LOAD"].flatMap(Int.init) ?? 16_000
+    /// The burst of rule D3; of that size where optimised programs post as many.
+    static let burst = min(count, 100_000)
+    /// What ``FloodTests`` posts.
+    static let flood = min(count, 150_000)
     static let size = 300
 
     let bus: PrivateBus
     let service: ServiceProcess
     private let program: String
 
-    /// - Parameter limits: what stands in the configuration file under `[Limits]`, if anything.
-    init(_ kind: BusKind, limits: [String: Int] = [:]) throws {
+    /// - Parameters:
+    ///   - limits: what stands in the configuration file under `[Limits]`, if anything.
+    ///   - busLimits: see ``PrivateBus``.
+    init(_ kind: BusKind, limits: [String: Int] = [:], busLimits: [String: Int] = [:]) throws {
         program = try Executables.path(of: "bus-load")
-        bus = try PrivateBus(kind)
+        bus = try PrivateBus(kind, limits: busLimits)
         if !limits.isEmpty {
             let lines = ["[Limits]"] + limits.map { "\($0.key)=\($0.value)" }
             try bus.configure(lines.joined(separator: "\n") + "\n")
@@ -46,14 +52,18 @@ final class Load {
 
     /// Posts and returns when the last post was answered.
     ///
+    /// - Parameter meanwhile: called again and again.
     /// - Returns: the most memory that bus and service had meanwhile, above what they had before.
-    func post(_ count: Int = Load.count, arguments: [String] = []) throws -> Growth {
+    func post(
+        _ count: Int = Load.count, arguments: [String] = [], size: Int = Load.size, meanwhile: () throws -> Void = {}
+    ) throws -> Growth {
         let before = try Growth(bus: bus.residentBytes(), service: service.residentBytes())
-        let poster = try start(["post", "load", "--count", "\(count)", "--size", "\(Self.size)"] + arguments)
+        let poster = try start(["post", "load", "--count", "\(count)", "--size", "\(size)"] + arguments)
         var most = before
         try eventually("all are posted: \(service.transcript)", within: .seconds(600), every: .milliseconds(20)) {
             most = try Growth(
                 bus: max(most.bus, bus.residentBytes()), service: max(most.service, service.residentBytes()))
+            try meanwhile()
             return !poster.isRunning
         }
         guard poster.status == .exited(0) else { throw NotInTime(poster.transcript) }

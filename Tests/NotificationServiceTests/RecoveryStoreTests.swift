@@ -365,7 +365,7 @@ struct RecoveryStoreTests {
                 carryOut(&before, in: store)
                 guard case .deliver(let delivery) = effects[first] else { return }
                 store.countDelivery(to: ":1.1", sequence: 1, serial: delivery.notification.serial)
-                if isConfirmed { store.confirm(1, of: ":1.1", dropped: nil) }
+                if isConfirmed { store.confirm(DeliveryReceipts.Sent(sequence: 1, delivered: 1), of: ":1.1") }
             }
             #expect(losses(effects) == (isConfirmed ? [] : [[1, 1]]))
             #expect(deliveries(effects).map(\.notification.name) == ["B", "C"])
@@ -533,7 +533,8 @@ struct RecoveryStoreTests {
             case .deliver(let delivery):
                 store.countDelivery(
                     to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
-                store.confirm(delivery.sequence, of: delivery.client, dropped: nil)
+                store.confirm(
+                    DeliveryReceipts.Sent(sequence: delivery.sequence, delivered: 1), of: delivery.client)
             default: break
             }
         }

@@ -234,6 +234,85 @@ struct RecoveryTests {
         #expect(observer.holes.isEmpty, "no hole is wider than what was announced: \(observer.holes)")
     }
 
+    @Test(
+        "E3: what the bus had not read yet when the service was killed is announced, whatever the bus does with it",
+        arguments: BusKind.available)
+    func killedBeforeTheBusRead(kind: BusKind) throws {
+        let stage = try Unread(posts: 20, kind)
+        try ProcessState.stop(stage.bus.pid)
+        stage.service.goOn()
+        try eventually("the service has sent all: \(stage.service.transcript)") { try stage.lastSequence() == 21 }
+        try stage.service.kill()
+        kill(stage.bus.pid, SIGCONT)
+        let next = try ServiceProcess(on: stage.bus)
+        try stage.poster.post("Ding", "last")
+        try stage.observer.run("the last") { stage.observer.signals.last?.object == "last" }
+        #expect(stage.observer.lost == 20, "nobody knows of any of them")
+        #expect(stage.observer.signals.last?.sequence == 22)
+        #expect(stage.observer.holes.isEmpty, "\(stage.observer.holes)")
+        #expect(next.isRunning)
+    }
+
+    @Test("E3: a service that is told to end serves what the bus gave it before", arguments: BusKind.available)
+    func endedBehindPosts(kind: BusKind) throws {
+        let stage = try Unread(posts: 100, kind)
+        stage.service.signal(SIGTERM)
+        stage.service.goOn()
+        #expect(try stage.service.waitForExit() == .exited(0))
+        let next = try ServiceProcess(on: stage.bus)
+        try stage.poster.post("Ding", "last")
+        try stage.observer.run("the last") { stage.observer.signals.last?.object == "last" }
+        #expect(stage.observer.signals.map(\.sequence) == Array(1...102))
+        #expect(stage.observer.lost == 0)
+        #expect(next.isRunning)
+    }
+
+    /// A service that is stopped while posts lie before it, in its socket.
+    private struct Unread {
+        let bus: PrivateBus
+        let service: ServiceProcess
+        let observer: Client
+        let poster: Client
+
+        init(posts: Int, _ kind: BusKind) throws {
+            bus = try PrivateBus(kind)
+            service = try ServiceProcess(on: bus)
+            observer = try Client(on: bus)
+            poster = try Client(on: bus)
+            try observer.addObserver("Ding")
+            try poster.post("Ding")  // it is known who that is, from now on
+            let observer = observer
+            try observer.run("the first") { observer.signals.count == 1 }
+            let started = bus
+            try eventually("the bus is known to have carried it") { try Self.counts(on: started, .confirmed) == 1 }
+            try service.stop()
+            for number in 1...posts {
+                let message = try PostCall(name: "Ding", object: String(number)).message()
+                message.expectsNoReply = true
+                poster.connection.send(message)
+            }
+            // Behind them. dbus-broker writes 16 in a turn of its loop, and answers once in a turn.
+            for _ in 0..<2 + posts / 16 { _ = try poster.processID(of: "org.freedesktop.DBus") }
+        }
+
+        /// The number that the service gave last, as its file has it.
+        func lastSequence() throws -> UInt64 { try Self.counts(on: bus, .sequence) }
+
+        private enum Field: Int { case sequence = 1, confirmed = 3 }
+
+        private static func counts(on bus: PrivateBus, _ field: Field) throws -> UInt64 {
+            let directory = try #require(bus.environment["XDG_RUNTIME_DIR"]) + "/carillon"
+            let name = try #require(
+                try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasSuffix(".counts") })
+            let data = try Data(contentsOf: URL(fileURLWithPath: "\(directory)/\(name)"))
+            return data.withUnsafeBytes { bytes in
+                stride(from: 64, to: bytes.count - 63, by: 64).map { slot in
+                    bytes.loadUnaligned(fromByteOffset: slot + 8 * field.rawValue, as: UInt64.self)
+                }.max() ?? 0
+            }
+        }
+    }
+
     @Test("E5: what may not grow suspends the state, and it comes back by itself")
     func fileSizeLimit() throws {
         let bus = try PrivateBus(.dbusDaemon)

@@ -34,7 +34,7 @@ struct ToolkitWindow {
         default: fatalError("no toolkit \(toolkit)")
         }
         try center.followActivity(of: toolkit == "sdl2" ? .sdl2 : .gtk)
-        center.flush(timeout: 90)
+        center.flush(timeout: 300)
         say("ready")
         if toolkit == "sdl2" { SDLWindow.run() } else { EventLoop().run() }
         withExtendedLifetime(events) {}

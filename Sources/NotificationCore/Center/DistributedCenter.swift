@@ -224,6 +224,11 @@ public final class DistributedCenter {
         return statistics
     }
 
+    /// What is kept for clients and what they posted, in bytes.
+    public var heldBytes: Int {
+        totals[.observerBytes] + totals[.queuedBytes] + totals[.queuedPostBytes] + totals[.answerBytes]
+    }
+
     /// Every client, and who else does not read what it was sent, in no particular order.
     public var clientStatuses: [ClientStatus] {
         peers.values.compactMap { peer in

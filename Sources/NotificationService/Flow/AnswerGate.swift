@@ -5,38 +5,28 @@ import MainLoop
 
 /// Sends answers as far as their receivers read them (A4, E4), and keeps the others in their order.
 ///
-/// It stands in the place of the bus for whatever answers calls. The core decides, and counts.
-final class AnswerGate: MessageBus {
-    private unowned let bus: any MessageBus
+/// The core decides, and counts.
+final class AnswerGate {
     /// Asks the core whether to send an answer of so many bytes to a connection now.
     var maySend: ((UniqueName, Int) -> Bool)!
-    private var kept: [UniqueName: Deque<Message>] = [:]
+    private var kept: [UniqueName: Deque<(message: Message, bus: any MessageBus)>] = [:]
 
-    /// - Parameter bus: the caller keeps it.
-    init(bus: any MessageBus) {
-        self.bus = bus
-    }
+    /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
+    /// bus.
+    func way(to bus: any MessageBus) -> any MessageBus { Way(gate: self, bus: bus) }
 
-    var context: MainContext { bus.context }
-
-    func send(_ message: Message) {
+    private func send(_ message: Message, to bus: any MessageBus) {
         guard let caller = message.destination?.unique else { return bus.send(message) }
         if maySend(caller, Self.size(of: message)) {
             bus.send(message)
         } else {
-            kept[caller, default: Deque()].append(message)
+            kept[caller, default: Deque()].append((message, bus))
         }
-    }
-
-    func call(
-        _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void
-    ) {
-        bus.call(message, timeout: timeout, completion: completion)
     }
 
     /// Sends the oldest of the answers that are kept for a connection.
     func sendKept(for caller: UniqueName) {
-        guard let message = kept[caller]?.popFirst() else { return }
+        guard let (message, bus) = kept[caller]?.popFirst() else { return }
         if kept[caller]?.isEmpty == true { kept[caller] = nil }
         bus.send(message)
     }
@@ -52,4 +42,26 @@ final class AnswerGate: MessageBus {
     }
 
     private static let smallSize = 128
+
+    private final class Way: MessageBus {
+        private let gate: AnswerGate
+        private let bus: any MessageBus
+
+        init(gate: AnswerGate, bus: any MessageBus) {
+            self.gate = gate
+            self.bus = bus
+        }
+
+        var context: MainContext { bus.context }
+
+        func send(_ message: Message) {
+            gate.send(message, to: bus)
+        }
+
+        func call(
+            _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void
+        ) {
+            bus.call(message, timeout: timeout, completion: completion)
+        }
+    }
 }

@@ -42,7 +42,6 @@ final class ClientProber {
     /// Sends probes over `control`, which has registered with the bus, from now on.
     func use(control: Connection) {
         self.control = control
-        control.onMessage = { [weak self] message in self?.handleBarrier(message) ?? false }
     }
 
     func probe(_ client: ClientName) {
@@ -72,7 +71,8 @@ final class ClientProber {
         }
     }
 
-    private func handleBarrier(_ message: Message) -> Bool {
+    /// Takes a barrier that arrived on the control connection. Returns whether the message was one.
+    func handleBarrier(_ message: Message) -> Bool {
         guard let control, message.kind == .methodCall, message.hasInterface(Self.barrierInterface),
             message.hasMember(Self.barrierMember), message.sender == (bus as? Connection)?.uniqueName
         else { return false }

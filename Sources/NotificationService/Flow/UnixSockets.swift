@@ -1,4 +1,4 @@
-import CSocketDiagnostics
+import CSystem
 
 #if canImport(Glibc)
     import Glibc

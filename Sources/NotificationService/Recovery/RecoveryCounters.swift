@@ -4,12 +4,12 @@ import NotificationCore
 /// Counts that change with every delivery: in memory, and in a file that outlives the process.
 ///
 /// A client has a slot of 64 bytes: whose it is; the last number that it was given, with the serial of what that was
-/// for; the last that has left the process; deliveries; losses; and how much waits, where that is not in the log. Slot 0
+/// for; the last that the bus has carried; deliveries; losses; and how much waits, where that is not in the log. Slot 0
 /// names the format.
 ///
-/// A number is written before it is used, and again when the system has taken the bytes. So a process that died at any
-/// moment leaves, for each client, what surely left it and what may not have: at most the one that was being sent, and
-/// what stood before a connection that took no more.
+/// A number is written before it is used, and again when the bus has carried what has it (``DeliveryReceipts``). So a
+/// process that died at any moment leaves, for each client, what surely was carried and what may not have been: what was
+/// sent in the last moments.
 ///
 /// The file is written, not mapped: one that somebody makes shorter is an error of a write, or mended by the next, where
 /// a store into it would end the process. A slot never crosses a page, so that no kill leaves half of one.
@@ -159,7 +159,7 @@ final class RecoveryCounters {
         try write(slot, .sequence, .serial)
     }
 
-    /// What had this number has left the process.
+    /// The bus has carried all up to this number.
     func confirm(_ sequence: UInt64, delivered: UInt64, dropped: UInt64, in slot: UInt32) throws(FileError) {
         self[slot, .confirmed] = max(self[slot, .confirmed], sequence)
         self[slot, .delivered] += delivered

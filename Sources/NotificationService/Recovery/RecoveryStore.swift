@@ -222,11 +222,11 @@ final class RecoveryStore {
         attempt { () throws(FileError) in try counters.count(sequence, serial: serial, in: slot) }
     }
 
-    /// What had this number has left the process: a notification, or the news of so many that were lost.
-    func confirm(_ sequence: UInt64, of client: ClientName, dropped: UInt64?) {
+    /// The bus has carried this: it survives the process.
+    func confirm(_ sent: DeliveryReceipts.Sent, of client: ClientName) {
         guard let slot = slots[client] else { return }
         attempt { () throws(FileError) in
-            try counters.confirm(sequence, delivered: dropped == nil ? 1 : 0, dropped: dropped ?? 0, in: slot)
+            try counters.confirm(sent.sequence, delivered: sent.delivered, dropped: sent.dropped, in: slot)
         }
     }
 

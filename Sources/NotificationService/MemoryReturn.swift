@@ -1,0 +1,53 @@
+import CSystem
+import MainLoop
+
+/// Gives the memory that a load needed back to the system when the load has ended (E4).
+///
+/// The C library keeps what was freed for later allocations, all of it when something that is still used lies above.
+/// Looking for whole pages takes milliseconds, so that is done in a quiet moment, and only after something that may have
+/// left many: a long row of events, or much that was kept and is not any more.
+final class MemoryReturn {
+    private let context: MainContext
+    private var events = 0
+    private var eventsSeen = 0
+    private var mostHeld = 0
+    private var held = 0
+    private var timer: EventSource?
+
+    private static let manyEvents = 4096
+    /// Events in a ``pause`` that are no load.
+    private static let fewEvents = 64
+    private static let manyBytes = 2 << 20
+    /// In milliseconds.
+    private static let pause: UInt32 = 500
+
+    init(context: MainContext) {
+        self.context = context
+    }
+
+    /// An event of the core has ended, after which so many bytes are kept for clients.
+    func noteEvent(held: Int) {
+        events += 1
+        self.held = held
+        mostHeld = max(mostHeld, held)
+        guard timer == nil, events >= Self.manyEvents || mostHeld - held >= Self.manyBytes else { return }
+        start()
+    }
+
+    private func start() {
+        eventsSeen = events
+        timer = .once(milliseconds: Self.pause, on: context, priority: .of(.queuedWhenIdle)) { [unowned self] in
+            guard events - eventsSeen <= Self.fewEvents else { return start() }
+            timer = nil
+            events = 0
+            mostHeld = held
+            giveBack()
+        }
+    }
+
+    private func giveBack() {
+        #if canImport(Glibc)
+            _ = malloc_trim(0)
+        #endif
+    }
+}

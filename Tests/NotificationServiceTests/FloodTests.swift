@@ -1,0 +1,56 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// A poster that waits for no answer and posts faster than anybody can deliver.
+///
+/// Nobody but the bus can make it wait. dbus-daemon does, when what it has read of a connection and not passed on is more
+/// than `max_incoming_bytes`; with the 1 GB of a session bus that is never. dbus-broker never makes a sender wait.
+/// `CARILLON_LOAD` and `CARILLON_BIN_DIR` are those of ``LoadTests``.
+@Suite("E4: floods", .serialized, .timeLimit(.minutes(20)))
+struct FloodTests {
+    enum Bus: CaseIterable, CustomTestStringConvertible {
+        case daemon, daemonThatBounds, broker
+
+        var testDescription: String {
+            switch self {
+            case .daemon: "dbus-daemon"
+            case .daemonThatBounds: "dbus-daemon that reads no more than 8 MiB ahead"
+            case .broker: "dbus-broker"
+            }
+        }
+
+        var kind: BusKind { self == .broker ? .dbusBroker : .dbusDaemon }
+        var limits: [String: Int] { self == .daemonThatBounds ? ["max_incoming_bytes": 8 << 20] : [:] }
+
+        static let available = allCases.filter { BusKind.available.contains($0.kind) }
+    }
+
+    @Test("E4: others are served while it lasts, and what is lost of it is announced", arguments: Bus.available)
+    func flood(bus kind: Bus) throws {
+        let load = try Load(kind.kind, busLimits: kind.limits)
+        let observer = try load.observer()
+        let other = try Client(on: load.bus)
+        try other.addObserver("other")
+        var (answered, longest) = (0, Duration.zero)
+        let clock = ContinuousClock()
+        let growth = try load.post(
+            Load.flood, arguments: ["--unpaced"], size: 3000,
+            meanwhile: {
+                let start = clock.now
+                let receivers = try other.post("other")
+                #expect(receivers == 1)
+                let wait = clock.now - start
+                (answered, longest) = (answered + 1, max(longest, wait))
+            })
+        let report = try observer.report()
+        #expect(report.received + report.dropped == Load.flood, "\(report)")
+        #expect(report.faults == 0, "\(report)")
+        try other.run("its own") { other.signals.count == answered }
+        #expect(other.lost == 0)
+        if kind == .daemonThatBounds { #expect(growth.bus < 64 << 20, "the bus grew by \(growth.bus) bytes") }
+        load.note(
+            "\(Load.flood) posts of 3 kB, \(kind.testDescription), \(answered) of another answered, longest \(longest), "
+                + "lost \(report.dropped)", growth)
+    }
+}
