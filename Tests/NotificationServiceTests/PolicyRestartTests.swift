@@ -43,7 +43,8 @@ struct PolicyRestartTests {
         try write("", on: bus)
         let second = try ServiceProcess(on: bus)
         try eventually("the sandbox is told: \(second.transcript)") {
-            try ask(#"["dropped"]"#) == #"{"result": [[0, [1], "not-allowed"]]}"#
+            // Perhaps behind the word that something on its way may have been lost.
+            try ask(#"["dropped"]"#).contains(#"[0, [1], "not-allowed"]"#)
         }
         #expect(try poster.post("Ding") == 0)
         #expect(try poster.post("org.example.Boxed.Ding") == 1)
