@@ -21,6 +21,8 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case encodingFailed(type: String, reason: String)
     /// Beyond a limit of the service (E1).
     case limitExceeded(String)
+    /// Policy does not let this application post or observe that; the text says which rule (P2, P3).
+    case notAllowed(String)
     /// The program posts faster than the service takes it, and what waits in the process has reached its bound.
     case tooManyUnsentPosts(limit: Int)
     /// There is no service on the bus, and the bus can't start it.
@@ -47,7 +49,7 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .invalidUserInfo(let keyPath, let reason): "\(keyPath): \(reason)"
         case .unsupportedOption(let reason): reason
         case .encodingFailed(let type, let reason): "\(type) can't be a userInfo: \(reason)"
-        case .limitExceeded(let message): message
+        case .limitExceeded(let message), .notAllowed(let message): message
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"
         case .nameTaken(let message): message
@@ -67,6 +69,7 @@ extension DistributedNotificationError {
         case .refused(let error):
             switch error.centerError {
             case .limitExceeded: self = .limitExceeded(error.message)
+            case .notAllowed: self = .notAllowed(error.message)
             case .invalidUserInfo: self = .invalidUserInfo(keyPath: "userInfo", reason: error.message)
             case .invalidOption: self = .unsupportedOption(reason: error.message)
             default: self = .refused(name: error.name.rawValue, message: error.message)

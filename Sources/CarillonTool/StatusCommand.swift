@@ -21,6 +21,23 @@ enum StatusCommand {
         }
     }
 
+    /// Who may do what. A service without policy tells nothing.
+    private static func text(of policy: ShownPolicy) -> [(label: String, text: String)] {
+        guard !policy.unidentified.isEmpty else { return [] }
+        func names(_ names: [String]) -> String { names.isEmpty ? "none" : names.joined(separator: "; ") }
+        let confined = policy.confinesUnidentified ? "open names only" : "all names"
+        var lines = [
+            ("sandboxes", "own and open names"), ("open names", names(policy.openNames)),
+            ("unidentified", "\(policy.unidentified), \(confined)"),
+        ]
+        for (id, lists) in policy.applications.sorted(by: { $0.key < $1.key }) {
+            for (key, list) in lists.sorted(by: { $0.key < $1.key }) {
+                lines.append(("application", "\(id) \(key): own and open names, \(names(list))"))
+            }
+        }
+        return lines
+    }
+
     private static func text(of properties: CenterProperties) -> String {
         var lines: [String] = []
         func line(_ label: String, _ value: String) {
@@ -28,6 +45,7 @@ enum StatusCommand {
         }
         line("version", properties.version)
         line("activity", "\(properties.activitySource), \(properties.activityState)")
+        for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
         let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
         for key in main { if let count = properties.statistics[key] { line(key.rawValue, "\(count)") } }

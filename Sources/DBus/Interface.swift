@@ -1,3 +1,5 @@
+import BusNames
+
 /// A D-Bus interface as a table: what ``ObjectExporter`` dispatches by, and what it shows to introspection.
 public struct Interface {
     public struct Argument: Sendable {
@@ -46,21 +48,40 @@ public struct Interface {
         public enum Change: String, Sendable {
             case announced = "true"
             case notAnnounced = "false"
+            /// That it changed is announced, not its value.
+            case invalidated = "invalidates"
             case never = "const"
         }
 
         public let name: String
         public let signature: Signature
         public let change: Change
-        public let write: (inout MessageWriter) -> Void
+        private let value: (inout MessageWriter, UniqueName?) -> Void
 
         public init(
             _ name: String, _ signature: Signature, change: Change, write: @escaping (inout MessageWriter) -> Void
         ) {
+            self.init(name, signature, change: change) { writer, _ in write(&writer) }
+        }
+
+        /// One whose value is not the same for all.
+        ///
+        /// - Parameter write: gets who reads it; nil for what is announced to all.
+        public init(
+            _ name: String, _ signature: Signature, change: Change,
+            write: @escaping (inout MessageWriter, UniqueName?) -> Void
+        ) {
             self.name = name
             self.signature = signature
             self.change = change
-            self.write = write
+            value = write
+        }
+
+        /// Appends the value.
+        ///
+        /// - Parameter reader: who gets it; nil for all.
+        public func write(_ writer: inout MessageWriter, for reader: UniqueName? = nil) {
+            value(&writer, reader)
         }
     }
 

@@ -1,3 +1,4 @@
+import BusNames
 import CDBus
 
 /// One object on the bus with one interface of its own and the standard ones.
@@ -55,16 +56,19 @@ public final class ObjectExporter {
         let signal = Message.signal(path: path, interface: Self.propertiesInterface, member: "PropertiesChanged")
         var writer = MessageWriter(signal)
         writer.append(interface.name.rawValue)
-        writer.array(of: "{sv}") { append(interface.properties.filter { names.contains($0.name) }, to: &$0) }
-        writer.array(of: "s") { _ in }
+        let changed = interface.properties.filter { names.contains($0.name) }
+        writer.array(of: "{sv}") { append(changed.filter { $0.change != .invalidated }, to: &$0, for: nil) }
+        writer.array(of: "s") { writer in
+            for property in changed where property.change == .invalidated { writer.append(property.name) }
+        }
         return signal
     }
 
-    private func append(_ properties: [Interface.Property], to writer: inout MessageWriter) {
+    private func append(_ properties: [Interface.Property], to writer: inout MessageWriter, for reader: UniqueName?) {
         for property in properties {
             writer.dictEntry { writer in
                 writer.append(property.name)
-                writer.variant(of: property.signature) { property.write(&$0) }
+                writer.variant(of: property.signature) { property.write(&$0, for: reader) }
             }
         }
     }
@@ -119,14 +123,18 @@ public final class ObjectExporter {
             var reader = call.arguments
             try checkPropertyInterface(try reader.readString())
             let property = try property(try reader.readString())
-            call.reply { writer in writer.variant(of: property.signature) { property.write(&$0) } }
+            call.reply { writer in
+                writer.variant(of: property.signature) { property.write(&$0, for: call.sender) }
+            }
         case "GetAll" where asked != Self.introspectable:
             try expect("s", in: call.message, of: "GetAll")
             var reader = call.arguments
             let asked = try reader.readString()
             if !isStandard(asked) { try checkPropertyInterface(asked) }
             call.reply { writer in
-                writer.array(of: "{sv}") { append(isStandard(asked) ? [] : interface.properties, to: &$0) }
+                writer.array(of: "{sv}") {
+                    append(isStandard(asked) ? [] : interface.properties, to: &$0, for: call.sender)
+                }
             }
         case "Set" where asked != Self.introspectable:
             try expect("ssv", in: call.message, of: "Set")

@@ -17,8 +17,8 @@ final class Callers {
         let processID: UInt32
         /// Nil when the bus does not know it.
         let userID: UInt32?
-        /// The application in whose sandbox it runs; nil for a process of the session itself.
-        let sandbox: String?
+        /// Whether it runs in the sandbox of an application.
+        let confinement: Confinement
         private let table: any ProcessTable
         /// The id of its application, as its desktop file is named; nil where nothing tells. Looked up when it is wanted.
         private(set) lazy var application: String? = processID > 0 ? table.application(of: processID) : nil
@@ -26,9 +26,12 @@ final class Callers {
         fileprivate init(_ credentials: ConnectionCredentials, table: any ProcessTable) {
             processID = credentials.processID
             userID = credentials.userID
-            sandbox = processID > 0 ? table.sandbox(of: processID) : nil
+            confinement = processID > 0 ? table.confinement(of: processID) : .unknown
             self.table = table
         }
+
+        /// The application in whose sandbox it runs; nil where it is in none, or nothing tells.
+        var sandbox: String? { confinement.sandbox }
 
         /// Who pays for it.
         func account(of name: UniqueName) -> AccountID {

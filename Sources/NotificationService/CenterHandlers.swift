@@ -11,6 +11,7 @@ struct CenterHandlers {
     unowned let turns: DeliveryTurns
     unowned let clients: ClientRegistry
     unowned let callers: Callers
+    unowned let gate: PolicyGate
     unowned let refusals: Refusals
     unowned let configuration: ConfigurationKeeper
 
@@ -19,16 +20,18 @@ struct CenterHandlers {
         Interface(
             name: Wire.interface,
             methods: [
-                Interface.Method(AddObserver.self, handler: addObserver),
-                Interface.Method(RemoveObserver.self, handler: removeObserver),
-                Interface.Method(RemoveObservers.self, handler: removeObservers),
-                Interface.Method(PostCall.self, answers: post),
-                Interface.Method(SetSuspended.self, handler: setSuspended),
-                Interface.Method(FollowActivity.self, handler: followActivity),
-                Interface.Method(ListClients.self, answers: listClients),
-                Interface.Method(ListObservers.self, handler: listObservers),
-                Interface.Method(ListObserversFrom.self, handler: listObserversFrom),
-                Interface.Method(ReloadConfiguration.self, handler: reloadConfiguration),
+                method(AddObserver.self, needs: { .observe(name: $0.name) }, handler: addObserver),
+                method(RemoveObserver.self, needs: { _ in .nothing }, handler: removeObserver),
+                method(RemoveObservers.self, needs: { _ in .nothing }, handler: removeObservers),
+                method(PostCall.self, needs: Self.postNeeds, answers: post),
+                method(SetSuspended.self, needs: { _ in .nothing }, handler: setSuspended),
+                method(FollowActivity.self, needs: { _ in .nothing }, handler: followActivity),
+                method(ListClients.self, shows: listClients),
+                method(ListObservers.self, shows: listObservers),
+                method(ListObserversFrom.self, shows: listObserversFrom),
+                method(
+                    ReloadConfiguration.self, needs: { _ in .session("have the configuration read again") },
+                    handler: reloadConfiguration),
             ],
             signals: [
                 Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
@@ -38,6 +41,54 @@ struct CenterHandlers {
     }
 
     private var center: DistributedCenter { driver.center }
+
+    // MARK: Rows. Each says what policy is asked (P2), and there is no way into the table without that.
+
+    private func method<Method: CenterMethod>(
+        _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
+        handler: @escaping (Method, UniqueName) throws(BusError) -> Method.Reply
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] method, client throws(BusError) in
+            try gate.check(client) { needs(method) }
+            return try handler(method, client)
+        }
+    }
+
+    /// One whose handler answers by itself.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, needs: @escaping (MethodCall) throws(BusError) -> PolicyGate.Need,
+        answers handler: @escaping (MethodCall) throws(BusError) -> Void
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] call throws(BusError) in
+            try gate.check(call.sender) { () throws(BusError) in try needs(call) }
+            try handler(call)
+        }
+    }
+
+    /// One that shows other clients: as many of them as the caller may see.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, shows handler: @escaping (Method, PolicyGate.Sight) throws(BusError) -> Method.Reply
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] method, client throws(BusError) in
+            try handler(method, gate.sight(of: client))
+        }
+    }
+
+    /// The same, when it answers by itself.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Sight) throws(BusError) -> Void
+    ) -> Interface.Method {
+        Interface.Method(Method.self) { [gate] call throws(BusError) in
+            try handler(call, gate.sight(of: call.sender))
+        }
+    }
+
+    /// That a name is missing is for the post's own check to say.
+    private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
+        var arguments = call.arguments
+        let name = try arguments.readString()
+        return name.isEmpty ? .nothing : .post(name: name)
+    }
 
     // MARK: The methods, in the order of the table
 
@@ -86,10 +137,11 @@ struct CenterHandlers {
         }
     }
 
-    func listClients(_ call: MethodCall) throws(BusError) {
+    func listClients(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
         try call.expectNoDescriptors()
         clients.whenIdentified {
-            call.reply(to: ListClients.self, center.clientStatuses.map(listed))
+            call.reply(
+                to: ListClients.self, center.clientStatuses.filter { sight.shows($0.name) }.map(listed))
         }
     }
 
@@ -103,8 +155,8 @@ struct CenterHandlers {
             userID: callers[client.name]?.userID, application: callers[client.name]?.application ?? "")
     }
 
-    func listObservers(_ call: ListObservers, from _: UniqueName) throws(BusError) -> [ListedObserver] {
-        let observers = registrations(of: call.client).map(ListedObserver.init)
+    func listObservers(_ call: ListObservers, _ sight: PolicyGate.Sight) throws(BusError) -> [ListedObserver] {
+        let observers = registrations(of: call.client, sight).map(ListedObserver.init)
         let size = observers.reduce(0) { $0 + $1.byteCount }
         guard size <= Wire.mostAnswerBytes else {
             throw BusError(
@@ -115,10 +167,10 @@ struct CenterHandlers {
         return observers
     }
 
-    func listObserversFrom(_ call: ListObserversFrom, from _: UniqueName) -> [ListedRegistration] {
+    func listObserversFrom(_ call: ListObserversFrom, _ sight: PolicyGate.Sight) -> [ListedRegistration] {
         var observers: [ListedRegistration] = []
         var room = Wire.mostAnswerBytes
-        for registration in registrations(of: call.client) where registration.id > call.after {
+        for registration in registrations(of: call.client, sight) where registration.id > call.after {
             guard observers.count < call.most else { break }
             let observer = ListedRegistration(registration)
             // One alone is never too large: names and objects have bounds.
@@ -129,9 +181,10 @@ struct CenterHandlers {
         return observers
     }
 
-    /// What is no name of a client has no observers.
-    private func registrations(of client: String) -> [Registration] {
-        ClientName(rawValue: client).flatMap(center.registrations) ?? []
+    /// What is no name of a client has no observers; one that the caller may not see is as one that is not there.
+    private func registrations(of client: String, _ sight: PolicyGate.Sight) -> [Registration] {
+        guard let client = ClientName(rawValue: client), sight.shows(client) else { return [] }
+        return center.registrations(of: client) ?? []
     }
 
     func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {
@@ -142,12 +195,13 @@ struct CenterHandlers {
         }
     }
 
-    func properties() -> CenterProperties {
+    /// - Parameter reader: who reads them; nil for what is announced to all.
+    func properties(for reader: UniqueName?) -> CenterProperties {
         let statistics = center.statistics
         return CenterProperties(
             version: Wire.softwareVersion, activitySource: driver.effects.activity?.kind?.rawValue ?? "none",
             activityState: (driver.effects.activity?.state ?? .off).rawValue,
-            limits: NamedNumbers { center.limits[$0] },
+            policy: reader.map(gate.shown) ?? ShownPolicy(), limits: NamedNumbers { center.limits[$0] },
             statistics: NamedNumbers { key in
                 switch key {
                 case .posted: statistics.posted

@@ -14,6 +14,7 @@ package final class CenterObject {
     private let processes: any ProcessTable = ProcFileSystem()
     private let clients: ClientRegistry
     private let callers: Callers
+    private let gate: PolicyGate
     private let driver: CenterDriver
     private let turns: DeliveryTurns
     private let refusals: Refusals
@@ -36,20 +37,23 @@ package final class CenterObject {
         configuration = inherited ?? ConfigurationKeeper()
         clients = ClientRegistry(bus: bus, table: processes)
         callers = Callers(bus: bus, table: processes)
+        gate = PolicyGate(callers: callers) { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) }
         prober = ClientProber(bus: bus)
         driver = CenterDriver(bus: bus, clients: clients, prober: prober, witness: ReadingWitness(bus: bus))
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
         let handlers = CenterHandlers(
-            driver: driver, turns: turns, clients: clients, callers: callers, refusals: refusals,
-            configuration: configuration)
+            driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
+            refusals: refusals, configuration: configuration)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
+            gate.learned(caller)
             driver.perform { effects in
                 driver.center.identify(name, as: caller.account(of: name), effects: &effects)
             }
+            revokeForbidden(of: name)
         }
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
@@ -225,12 +229,28 @@ package final class CenterObject {
             driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
         }
         driver.effects.activity?.choose(configuration.activityChoice)
+        guard configuration.policy != gate.policy else { return }
+        gate.policy = configuration.policy
+        for client in driver.center.clientStatuses where callers[client.name] != nil {
+            revokeForbidden(of: client.name)
+        }
+    }
+
+    /// Takes from a client what it registered before policy forbade it (P3).
+    private func revokeForbidden(of client: UniqueName) {
+        guard let registrations = driver.center.registrations(of: client) else { return }
+        let forbidden = gate.forbidden(registrations, of: client)
+        guard !forbidden.isEmpty else { return }
+        driver.perform { effects in driver.center.revoke(forbidden, of: client, effects: &effects) }
     }
 
     private func announceChanges(since before: Configuration) {
         guard configuration.current != before else { return }
         Log.notice("configuration changed")
-        if configuration.current.limits != before.limits { announce([.limits]) }
+        var changed: [CenterProperties.Name] = []
+        if configuration.current.limits != before.limits { changed.append(.limits) }
+        if configuration.current.policy != before.policy { changed.append(.policy) }
+        if !changed.isEmpty { announce(changed) }
     }
 
     /// Tells everybody that these properties have new values.

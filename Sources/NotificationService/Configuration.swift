@@ -11,6 +11,8 @@ struct Configuration: Equatable {
     var suspendsAutomatically = true
     /// Where it learns which one is active (A3).
     var activitySource = ActivityChoice.automatic
+    /// Who may do what (P3).
+    var policy = Policy()
 
     /// That of a machine without files.
     static let standard = Configuration(standard: ())
@@ -35,7 +37,11 @@ struct Configuration: Equatable {
         switch entry.group {
         case "Limits": try applyLimit(entry, of: file)
         case "Activity": try applyActivity(entry, of: file)
-        default: throw file.fault(entry, "there is no group [\(entry.group)], only [Limits] and [Activity]")
+        case "Policy": try policy.apply(entry, of: file)
+        case let group where group.hasPrefix(Policy.groupPrefix): try policy.applyApplication(entry, of: file)
+        default:
+            throw file.fault(
+                entry, "there is no group [\(entry.group)], only [Limits], [Activity], [Policy] and [Policy ID]")
         }
     }
 

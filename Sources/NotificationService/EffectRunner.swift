@@ -100,6 +100,12 @@ final class EffectRunner {
             tell(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
             bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
+        case .revoked(let client, let observers):
+            Log.notice(
+                "\(client) lost \(observers.count) observers, which policy no longer allows",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
+            bus.send(
+                DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client))
         case .probe(let client): prober.probe(client)
         case .witness(let client): witness.find(client)
         case .sendAnswer(let client): answers.sendKept(for: client)

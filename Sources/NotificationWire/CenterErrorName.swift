@@ -9,6 +9,8 @@ public enum CenterErrorName: String, CaseIterable, Sendable {
     case unknownObserver = "org.carillon.Error.UnknownObserver"
     case limitExceeded = "org.carillon.Error.LimitExceeded"
     case invalidConfiguration = "org.carillon.Error.InvalidConfiguration"
+    /// Policy; the message names the rule (P2).
+    case notAllowed = "org.carillon.Error.NotAllowed"
 }
 
 extension CenterErrorName {

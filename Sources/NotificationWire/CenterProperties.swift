@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import NotificationCore
 
@@ -9,18 +10,20 @@ public struct CenterProperties: Sendable {
     public var activitySource: String
     /// How far that is.
     public var activityState: String
+    public var policy: ShownPolicy
     public var limits: NamedNumbers<Limits.Key>
     public var statistics: NamedNumbers<StatisticsKey>
     /// Those of a later service, by their names.
     public var others: [String: PropertyList] = [:]
 
     public init(
-        version: String, activitySource: String, activityState: String, limits: NamedNumbers<Limits.Key>,
-        statistics: NamedNumbers<StatisticsKey>
+        version: String, activitySource: String, activityState: String, policy: ShownPolicy,
+        limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>
     ) {
         self.version = version
         self.activitySource = activitySource
         self.activityState = activityState
+        self.policy = policy
         self.limits = limits
         self.statistics = statistics
     }
@@ -30,6 +33,7 @@ public struct CenterProperties: Sendable {
         case version = "Version"
         case activitySource = "ActivitySource"
         case activityState = "ActivityState"
+        case policy = "Policy"
         case limits = "Limits"
         case statistics = "Statistics"
     }
@@ -57,6 +61,7 @@ public struct CenterProperties: Sendable {
         version = try rest.take(Name.version.rawValue, \.string)
         activitySource = try rest.take(Name.activitySource.rawValue, \.string)
         activityState = try rest.take(Name.activityState.rawValue, \.string)
+        policy = try ShownPolicy(try rest.take(Name.policy.rawValue, \.dictionary, orElse: [:]))
         limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
         statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
         others = rest.entries
@@ -68,6 +73,7 @@ public struct CenterProperties: Sendable {
         entries[Name.version.rawValue] = .string(version)
         entries[Name.activitySource.rawValue] = .string(activitySource)
         entries[Name.activityState.rawValue] = .string(activityState)
+        entries[Name.policy.rawValue] = .dictionary(policy.entries)
         entries[Name.limits.rawValue] = limits.propertyList
         entries[Name.statistics.rawValue] = statistics.propertyList
         return entries
@@ -77,22 +83,25 @@ public struct CenterProperties: Sendable {
 
     /// The rows of the service's table.
     ///
-    /// - Parameter current: the values, asked whenever a property is read.
-    public static func table(_ current: @escaping () -> CenterProperties) -> [Interface.Property] {
+    /// - Parameter current: the values, asked whenever a property is read; gets who reads, nil for what goes to all.
+    public static func table(_ current: @escaping (UniqueName?) -> CenterProperties) -> [Interface.Property] {
         [
-            Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current().version) },
+            Interface.Property(Name.version.rawValue, "s", change: .never) { $0.append(current(nil).version) },
             Interface.Property(Name.activitySource.rawValue, "s", change: .announced) {
-                $0.append(current().activitySource)
+                $0.append(current(nil).activitySource)
             },
             Interface.Property(Name.activityState.rawValue, "s", change: .announced) {
-                $0.append(current().activityState)
+                $0.append(current(nil).activityState)
+            },
+            Interface.Property(Name.policy.rawValue, "a{sv}", change: .invalidated) { writer, reader in
+                UserInfoCoding.append(checked: current(reader).policy.entries, to: &writer)
             },
             Interface.Property(Name.limits.rawValue, "a{sv}", change: .announced) { writer in
-                UserInfoCoding.append(current().limits.entries.map { ($0.key, .uint64($0.value)) }, to: &writer)
+                UserInfoCoding.append(current(nil).limits.entries.map { ($0.key, .uint64($0.value)) }, to: &writer)
             },
             Interface.Property(Name.statistics.rawValue, "a{st}", change: .notAnnounced) { writer in
                 writer.array(of: "{st}") { writer in
-                    for (key, value) in current().statistics.entries {
+                    for (key, value) in current(nil).statistics.entries {
                         writer.dictEntry { writer in
                             writer.append(key)
                             writer.append(value)

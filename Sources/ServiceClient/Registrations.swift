@@ -73,6 +73,15 @@ struct Registrations {
         if case .asked = entries[key]?.state { entries[key]!.state = .wanted }
     }
 
+    /// The service has it no longer, and would not take it again; a later service is asked.
+    ///
+    /// - Returns: what it was for; nil when it is not ours.
+    mutating func revoked(_ id: ObserverID) -> RegistrationKey? {
+        guard let key = keys.removeValue(forKey: id) else { return nil }
+        entries[key]?.state = .wanted
+        return key
+    }
+
     /// The connection to the bus is another: no service there knows anything of us.
     mutating func reset() {
         keys = [:]

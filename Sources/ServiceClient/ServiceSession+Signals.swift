@@ -1,4 +1,5 @@
 import DBus
+import NotificationCore
 import NotificationWire
 
 /// What comes from the bus and the service.
@@ -13,6 +14,8 @@ extension ServiceSession {
         do throws(BusError) {
             if let signal = try NotificationSignal(message) {
                 received(signal)
+            } else if let signal = try DroppedSignal(message), signal.reason == DroppedSignal.notAllowed {
+                revoked(signal.observers)
             } else if let signal = try DroppedSignal(message) {
                 sequence.dropped(signal.count, isBound: signal.isBound)
                 receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
@@ -24,6 +27,14 @@ extension ServiceSession {
             receiver.mayHaveMissed(.undecodable(error.description))
         }
         return true
+    }
+
+    private func revoked(_ observers: [ObserverID]) {
+        let error = ServiceError.refused(
+            BusError(.notAllowed, message: "the policy of the service no longer allows this observer"))
+        for id in observers {
+            if let key = registrations.revoked(id) { receiver.registrationRefused(key, because: error) }
+        }
     }
 
     private func received(_ signal: NotificationSignal) {

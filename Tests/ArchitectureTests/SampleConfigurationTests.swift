@@ -21,9 +21,9 @@ struct SampleConfigurationTests {
         var group = ""
         var comment: [String] = []
         for line in try Document("data/carillon.conf").lines {
-            if let match = line.wholeMatch(of: /\[(\w+)\]/) {
+            if let match = line.wholeMatch(of: /\[([\w .]+)\]/) {
                 group = String(match.1)
-            } else if let match = line.wholeMatch(of: /#([a-z-]+)=(\S+)/) {
+            } else if let match = line.wholeMatch(of: /#([a-z-]+)=(\S*)/) {
                 entries.append(
                     Entry(
                         group: group, key: String(match.1), value: String(match.2),
@@ -54,7 +54,9 @@ struct SampleConfigurationTests {
     func keys() throws {
         var groups: [String] = []
         for entry in entries where groups.last != entry.group { groups.append(entry.group) }
-        #expect(Set(try known("[None]", "key=1")) == Set(groups.map { "[\($0)]" }))
+        // Every application has a group of its own; the sample has one for an example.
+        let names = groups.map { $0.hasPrefix("Policy ") ? "[Policy ID]" : "[\($0)]" }
+        #expect(Set(try known("[None]", "key=1")) == Set(names))
         for group in groups {
             let keys = entries.filter { $0.group == group }.map(\.key)
             #expect(try known("[\(group)]", "none=1").sorted() == keys.sorted(), "[\(group)]")
@@ -74,6 +76,13 @@ struct SampleConfigurationTests {
         let automatic = try #require(entries.first { $0.key == "automatic-suspension" })
         #expect(["true", "false"].contains(automatic.value) && automatic.comment.contains("true or false"))
         #expect(try known("[Activity]", "automatic-suspension=perhaps") == ["true", "false"])
+    }
+
+    @Test("What may become of calls that nobody can be found for")
+    func unidentified() throws {
+        let entry = try #require(entries.first { $0.key == "unidentified" })
+        let choices = try known("[Policy]", "unidentified=perhaps")
+        #expect(choices.contains(entry.value) && choices.allSatisfy(entry.comment.contains))
     }
 
     @Test("With all of it in force the service is as without it")
@@ -107,7 +116,8 @@ struct SampleConfigurationTests {
         let message = refusal.standardError.trimmingCharacters(in: .whitespacesAndNewlines)
         let list = try #require(
             message.firstMatch(of: /(?:only:?|there are:|neither) (.*?)(?: for \S+)?$/), "\(message)")
-        return list.1.matches(of: /\[?[A-Za-z0-9-]+\]?/).map { String($0.0) }.filter { !["and", "nor"].contains($0) }
+        let words = list.1.matches(of: /\[[A-Za-z ]+\]|[A-Za-z0-9-]+/).map { String($0.0) }
+        return words.filter { !["and", "nor"].contains($0) }
     }
 
     private func serve(configuration: String) throws -> (PrivateBus, ServiceProcess) {

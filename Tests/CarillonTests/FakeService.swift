@@ -77,6 +77,12 @@ final class FakeService: @unchecked Sendable {
         send(DroppedSignal(count: count, observers: [ObserverID(rawValue: 1)], reason: "queue-full"), to: nil)
     }
 
+    /// Policy takes the observer away.
+    func revoke() {
+        send(
+            DroppedSignal(count: 0, observers: [ObserverID(rawValue: 1)], reason: DroppedSignal.notAllowed), to: nil)
+    }
+
     /// Waits until the bus has taken what was sent.
     func barrier() throws {
         let done = DispatchSemaphore(value: 0)

@@ -233,4 +233,26 @@ struct RecoveryTests {
         NotificationCenter.default.removeObserver(token)
         withExtendedLifetime(observation) {}
     }
+
+    @Test("P3: an observer that policy takes away is told as one that is refused, with a typed error")
+    func revoked() async throws {
+        let bus = try PrivateBus()
+        let service = try FakeService(on: bus)
+        let center = Self.center(on: bus)
+        let (inbox, errors) = (Inbox<Int>(), Inbox<DistributedNotificationError>())
+        let observation = center.observeEvents { event in
+            if case .observerRefused(_, _, let error) = event { errors.add(error) }
+        }
+        center.addObserver(forName: .init("x"), object: nil, queue: nil) { inbox.add($0.userInfo?["n"] as? Int ?? -1) }
+        let refusals = try await onOwnThread {
+            try service.waitForObserver()
+            service.notify(1, sequence: 1)
+            service.revoke()
+            _ = try inbox.wait(for: 1)
+            return try errors.wait(for: 1)
+        }
+        #expect({ if case .notAllowed = refusals[0] { true } else { false } }(), "\(refusals)")
+        #expect(inbox.all == [1] && center.statistics.missed == 0)
+        withExtendedLifetime(observation) {}
+    }
 }

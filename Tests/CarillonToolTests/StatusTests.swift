@@ -40,6 +40,34 @@ struct StatusTests {
         observer.terminate()
     }
 
+    @Test("P2: status shows the policy in force")
+    func policy() throws {
+        let bell = try Bell()
+        #expect(try lines(bell.run("status")).contains("open names      none"))
+        let directory = try #require(bell.bus.environment["XDG_CONFIG_HOME"]) + "/carillon"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        let text = "[Policy]\nopen-names=Ding;org.x.*\nunidentified=refuse\n[Policy org.x.Y]\nobserve=*\npost=\n"
+        try text.write(toFile: directory + "/carillon.conf", atomically: true, encoding: .utf8)
+        let reload = try Command.run(
+            "gdbus",
+            [
+                "call", "--session", "-d", ServiceProcess.busName, "-o", ServiceProcess.objectPath, "-m",
+                "\(ServiceProcess.busName).ReloadConfiguration",
+            ], environment: bell.bus.environment)
+        #expect(reload.exitCode == 0, "\(reload)")
+        let shown = try lines(bell.run("status"))
+        for line in [
+            "sandboxes       own and open names", "open names      Ding; org.x.*",
+            "unidentified    refuse, open names only", "application     org.x.Y observe: own and open names, *",
+            "application     org.x.Y post: own and open names, none",
+        ] {
+            #expect(shown.contains(line), "\(shown)")
+        }
+        let object = try json(try #require(try lines(bell.run("status", "--json")).first))
+        let policy = try #require(object["Policy"] as? [String: Any])
+        #expect(policy["open-names"] as? [String] == ["Ding", "org.x.*"])
+    }
+
     @Test("clients and observers list who is there and what for")
     func lists() throws {
         let bell = try Bell()

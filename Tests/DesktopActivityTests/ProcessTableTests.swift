@@ -112,4 +112,67 @@ struct ProcessTableTests {
         #expect(mkfifo(directory.entry("10/root/.flatpak-info"), 0o600) == 0)
         #expect(try #require(table.facts(of: 10)).sandbox == nil)
     }
+
+    @Test("P2: whose sandbox it is, from its root directory or its cgroup")
+    func confinement() throws {
+        let (session, sessionDirectory) = try table()
+        try sessionDirectory.createSubdirectory("10/root")
+        #expect(session.confinement(of: 10) == .none)
+        #expect(session.confinement(of: 11) == .unknown, "there is none")
+
+        let (flatpak, flatpakDirectory) = try table(flatpakInfo: "[Application]\nname=org.x.Y\n")
+        #expect(flatpak.confinement(of: 10) == .sandbox("org.x.Y"))
+        try flatpakDirectory.write("[Runtime]\nruntime=org.x.Platform\n", to: "10/root/.flatpak-info")
+        #expect(flatpak.confinement(of: 10) == .sandbox("unknown"))
+
+        let (snap, snapDirectory) = try table(cgroup: "0::/user.slice/snap.name.app-1234.scope\n")
+        try snapDirectory.createSubdirectory("10/root")
+        #expect(snap.confinement(of: 10) == .sandbox("snap.name"))
+    }
+
+    @Test("P2: what is in the place of Flatpak's file and can't be read is no process of the session")
+    func unreadable() throws {
+        let (table, directory) = try table()
+        try directory.createSubdirectory("10/root")
+        #expect(symlink("/nonexistent", directory.entry("10/root/.flatpak-info")) == 0)
+        #expect(table.confinement(of: 10) == .unknown)
+    }
+
+    @Test("P2: this process is of the session; one that has ended is nobody's, before and after it is reaped")
+    func ended() throws {
+        let table = ProcFileSystem()
+        #expect(table.confinement(of: UInt32(getpid())) == .none)
+        var child = pid_t()
+        var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("true"), nil]
+        defer { free(arguments[0]) }
+        try #require(posix_spawn(&child, "/bin/true", nil, nil, &arguments, nil) == 0)
+        var information = siginfo_t()
+        #expect(waitid(P_PID, id_t(child), &information, WEXITED | WNOWAIT) == 0)
+        #expect(table.confinement(of: UInt32(child)) == .unknown)
+        waitpid(child, nil, 0)
+        #expect(table.confinement(of: UInt32(child)) == .unknown)
+    }
+
+    @Test(
+        "P2: the permissions of a Flatpak tell whether it may talk to a name",
+        arguments: [
+            ("", false), ("[Application]\nname=org.x.Y\n", false),
+            ("[Session Bus Policy]\norg.x.Bell=talk\n", true), ("[Session Bus Policy]\norg.x.Bell=own\n", true),
+            ("[Session Bus Policy]\norg.x.Bell=see\n", false), ("[Session Bus Policy]\norg.x.Bell=none\n", false),
+            ("[Session Bus Policy]\norg.x.*=talk\n", true), ("[Session Bus Policy]\norg.x.Bell.*=talk\n", true),
+            ("[Session Bus Policy]\norg.x.Be.*=talk\n", false), ("[Session Bus Policy]\n*=talk\n", true),
+            ("[System Bus Policy]\norg.x.Bell=talk\n", false),
+            ("[Context]\nsockets=x11;session-bus;\n", true), ("[Context]\nsockets=x11;wayland;\n", false),
+        ])
+    func permissions(info: String, mayTalk: Bool) throws {
+        #expect(FlatpakInstances.mayTalk(to: "org.x.Bell", info: Array(info.utf8)) == mayTalk)
+        let directory = try TemporaryDirectory()
+        let instances = FlatpakInstances(runtimeDirectory: directory.path)
+        #expect(!instances.mayTalk(to: "org.x.Bell"))
+        try directory.write("[Application]\nname=org.x.Z\n", to: ".flatpak/1/info")
+        try directory.write(info, to: ".flatpak/2/info")
+        try directory.createSubdirectory(".flatpak/.ref")
+        #expect(instances.mayTalk(to: "org.x.Bell") == mayTalk)
+        #expect(!FlatpakInstances(runtimeDirectory: nil).mayTalk(to: "org.x.Bell"))
+    }
 }

@@ -5,7 +5,9 @@ import NotificationCore
 
 /// A table of processes that a test writes.
 final class SimulatedProcesses: ProcessTable {
-    func sandbox(of processID: UInt32) -> String? { facts(of: processID)?.sandbox?.application }
+    func confinement(of processID: UInt32) -> Confinement {
+        facts(of: processID).map { $0.sandbox.map { .sandbox($0.application) } ?? .none } ?? .unknown
+    }
 
     var processes: [UInt32: ProcessFacts] = [:]
     var environments: [UInt32: SessionEnvironment] = [:]

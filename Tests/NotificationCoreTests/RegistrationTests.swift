@@ -156,4 +156,24 @@ struct RegistrationTests {
         #expect(tower.center.statistics.clients == 2)
         #expect(tower.center.statistics.observers == 2)
     }
+
+    @Test("P3: what a client may have no longer goes, with what waits for it, and the client is told")
+    func revoked() throws {
+        let center = Scenario()
+        let gone = try center.observe(":1.1", "Ding", "", .hold)
+        let kept = try center.observe(":1.1", "Dong", "", .hold)
+        let other = try center.observe(":1.2", "Ding")
+        try center.suspend(":1.1")
+        for name in ["Ding", "Dong"] { try center.post(name) }
+        center.revoke([gone, other, ObserverID(rawValue: 99)], of: ":1.1")
+        #expect(center.revoked == [":1.1": [gone]], "and nothing of others")
+        #expect(center.center.registrations(of: ":1.1")?.map(\.id) == [kept])
+        #expect(center.center.registrations(of: ":1.2")?.map(\.id) == [other])
+        #expect(center.status(":1.1")?.queued == 1)
+        center.revoke([gone], of: ":1.1")
+        center.revoke([gone], of: ":1.9")
+        #expect(center.revoked == [":1.1": [gone]], "once")
+        try center.resume(":1.1")
+        #expect(center.happened(":1.1").count { if case .delivered = $0 { true } else { false } } == 1)
+    }
 }

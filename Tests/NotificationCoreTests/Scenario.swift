@@ -44,6 +44,8 @@ final class Scenario {
     private(set) var sentAnswers: [ClientName: Int] = [:]
     /// The moments of inactivity that began for a client, with their epochs and lengths.
     private(set) var inactivityTimers: [ClientName: [(epoch: UInt64, milliseconds: Int)]] = [:]
+    /// What each was told that it has no longer.
+    private(set) var revoked: [ClientName: [ObserverID]] = [:]
     private(set) var overflows: [ClientName: [DropReason]] = [:]
     private(set) var watched: [ClientName] = []
     private(set) var forgotten: [ClientName] = []
@@ -107,6 +109,11 @@ final class Scenario {
     /// The process behind a connection becomes known.
     func identify(_ client: ClientName, as process: UInt32) {
         perform { effects in center.identify(client, as: .process(process), effects: &effects) }
+    }
+
+    /// Policy takes registrations away from a client.
+    func revoke(_ ids: Set<ObserverID>, of client: ClientName) {
+        perform { effects in center.revoke(ids, of: client, effects: &effects) }
     }
 
     func suspend(_ client: ClientName) throws {
@@ -320,6 +327,7 @@ final class Scenario {
             happened[client, default: []].append(.dropped(count, of: observers, reason))
         case .suspensionChanged(let client, let isSuspended, let cause):
             happened[client, default: []].append(.suspensionChanged(isSuspended, cause))
+        case .revoked(let client, let observers): revoked[client, default: []] += observers
         case .probe(let client):
             probes[client, default: 0] += 1
             unanswered[client, default: 0] += 1

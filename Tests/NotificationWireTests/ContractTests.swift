@@ -159,12 +159,15 @@ struct ContractTests {
     func properties() throws {
         let told = CenterProperties(
             version: "1", activitySource: "x11", activityState: "following",
+            policy: ShownPolicy(
+                openNames: ["a.*"], unidentified: "auto", confinesUnidentified: true,
+                applications: ["org.x.Y": ["post": [], "observe": ["*"]]]),
             limits: NamedNumbers { Limits()[$0] },
             statistics: NamedNumbers { UInt64($0.rawValue.utf8.count) })
         let reply = Wire.methodCall("Reply")
         var writer = MessageWriter(reply)
         writer.array(of: "{sv}") { writer in
-            for property in CenterProperties.table({ told }) {
+            for property in CenterProperties.table({ _ in told }) {
                 writer.dictEntry { writer in
                     writer.append(property.name)
                     writer.variant(of: property.signature) { property.write(&$0) }
@@ -177,6 +180,7 @@ struct ContractTests {
         for key in Limits.Key.allCases { #expect(back.limits[key] == Limits()[key]) }
         for key in StatisticsKey.allCases { #expect(back.statistics[key] == UInt64(key.rawValue.utf8.count)) }
         #expect(back.statistics.entries.map(\.key) == StatisticsKey.allCases.map(\.rawValue))
+        #expect(back.policy == told.policy)
         #expect(back.others == ["Later": .boolean(true)])
         #expect(Set(back.entries.keys) == Set(CenterProperties.Name.allCases.map(\.rawValue) + ["Later"]))
     }

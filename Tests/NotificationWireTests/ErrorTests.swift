@@ -31,6 +31,12 @@ struct ErrorTests {
         #expect(error.message.contains("123"))
     }
 
+    @Test("P2: a refusal by policy is an error of the center, and asking again changes nothing")
+    func notAllowed() {
+        let error = BusError(.notAllowed, message: "no")
+        #expect(error.name == "org.carillon.Error.NotAllowed" && error.centerError == .notAllowed && error.isRefusal)
+    }
+
     @Test("A rule's error leaves a handler as its bus error")
     func mapping() throws {
         #expect(throws: BusError(CenterError.invalidName)) {

@@ -285,6 +285,25 @@ struct SessionTests {
             ])
     }
 
+    @Test("P3: an observer that policy takes away is refused to the program, and asked for again of a new service")
+    func revoked() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.notify(1)
+        _ = stage.takeTold()
+        let revocation = DroppedSignal(
+            count: 0, observers: [ObserverID(rawValue: 1), ObserverID(rawValue: 77)], reason: DroppedSignal.notAllowed)
+        _ = stage.arrive(revocation.message(to: ":1.1").carried(from: ":1.100"))
+        #expect(stage.takeTold() == ["refused Ding: the policy of the service no longer allows this observer"])
+        stage.notify(1)
+        #expect(stage.takeTold().isEmpty, "the same again, as before")
+        stage.observers = []
+        _ = stage.bus.connection.takeSent()
+        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        #expect(stage.bus.connection.takeSent().contains("AddObserver?"))
+    }
+
     @Test("E6: signals of anybody but the service are not believed")
     func strangers() throws {
         let stage = Stage()

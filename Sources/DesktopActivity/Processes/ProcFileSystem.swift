@@ -23,14 +23,39 @@ package struct ProcFileSystem: ProcessTable {
         return String(decoding: name.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
     }
 
-    package func sandbox(of processID: UInt32) -> String? {
-        if let info = file("\(root)/\(processID)/root/.flatpak-info") {
-            var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
-            facts.readFlatpakInfo(info)
-            // In a sandbox that does not say whose it is, nobody has a name.
-            return facts.sandbox?.application ?? "unknown"
+    /// Flatpak puts the application's own facts into the root directory of its sandbox, where it can't write. Its proxy
+    /// for the bus, whose process it is that the bus knows, has a sandbox with the same file.
+    package func confinement(of processID: UInt32) -> Confinement {
+        // Held while it is looked at: then it is the root of this process, whatever becomes of that.
+        let directory = open("\(root)/\(processID)/root", O_RDONLY | O_DIRECTORY | O_NOCTTY | O_CLOEXEC)
+        let reason = errno
+        defer { if directory >= 0 { close(directory) } }
+        if directory >= 0 {
+            var attributes = stat()
+            if fstatat(directory, ".flatpak-info", &attributes, AT_SYMLINK_NOFOLLOW) == 0 {
+                guard let info = file(".flatpak-info", in: directory) else { return .unknown }
+                var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
+                facts.readFlatpakInfo(info)
+                // In a sandbox that does not say whose it is, nobody has a name.
+                return .sandbox(facts.sandbox?.application ?? "unknown")
+            }
+            guard errno == ENOENT else { return .unknown }
         }
-        return Self.snap(inCgroups: file("\(root)/\(processID)/cgroup") ?? [])
+        let cgroups = file("\(root)/\(processID)/cgroup")
+        if let snap = Self.snap(inCgroups: cgroups ?? []) { return .sandbox(snap) }
+        if directory < 0 {
+            // Nobody sees the root of a program that has more privileges than its user. One in Flatpak's sandbox can
+            // hide, too, but never get rid of the flag that it is to get no new privileges.
+            return reason == EACCES && !hasNoNewPrivileges(processID) ? .none : .unknown
+        }
+        // It may have ended meanwhile, or the kernel has no cgroups.
+        return cgroups != nil || status(of: processID) != nil ? .none : .unknown
+    }
+
+    /// True also where nothing tells.
+    private func hasNoNewPrivileges(_ processID: UInt32) -> Bool {
+        let lines = String(decoding: file("\(root)/\(processID)/status") ?? [], as: UTF8.self).split(separator: "\n")
+        return !lines.contains("NoNewPrivs:\t0")
     }
 
     /// The snap of a cgroup such as `…/snap.NAME.APP-UUID.scope`, with or without a slice of systemd around it.
@@ -90,8 +115,14 @@ package struct ProcFileSystem: ProcessTable {
     }
 
     /// The contents of a regular file. A sandbox could put something else in its place that blocks whoever opens it.
-    private func file(_ path: String, limit: Int = 1 << 16) -> [UInt8]? {
-        let descriptor = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC)
+    ///
+    /// - Parameter directory: where `path` begins, if it is relative.
+    private func file(_ path: String, in directory: Int32 = AT_FDCWD, limit: Int = 1 << 16) -> [UInt8]? {
+        Self.contents(of: path, in: directory, limit: limit)
+    }
+
+    static func contents(of path: String, in directory: Int32 = AT_FDCWD, limit: Int = 1 << 16) -> [UInt8]? {
+        let descriptor = openat(directory, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
         var attributes = stat()

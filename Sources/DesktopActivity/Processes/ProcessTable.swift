@@ -27,12 +27,22 @@ package struct ProcessFacts: Equatable {
     }
 }
 
+/// Whether a process runs in the sandbox of an application.
+package enum Confinement: Equatable, Sendable {
+    /// It is a process of the session itself.
+    case none
+    /// Flatpak or snap confines it; the id of the application.
+    case sandbox(String)
+    /// Nothing tells: it is gone, or nobody may look.
+    case unknown
+}
+
 /// Where facts about processes come from: the kernel, or a test.
 package protocol ProcessTable {
     /// The short name of its program; empty when the process is gone or hidden.
     func name(of processID: UInt32) -> String
-    /// The application whose sandbox it runs in, by Flatpak or snap; nil for a process of the session itself.
-    func sandbox(of processID: UInt32) -> String?
+    /// Whether it runs in a sandbox, by Flatpak or snap.
+    func confinement(of processID: UInt32) -> Confinement
     /// Nil when there is no such process.
     func facts(of processID: UInt32) -> ProcessFacts?
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
@@ -41,10 +51,15 @@ package protocol ProcessTable {
     var now: UInt64 { get }
 }
 
+extension Confinement {
+    /// The application whose sandbox it is; nil where there is none, or nothing tells.
+    package var sandbox: String? { if case .sandbox(let application) = self { application } else { nil } }
+}
+
 extension ProcessTable {
     /// The id of the application that a process belongs to, as its desktop file is named; nil where nothing tells.
     package func application(of processID: UInt32) -> String? {
-        sandbox(of: processID) ?? facts(of: processID)?.unitApplication
+        confinement(of: processID).sandbox ?? facts(of: processID)?.unitApplication
     }
 }
 

@@ -127,6 +127,18 @@ public final class DistributedCenter {
         return ids.count
     }
 
+    /// Removes those of `ids` that `client` has, because it may have them no longer (P2), and tells it.
+    public func revoke(_ ids: Set<ObserverID>, of clientName: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[clientName] else { return }
+        let revoked = ids.filter { client.observers[$0] != nil }
+        guard !revoked.isEmpty else { return }
+        changeSuspension(of: client, effects: &effects) { remove(revoked, of: $0) }
+        remember(.observersRemoved(clientName, revoked), effects: &effects)
+        effects.append(.revoked(clientName, observers: revoked.sorted()))
+        countSent(Self.signalSize + 8 * revoked.count, to: client.peer, effects: &effects)
+    }
+
     func remove(_ ids: Set<ObserverID>, of client: Client) {
         for id in ids {
             guard let position = client.observers.removeValue(forKey: id) else { continue }

@@ -10,6 +10,8 @@ public enum Effect {
     case dropped(ClientName, count: UInt64, observers: [ObserverID], reason: DropReason, sequence: UInt64)
     /// Tell the client that it is suspended or resumed.
     case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
+    /// Tell the client that it has these observers no longer, which it did not remove itself (P2).
+    case revoked(ClientName, observers: [ObserverID])
     /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
     case probe(ClientName)
     /// Find out in another way whether the connection, which never answered, has read what it was sent, and report that

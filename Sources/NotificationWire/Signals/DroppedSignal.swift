@@ -6,7 +6,7 @@ public struct DroppedSignal: CenterSignal, Equatable {
     public var count: UInt64
     /// Those of the client's observers that miss them.
     public var observers: [ObserverID]
-    /// A ``DropReason``; later services may have more of them.
+    /// A ``DropReason``, or ``notAllowed``; later services may have more of them.
     public var reason: String
 
     public init(count: UInt64, observers: [ObserverID], reason: String) {
@@ -14,6 +14,9 @@ public struct DroppedSignal: CenterSignal, Equatable {
         self.observers = observers
         self.reason = reason
     }
+
+    /// Not that anything was lost so far: the observers are gone, as policy no longer allows them (P2).
+    public static let notAllowed = "not-allowed"
 
     /// Whether the count is an upper bound, of numbers of the sequence that were given before.
     public var isBound: Bool { DropReason(rawValue: reason)?.isBound ?? false }

@@ -1,0 +1,312 @@
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""Policy, seen from inside a sandbox and from outside (P2, P3).
+
+The sandbox is a process whose root directory has what Flatpak puts there, and nothing else. It connects to the bus
+first, as nothing of the bus's is in there. Where a process may not change its root directory, there are no sandboxes to
+test with, and that is said.
+
+Run as a program, this module is that process: it takes calls as lines of JSON, and answers with lines of JSON.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import carillon_interop
+from carillon_interop import INTERFACE, PATIENCE, PROPERTIES, Client, GLib, Refused, context, wait_until
+from test_suspension import INVALID_CONFIGURATION, ConfigurationTestCase
+
+NOT_ALLOWED = "org.carillon.Error.NotAllowed"
+
+
+def sandbox_command():
+    """What a program is started with so that it may change its root directory; None where nothing helps."""
+    if os.geteuid() == 0:
+        prefixes = ([],)
+    else:
+        prefixes = (["unshare", "--map-current-user", "--keep-caps"],)
+    for prefix in prefixes:
+        attempt = [*prefix, sys.executable, "-c", "import os; os.chroot('/')"]
+        try:
+            if subprocess.run(attempt, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+                return prefix
+        except FileNotFoundError:
+            pass
+    return None
+
+
+class Sandbox:
+    """A process in the sandbox of an application, on the bus."""
+
+    def __init__(self, test, application):
+        prefix = sandbox_command()
+        if prefix is None:
+            test.skipTest("a process may not change its root directory here: neither as root nor in a user namespace")
+        self.root = tempfile.mkdtemp(prefix="carillon-sandbox-")
+        test.addCleanup(shutil.rmtree, self.root, True)
+        with open(f"{self.root}/.flatpak-info", "w") as file:
+            file.write(f"[Application]\nname={application}\n\n[Instance]\ninstance-id=1\n")
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, "-B", os.path.abspath(__file__), "sandbox", self.root],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        test.addCleanup(self.end)
+        self.unique_name = self.ask(["name"])
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        try:
+            self.process.wait(PATIENCE)
+        finally:
+            self.process.kill()
+
+    def ask(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise Refused(answer["error"], answer["message"])
+        return answer["result"]
+
+    def call(self, method, types="()", *arguments, interface=INTERFACE):
+        return self.ask(["call", interface, method, types, arguments])
+
+    def post(self, name):
+        return self.call("Post", "(ssa{sv}a{sv})", name, "", {}, {})[0]
+
+    def observe(self, name, object_=""):
+        return self.call("AddObserver", "(ssa{sv})", name, object_, {})[0]
+
+    def clients(self):
+        """The clients that it sees."""
+        return {each["name"] for each in self.call("ListClients")[0]}
+
+    def heard(self):
+        """The names of the notifications so far, after a round trip."""
+        self.call("Ping", interface=carillon_interop.PEER)
+        return self.ask(["heard"])
+
+    def dropped(self):
+        """What the signal Dropped said, in the order of arrival."""
+        self.call("Ping", interface=carillon_interop.PEER)
+        return self.ask(["dropped"])
+
+
+def sandbox_main(root):
+    client = Client()
+    dropped = []
+    client.connection.signal_subscribe(
+        None,
+        INTERFACE,
+        "Dropped",
+        None,
+        None,
+        carillon_interop.Gio.DBusSignalFlags.NO_MATCH_RULE,
+        lambda *arguments: dropped.append(arguments[-1].unpack()),
+    )
+    os.chroot(root)
+    os.chdir("/")
+    for line in sys.stdin:
+        request = json.loads(line)
+        while context.iteration(False):
+            pass
+        try:
+            if request[0] == "call":
+                interface, method, types, arguments = request[1:]
+                result = client.call(method, GLib.Variant(types, tuple(arguments)), interface=interface).unpack()
+            elif request[0] == "name":
+                result = client.unique_name
+            elif request[0] == "heard":
+                result = [each.name for each in client.notifications]
+            else:
+                result = dropped
+            answer = {"result": result}
+        except Refused as refused:
+            answer = {"error": refused.name, "message": refused.message}
+        print(json.dumps(answer), flush=True)
+
+
+class PolicyTestCase(ConfigurationTestCase):
+    def configure_policy(self, *lines):
+        self.write(*lines)
+        self.control.call("ReloadConfiguration")
+
+
+class Sandboxes(PolicyTestCase):
+    def test_own_names(self):
+        """P2: an application posts and observes its own names, and by default no others."""
+        application = carillon_interop.fresh_name("org.example.Boxed")
+        sandbox = Sandbox(self, application)
+        outside = self.client()
+        outside.add_observer()
+        for name in (application, f"{application}.Ding"):
+            sandbox.observe(name, "door")
+            sandbox.observe(name)
+            self.assertGreater(sandbox.post(name), 0)
+            self.assertEqual(self.control.post(name), 2)
+        for name in (self.name, f"{application}Evil", f"{application}Evil.Ding", "org.example", application.upper()):
+            self.assert_refused(NOT_ALLOWED, sandbox.post, name, mentions=[application, name, "by default"])
+            self.assert_refused(NOT_ALLOWED, sandbox.observe, name, mentions=[application, name])
+            self.assertEqual(self.control.post(name), 1)
+        self.assertEqual(len(sandbox.heard()), 4)
+        # What was refused reached nobody.
+        posters = [each.poster for each in outside.settle(self.control)]
+        self.assertEqual((posters.count(sandbox.unique_name), len(posters)), (2, 9))
+
+    def test_any_name(self):
+        """P2: no name *any*, also about one object."""
+        sandbox = Sandbox(self, "org.example.Boxed")
+        for object_ in ("", "door"):
+            self.assert_refused(NOT_ALLOWED, sandbox.observe, "", object_, mentions=["any name"])
+        self.assert_refused("org.carillon.Error.InvalidName", sandbox.post, "")
+
+    def test_lists(self):
+        """P2: it sees the clients of its own sandbox, and their observers, and no other."""
+        other = self.client()
+        other.add_observer(self.name)
+        stranger = Sandbox(self, "org.example.Other")
+        stranger.observe("org.example.Other")
+        first, second = Sandbox(self, "org.example.Boxed"), Sandbox(self, "org.example.Boxed")
+        observers = {each.unique_name: each.observe("org.example.Boxed.Ding") for each in (first, second)}
+        self.assertEqual(first.clients(), set(observers))
+        for name, observer in observers.items():
+            (listed,) = first.call("ListObservers", "(s)", name)
+            self.assertEqual([each[0] for each in listed], [observer])
+            (listed,) = first.call("ListObserversFrom", "(stu)", name, 0, 10)
+            self.assertEqual([each[0] for each in listed], [observer])
+        for name in (other.unique_name, stranger.unique_name, ":1.99999"):
+            self.assertEqual(first.call("ListObservers", "(s)", name), [[]])
+            self.assertEqual(first.call("ListObserversFrom", "(stu)", name, 0, 10), [[]])
+        # From outside everybody is seen.
+        self.assertLessEqual({other.unique_name, stranger.unique_name, *observers}, set(self.control.list_clients()))
+
+    def test_others(self):
+        """P2: it overrides nobody."""
+        sandbox = Sandbox(self, "org.example.Boxed")
+        other = self.client()
+        observer = other.add_observer(self.name)
+        self.assert_refused("org.carillon.Error.UnknownObserver", sandbox.call, "RemoveObserver", "(t)", observer)
+        self.assertEqual(sandbox.call("RemoveObservers", "(ss)", "", ""), [0])
+        self.assert_refused(NOT_ALLOWED, sandbox.call, "ReloadConfiguration", mentions=["configuration"])
+        sandbox.call("SetSuspended", "(b)", True)
+        self.assertEqual(self.control.post(self.name), 1)
+        other.wait_for(1)
+
+    def test_open_names_and_lists(self):
+        """P3: the file opens names to all, and to one application; it is read again without a restart."""
+        boxed, other = Sandbox(self, "org.example.Boxed"), Sandbox(self, "org.example.Other")
+        self.configure_policy(
+            "[Policy]",
+            "open-names=org.example.Open.*",
+            "[Policy org.example.Boxed]",
+            f"observe={self.name}",
+            "post=org.example.Posted",
+        )
+        for sandbox in (boxed, other):
+            sandbox.observe("org.example.Open.Ding")
+            self.assertEqual(sandbox.post("org.example.Open.Dong"), 0)
+            self.assert_refused(NOT_ALLOWED, sandbox.observe, "org.example.Open")
+        boxed.observe(self.name)
+        boxed.post("org.example.Posted")
+        rule = "[Policy org.example.Boxed]"
+        self.assert_refused(NOT_ALLOWED, boxed.post, self.name, mentions=["post", rule])
+        self.assert_refused(NOT_ALLOWED, boxed.observe, "org.example.Posted", mentions=["observe", rule])
+        self.assert_refused(NOT_ALLOWED, other.observe, self.name)
+        # Each is shown what concerns it, and the others everything.
+        shown = self.control.property("Policy").unpack()
+        self.assertEqual(shown["open-names"], ["org.example.Open.*"])
+        self.assertEqual(set(shown["applications"]), {"org.example.Boxed"})
+        self.assertEqual(shown["applications"]["org.example.Boxed"]["observe"], [self.name])
+        asked = ("Get", "(ss)", INTERFACE, "Policy")
+        self.assertEqual(set(boxed.call(*asked, interface=PROPERTIES)[0]["applications"]), {"org.example.Boxed"})
+        self.assertEqual(other.call(*asked, interface=PROPERTIES)[0]["applications"], {})
+        # That it changed is announced, and not what it is.
+        self.assertEqual(self.settled_changes(), [(INTERFACE, {}, ["Policy"])])
+
+    def test_tightening(self):
+        """P3: what is no longer allowed ends at once, and its client is told; the rest stays."""
+        sandbox = Sandbox(self, "org.example.Boxed")
+        self.configure_policy("[Policy org.example.Boxed]", "observe=*")
+        everything, own = sandbox.observe(""), sandbox.observe("org.example.Boxed.Ding")
+        self.assertEqual(self.control.post(self.name), 1)
+        self.write("[Policy org.example.Boxed]", "observ=")
+        self.assert_refused(INVALID_CONFIGURATION, self.control.call, "ReloadConfiguration", mentions=[":2:", "observ"])
+        self.assertEqual(self.control.post(self.name), 1)
+        self.configure_policy("[Policy]")
+        self.assertEqual(self.control.post(self.name), 0)
+        self.assertEqual(sandbox.dropped(), [[0, [everything], "not-allowed"]])
+        self.assertEqual(self.control.post("org.example.Boxed.Ding"), 1)
+        self.assertEqual([each[0] for each in self.control.list_observers(sandbox.unique_name)], [own])
+
+
+class Applications(PolicyTestCase):
+    def test_mistakes(self):
+        """P3: a mistake is told with its line, and the old policy stays."""
+        self.configure_policy("[Policy]", "open-names=Ding")
+        for lines, line, word in (
+            (["[Policy]", "open-name=x"], 2, "open-name"),
+            (["[Policy]", "open-names=x;y*"], 2, "y*"),
+            (["[Policy]", "", "unidentified=perhaps"], 3, "perhaps"),
+            (["[Policy org.example.App]", "retained=x"], 2, "retained"),
+            (["[Policy *]", "post=x"], 2, "*"),
+        ):
+            with self.subTest(lines=lines):
+                self.write(*lines)
+                self.assert_refused(
+                    INVALID_CONFIGURATION, self.control.call, "ReloadConfiguration", mentions=[f":{line}:", word]
+                )
+                self.assertEqual(self.control.property("Policy").unpack()["open-names"], ["Ding"])
+
+
+class AtOnce(PolicyTestCase):
+    """Callers that left before anybody knew who they were. The name is so that this runs before there are sandboxes."""
+
+    def post_and_leave(self, name):
+        """A post of a connection that is gone when the service finds it."""
+        pid = self.control.service_pid()
+        carillon_interop.stop(pid)
+        try:
+            client = Client()
+            client.post_without_reply(name)
+            client.call_bus("GetId")  # the bus has the post
+            client.close()
+            gone = client.unique_name
+            wait_until(lambda: gone not in self.control.call_bus("ListNames"), "it is gone")
+        finally:
+            carillon_interop.go_on(pid)
+        self.control.ping()
+
+    def test_leaving_at_once(self):
+        """P2: it counts as of the session while no sandbox could have called; the file has the last word."""
+        observer = self.client()
+        observer.add_observer(self.name)
+        expected = 0
+        for word, is_heard in (("auto", True), ("refuse", False), ("allow", True)):
+            self.configure_policy("[Policy]", f"unidentified={word}")
+            self.assertEqual(self.control.property("Policy").unpack()["unidentified-confined"], not is_heard)
+            self.post_and_leave(self.name)
+            expected += is_heard
+            self.assertEqual(len(observer.settle(self.control)), expected, word)
+        sandbox = Sandbox(self, "org.example.Boxed")
+        sandbox.post("org.example.Boxed.Ding")
+        self.configure_policy("[Policy]", "open-names=Open")
+        self.assertTrue(self.control.property("Policy").unpack()["unidentified-confined"])
+        self.post_and_leave(self.name)
+        self.assertEqual(len(observer.settle(self.control)), expected)
+        observer.add_observer("Open")
+        self.post_and_leave("Open")
+        self.assertEqual(len(observer.settle(self.control)), expected + 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["sandbox"]:
+        sandbox_main(sys.argv[2])
+    else:
+        carillon_interop.main()

@@ -1,0 +1,200 @@
+import BusNames
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+import Testing
+
+@testable import DesktopActivity
+@testable import NotificationService
+
+/// Who it is that policy is asked about.
+@Suite("P2: whose call it is", .timeLimit(.minutes(20)))
+struct PolicyGateTests {
+    /// A bus that knows the processes of some connections, and has forgotten the others.
+    private final class Bus: MessageBus {
+        let context = MainContext()
+        var processes: [String: UInt32] = [:]
+
+        func send(_: Message) {}
+
+        func call(_ message: Message, timeout _: ReplyTimeout, completion: (Result<Message, BusError>) -> Void) {
+            var reader = MessageReader(message)
+            guard let name = try? reader.readString(), let process = processes[name] else {
+                return completion(.failure(BusError(name: BusError.nameHasNoOwnerName, message: "it left")))
+            }
+            let reply = Wire.methodCall("Reply")
+            var writer = MessageWriter(reply)
+            writer.array(of: "{sv}") { writer in
+                writer.dictEntry { writer in
+                    writer.append("ProcessID")
+                    writer.variant(of: "u") { $0.append(process) }
+                }
+            }
+            completion(.success(reply))
+        }
+    }
+
+    private final class Processes: ProcessTable {
+        var confinements: [UInt32: Confinement] = [:]
+        /// What all run in.
+        var unit: String?
+        let now: UInt64 = 0
+
+        func name(of _: UInt32) -> String { "" }
+        func confinement(of processID: UInt32) -> Confinement { confinements[processID] ?? .unknown }
+        func facts(of processID: UInt32) -> ProcessFacts? {
+            var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
+            facts.unit = unit
+            return facts
+        }
+        func environment(of _: UInt32) -> SessionEnvironment? { nil }
+    }
+
+    private let bus = Bus()
+    private let processes = Processes()
+    private let callers: Callers
+
+    init() {
+        callers = Callers(bus: bus, table: processes)
+    }
+
+    private func gate(maySandboxesCall: Bool = false) -> PolicyGate {
+        let gate = PolicyGate(callers: callers) { maySandboxesCall }
+        callers.onKnown = { _, caller in gate.learned(caller) }
+        return gate
+    }
+
+    /// A connection that has called, of a process that is in `confinement`; nil when it had left by then.
+    private func call(_ name: UniqueName, _ confinement: Confinement?) {
+        if let confinement {
+            let process = UInt32(processes.confinements.count + 1)
+            processes.confinements[process] = confinement
+            bus.processes[name.rawValue] = process
+        }
+        callers.identify(name)
+    }
+
+    private func isRefused(_ name: UniqueName, by gate: PolicyGate, _ need: PolicyGate.Need) -> Bool {
+        do throws(BusError) {
+            try gate.check(name) { need }
+            return false
+        } catch {
+            return error.centerError == .notAllowed
+        }
+    }
+
+    @Test("P2: the sandbox of the process that the bus names decides")
+    func sandbox() {
+        let gate = gate()
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Y"))
+        for need in [PolicyGate.Need.post(name: "Ding"), .observe(name: ""), .session("do it"), .nothing] {
+            #expect(!isRefused(":1.1", by: gate, need))
+            let isOwn = if case .nothing = need { true } else { false }
+            #expect(isRefused(":1.2", by: gate, need) != isOwn)
+        }
+        #expect(!isRefused(":1.2", by: gate, .post(name: "org.x.Y.Ding")))
+        #expect(!isRefused(":1.2", by: gate, .observe(name: "org.x.Y.Ding")))
+    }
+
+    @Test("P2: who left before anybody knew, and who hides, is of the session only where no sandbox could have called")
+    func unidentified() {
+        let gate = gate()
+        call(":1.1", nil)
+        call(":1.2", .unknown)
+        for name: UniqueName in [":1.1", ":1.2", ":1.3"] {
+            #expect(!isRefused(name, by: gate, .post(name: "Ding")))
+            #expect(isRefused(name, by: self.gate(maySandboxesCall: true), .post(name: "Ding")))
+        }
+        // One has called: from now on it could have been one.
+        let aware = self.gate()
+        call(":1.4", .sandbox("org.x.Y"))
+        #expect(isRefused(":1.1", by: aware, .post(name: "Ding")))
+        #expect(!isRefused(":1.1", by: aware, .nothing))
+    }
+
+    @Test("P2: that a sandbox could have called is not forgotten when it is gone")
+    func remembered() {
+        var may = false
+        let gate = PolicyGate(callers: callers) { may }
+        #expect(!gate.confinesUnidentified)
+        may = true
+        #expect(gate.confinesUnidentified)
+        may = false
+        #expect(gate.confinesUnidentified)
+    }
+
+    @Test("P3: a program of the session is known by its unit, and restricted by its own list alone")
+    func application() {
+        processes.unit = "app-gnome-org.x.Y-4711.scope"
+        let gate = gate()
+        gate.policy.applications = ["org.x.Y": [.post: [.exactly("Ding")]]]
+        call(":1.1", Confinement.none)
+        #expect(!isRefused(":1.1", by: gate, .post(name: "Ding")))
+        #expect(isRefused(":1.1", by: gate, .post(name: "Dong")))
+        for need in [PolicyGate.Need.post(name: "org.x.Y.Ding"), .observe(name: ""), .session("do it")] {
+            #expect(!isRefused(":1.1", by: gate, need))
+        }
+        gate.policy.applications = ["org.x.Z": [.post: []]]
+        #expect(!isRefused(":1.1", by: gate, .post(name: "Dong")))
+    }
+
+    @Test("P3: the configuration's word about these counts, whatever may be")
+    func unidentifiedByWord() {
+        for (word, isRefused) in [(Policy.Unidentified.allow, false), (.refuse, true)] {
+            for maySandboxesCall in [false, true] {
+                let gate = gate(maySandboxesCall: maySandboxesCall)
+                gate.policy.unidentified = word
+                gate.policy.openNames = [.exactly("Open")]
+                #expect(self.isRefused(":1.1", by: gate, .post(name: "Ding")) == isRefused)
+                #expect(!self.isRefused(":1.1", by: gate, .post(name: "Open")))
+            }
+        }
+    }
+
+    @Test("P2: a sandbox sees its own connections")
+    func sight() {
+        let gate = gate(maySandboxesCall: true)
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Y"))
+        call(":1.3", .sandbox("org.x.Y"))
+        call(":1.4", .sandbox("org.x.Z"))
+        call(":1.5", nil)
+        let all: [UniqueName] = [":1.1", ":1.2", ":1.3", ":1.4", ":1.5"]
+        #expect(all.filter(gate.sight(of: ":1.1").shows) == all)
+        #expect(all.filter(gate.sight(of: ":1.2").shows) == [":1.2", ":1.3"])
+        #expect(all.filter(gate.sight(of: ":1.4").shows) == [":1.4"])
+        #expect(all.filter(gate.sight(of: ":1.5").shows) == [":1.5"])
+    }
+
+    @Test("P2: the policy that is shown to a sandbox is what concerns it")
+    func shown() {
+        let gate = gate()
+        gate.policy.openNames = [.below("a.")]
+        gate.policy.applications = ["org.x.Y": [.post: [.all]], "org.x.Z": [.observe: []]]
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Y"))
+        #expect(gate.shown(to: ":1.1").applications == ["org.x.Y": ["post": ["*"]], "org.x.Z": ["observe": []]])
+        #expect(gate.shown(to: ":1.2").applications == ["org.x.Y": ["post": ["*"]]])
+        #expect(gate.shown(to: ":1.2").openNames == ["a.*"])
+    }
+
+    @Test("P3: registrations that policy forbids are found, and only those")
+    func forbidden() {
+        let gate = gate()
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Y"))
+        func registrations(of client: UniqueName) -> [Registration] {
+            [nil, "Ding", "org.x.Y", "org.x.Y.Ding"].enumerated().map { number, name in
+                Registration(
+                    id: ObserverID(rawValue: UInt64(number)), client: client, name: name, object: "door",
+                    options: ObserverOptions())
+            }
+        }
+        #expect(gate.forbidden(registrations(of: ":1.1"), of: ":1.1").isEmpty)
+        #expect(gate.forbidden(registrations(of: ":1.2"), of: ":1.2").map(\.rawValue).sorted() == [0, 1])
+        gate.policy.applications = ["org.x.Y": [.observe: [.exactly("Ding")]]]
+        #expect(gate.forbidden(registrations(of: ":1.2"), of: ":1.2").map(\.rawValue) == [0])
+    }
+}
