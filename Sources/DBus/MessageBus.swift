@@ -86,7 +86,8 @@ extension MessageBus {
         var writer = MessageWriter(message)
         writer.append(rule)
         if let completion {
-            call(message, completion: completion)
+            // Behind all that the bus holds for this connection, which may be much: no answer in time is no refusal.
+            call(message, timeout: .never, completion: completion)
         } else {
             message.expectsNoReply = true
             send(message)

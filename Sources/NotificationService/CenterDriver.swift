@@ -17,9 +17,9 @@ final class CenterDriver {
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
-    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
+    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier) {
         memory = MemoryReturn(context: bus.context)
-        effects = EffectRunner(bus: bus, clients: clients, prober: prober, witness: witness)
+        effects = EffectRunner(bus: bus, clients: clients, barrier: barrier)
         effects.answers.maySend = { [unowned self] caller, byteCount in
             perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
         }

@@ -9,7 +9,7 @@ import NotificationWire
 ///
 /// It runs on the thread of the bus's context, and nothing in it blocks.
 package final class CenterObject {
-    let prober: ClientProber
+    private let barrier: BusBarrier
     private unowned let bus: any MessageBus
     private let processes: any ProcessTable = ProcFileSystem()
     private let clients: ClientRegistry
@@ -38,8 +38,8 @@ package final class CenterObject {
         clients = ClientRegistry(bus: bus, table: processes)
         callers = Callers(bus: bus, table: processes)
         gate = PolicyGate(callers: callers) { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) }
-        prober = ClientProber(bus: bus)
-        driver = CenterDriver(bus: bus, clients: clients, prober: prober, witness: ReadingWitness(bus: bus))
+        barrier = BusBarrier(bus: bus)
+        driver = CenterDriver(bus: bus, clients: clients, barrier: barrier)
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
@@ -196,11 +196,11 @@ package final class CenterObject {
     /// - Parameter main: where calls come from; the caller keeps both.
     func use(control: Connection, beside main: Connection) {
         pace = ReadingPace(of: driver, on: main)
-        prober.use(control: control)
+        barrier.use(control: control)
         callers.control = control
         control.routePeerCalls()
         control.onMessage = { [unowned self, unowned control] message in
-            prober.handleBarrier(message) || refuseStray(message, on: control)
+            barrier.handle(message) || refuseStray(message, on: control)
         }
     }
 

@@ -35,6 +35,7 @@ final class EffectRunner {
 
     private unowned let bus: any MessageBus
     private let clients: ClientRegistry
+    private let barrier: BusBarrier
     private let prober: ClientProber
     private let witness: ReadingWitness
     /// Through which answers to calls go out.
@@ -54,11 +55,13 @@ final class EffectRunner {
     private var inactivityTimers: [ClientName: EventSource] = [:]
 
     /// - Parameter bus: where signals go; the caller keeps it.
-    init(bus: any MessageBus, clients: ClientRegistry, prober: ClientProber, witness: ReadingWitness) {
+    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier) {
         self.bus = bus
         self.clients = clients
+        self.barrier = barrier
+        let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
-        self.witness = witness
+        witness = ReadingWitness(bus: bus)
         witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
         witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }
@@ -150,7 +153,9 @@ final class EffectRunner {
     }
 
     private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
-        DeliveryReceipts(bus: bus) { [weak store] client, sent in store?.confirm(sent, of: client) }
+        DeliveryReceipts(barrier: barrier, context: bus.context) { [weak store] client, sent in
+            store?.confirm(sent, of: client)
+        }
     }
 
     /// A client that is too slow for long loses again and again.

@@ -40,14 +40,18 @@ final class ServiceLink {
     private var hasEnded = false
     /// Calls that came before the state was taken up; nil when it has been.
     private var waitingCalls: [Message]? = []
+    private var waitingBytes = 0
     private var stateTimer: EventSource?
     /// How often another process is asked whether it has given the state up: in milliseconds.
     private static let stateInterval: UInt32 = 20
     /// After so long it is taken from a process that has lost the name and does not end.
     private static let mostAttempts = 500
-    /// Calls that may wait meanwhile.
-    private static let mostWaitingCalls = 1024
-    /// What is read ahead of being served. The rest waits in the bus, which can make posters wait in turn.
+    /// What calls that wait meanwhile may take, in bytes.
+    private static let mostWaitingBytes = 16 << 20
+    /// What keeping a call costs besides its bytes, roughly.
+    private static let callOverhead = 512
+    /// What is read ahead of being served. The rest waits in the bus, which can make posters wait in turn. Only from then
+    /// on: before that, answers of the bus that are needed for it stand behind calls that wait.
     private static let mostReceivedBytes = 1 << 20
     /// Set while it stops.
     private var stopTimer: EventSource?
@@ -70,7 +74,6 @@ final class ServiceLink {
         self.heritage = heritage
         self.onEnd = onEnd
         connection.routePeerCalls()
-        connection.mostReceivedBytes = Self.mostReceivedBytes
         object = CenterObject(bus: connection, configuration: heritage?.configuration)
         connection.onMessage = { [unowned self] message in
             if losesName(message) {
@@ -166,6 +169,7 @@ final class ServiceLink {
         Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
         let calls = waitingCalls ?? []
         waitingCalls = nil
+        connection.mostReceivedBytes = Self.mostReceivedBytes
         for call in calls where !object.handle(call) && !call.expectsNoReply {
             connection.send(call.errorReply(.unknownMethod("there is no such method")))
         }
@@ -175,7 +179,9 @@ final class ServiceLink {
     /// Keeps a call for the object until the state has been taken up. Nobody can expect anything else of us yet.
     private func hold(_ message: Message) -> Bool {
         guard message.kind == .methodCall else { return false }
-        if waitingCalls!.count < Self.mostWaitingCalls, !message.hasDescriptors {
+        let size = message.byteCount + Self.callOverhead
+        if waitingBytes + size <= Self.mostWaitingBytes, !message.hasDescriptors {
+            waitingBytes += size
             waitingCalls!.append(message)
         } else if !message.expectsNoReply {
             connection.send(

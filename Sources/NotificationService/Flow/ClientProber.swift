@@ -7,9 +7,8 @@ import NotificationWire
 ///
 /// An answer on the connection that carries the posts would wait behind all posts that the bus holds for it: under a
 /// burst every client would look as if it did not read. So the answers have a **control connection** of their own.
-/// To keep the order, the probe takes a way round: a call from the main connection to the control connection, behind
-/// the notifications, is their barrier. When it comes out there, the bus has put all of them into the client's queue,
-/// and the Ping that the control connection sends now stands behind them.
+/// The Ping is sent there when a ``BusBarrier`` has come out, so that it stands behind the notifications in the client's
+/// queue.
 ///
 /// Any answer will do, an error too: it shows that the client's end was read up to here. An error of the bus for want
 /// of room is none: the probe is sent again until it gets through. Both are calls, as every bus answers a call that it
@@ -21,29 +20,21 @@ final class ClientProber {
     /// Called when the bus had no room for a probe of a client. What it says of signals that it refused before has been
     /// received by then.
     var onRefusal: ((ClientName) -> Void)?
-    private weak var control: Connection?
-    private var lastBarrier: UInt64 = 0
-    /// Barriers on their way: as many as there are probes without an answer, at most.
-    private var clientsOfBarriers: [UInt64: (client: ClientName, retry: Int)] = [:]
-    /// How many of them are there for each client.
+    private let barrier: BusBarrier
+    /// How many barriers for each client have not come out.
     private var barriers: [ClientName: Int] = [:]
     /// Probes that the bus had no room for, until they are sent again.
     private var retries: [ClientName: [EventSource]] = [:]
 
-    private static let barrierInterface: InterfaceName = "org.carillon.Internal1"
-    private static let barrierMember: MemberName = "Barrier"
     private static let mostRetries = 5
     /// Until a Ping is sent again, in milliseconds; twice as long each time, so that a client that sleeps for a day is
     /// not owed thousands.
     private static let patience = (first: Int32(60_000), last: Int32(3_600_000))
 
-    init(bus: any MessageBus) {
+    /// - Parameter barrier: says over which connection probes go.
+    init(bus: any MessageBus, barrier: BusBarrier) {
         self.bus = bus
-    }
-
-    /// Sends probes over `control`, which has registered with the bus, from now on.
-    func use(control: Connection) {
-        self.control = control
+        self.barrier = barrier
     }
 
     func probe(_ client: ClientName) {
@@ -57,44 +48,18 @@ final class ClientProber {
     /// Whether the bus may still have something before it that was sent to the client ahead of a probe.
     func isOnTheWay(to client: ClientName) -> Bool { barriers[client] != nil }
 
-    private func takeBarrier(_ number: UInt64) -> (client: ClientName, retry: Int)? {
-        guard let probe = clientsOfBarriers.removeValue(forKey: number) else { return nil }
-        let left = barriers[probe.client, default: 1] - 1
-        barriers[probe.client] = left > 0 ? left : nil
-        return probe
-    }
-
     private func probe(_ client: ClientName, retry: Int) {
-        guard let name = control?.uniqueName else { return ping(client, over: bus, retry: retry) }
-        lastBarrier += 1
-        let number = lastBarrier
-        clientsOfBarriers[number] = (client, retry)
         barriers[client, default: 0] += 1
-        let barrier = Message.methodCall(
-            to: name, path: Wire.path, interface: Self.barrierInterface, member: Self.barrierMember,
-            startsService: false)
-        var writer = MessageWriter(barrier)
-        writer.append(number)
-        bus.call(barrier) { [weak self] result in
-            // One that has arrived is not waited for any more, however its answer fared.
-            guard let self, case .failure(let error) = result, error.name != BusError.disconnectedName,
-                takeBarrier(number) != nil
-            else { return }
-            refused(client, retry: retry)
+        barrier.pass { [weak self] result in
+            guard let self else { return }
+            let left = barriers[client, default: 1] - 1
+            barriers[client] = left > 0 ? left : nil
+            switch result {
+            case .success: ping(client, over: barrier.control ?? bus, retry: retry)
+            case .failure(let error) where error.name == BusError.disconnectedName: break
+            case .failure: refused(client, retry: retry)
+            }
         }
-    }
-
-    /// Takes a barrier that arrived on the control connection. Returns whether the message was one.
-    func handleBarrier(_ message: Message) -> Bool {
-        guard let control, message.kind == .methodCall, message.hasInterface(Self.barrierInterface),
-            message.hasMember(Self.barrierMember), message.sender == (bus as? Connection)?.uniqueName
-        else { return false }
-        control.send(message.methodReturn())
-        var reader = MessageReader(message)
-        if let barrier = try? reader.read(UInt64.self), let probe = takeBarrier(barrier) {
-            ping(probe.client, over: control, retry: probe.retry)
-        }
-        return true
     }
 
     private func ping(

@@ -4,9 +4,9 @@ import NotificationCore
 
 /// Finds out which of the numbered messages that were sent the bus has taken, for the store (E3).
 ///
-/// That the system has the bytes is not enough: dbus-daemon drops what it has not read of a connection that ends. It
-/// carries out what a connection sends in its order, so its answer to a call says that it has carried all before that.
-/// It is asked a moment after something was sent, once for all that went out until then, and never while nothing does.
+/// That the system has the bytes is not enough: dbus-daemon drops what it has not read of a connection that ends. So a
+/// ``BusBarrier`` follows a moment after something was sent, one for all that went out until then, and none while nothing
+/// does.
 final class DeliveryReceipts {
     /// What went to one client.
     struct Sent: Equatable {
@@ -16,23 +16,24 @@ final class DeliveryReceipts {
         var dropped: UInt64 = 0
     }
 
-    private unowned let bus: any MessageBus
+    private let barrier: BusBarrier
+    private let context: MainContext
     /// Gets what the bus has carried, client by client.
     private let onCarried: (ClientName, Sent) -> Void
     private var sent: [ClientName: Sent] = [:]
-    /// What the question that is on its way is about; empty when none is.
+    /// What the barrier that is on its way is about; empty when none is.
     private var asked: [ClientName: Sent] = [:]
     private var timer: EventSource?
 
-    /// Long against the time that the bus needs for a post, so that a stream of them costs few questions; short against
+    /// Long against the time that the bus needs for a post, so that a stream of them costs few barriers; short against
     /// anything that kills the service after somebody saw what it sent.
     private static let pause: UInt32 = 2
-    /// After an answer that was none, in milliseconds.
+    /// After one that the bus did not carry, in milliseconds.
     private static let retryPause: UInt32 = 1000
 
-    /// - Parameter bus: the connection that the messages go over; the caller keeps it.
-    init(bus: any MessageBus, onCarried: @escaping (ClientName, Sent) -> Void) {
-        self.bus = bus
+    init(barrier: BusBarrier, context: MainContext, onCarried: @escaping (ClientName, Sent) -> Void) {
+        self.barrier = barrier
+        self.context = context
         self.onCarried = onCarried
     }
 
@@ -49,7 +50,7 @@ final class DeliveryReceipts {
     var areComplete: Bool { sent.isEmpty && asked.isEmpty }
 
     private func ask(after pause: UInt32) {
-        timer = .once(milliseconds: pause, on: bus.context, priority: .of(.control)) { [unowned self] in
+        timer = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in
             timer = nil
             ask()
         }
@@ -57,10 +58,10 @@ final class DeliveryReceipts {
 
     private func ask() {
         swap(&asked, &sent)
-        bus.busID { [weak self] result in self?.answered(result) }
+        barrier.pass { [weak self] result in self?.passed(result) }
     }
 
-    private func answered(_ result: Result<String, BusError>) {
+    private func passed(_ result: Result<Void, BusError>) {
         defer { asked.removeAll(keepingCapacity: asked.count <= Self.mostKept) }
         switch result {
         case .success:

@@ -1,0 +1,60 @@
+import DBus
+import NotificationWire
+
+/// Tells when the bus has carried all that the service has sent.
+///
+/// A bus carries what a connection sends in its order. So a call from the main connection to the **control connection**
+/// comes out there behind all signals that were sent before it: they are in their receivers' queues then. The answer of
+/// the bus to a call on the main connection would tell the same, but wait there behind all posts that the bus holds for
+/// it. It is a call, as every bus answers one that it can't carry.
+///
+/// dbus-monitor shows it as `org.carillon.Internal1.Barrier`.
+final class BusBarrier {
+    private unowned let bus: any MessageBus
+    private(set) weak var control: Connection?
+    private var last: UInt64 = 0
+    /// By their numbers, those that have not come out.
+    private var waiting: [UInt64: (Result<Void, BusError>) -> Void] = [:]
+
+    private static let interface: InterfaceName = "org.carillon.Internal1"
+    private static let member: MemberName = "Barrier"
+
+    /// - Parameter bus: the main connection; the caller keeps it.
+    init(bus: any MessageBus) {
+        self.bus = bus
+    }
+
+    /// Has barriers come out at `control`, which has registered with the bus, from now on.
+    func use(control: Connection) {
+        self.control = control
+    }
+
+    /// - Parameter completion: called once when the bus has carried all that was sent before, or with the error of the
+    ///   bus that did not carry the barrier; at once while there is no control connection.
+    func pass(_ completion: @escaping (Result<Void, BusError>) -> Void) {
+        guard let name = control?.uniqueName else { return completion(.success(())) }
+        last += 1
+        let number = last
+        waiting[number] = completion
+        let barrier = Message.methodCall(
+            to: name, path: Wire.path, interface: Self.interface, member: Self.member, startsService: false)
+        var writer = MessageWriter(barrier)
+        writer.append(number)
+        bus.call(barrier) { [weak self] result in
+            // One that has arrived is not waited for any more, however its answer fared.
+            guard let self, case .failure(let error) = result else { return }
+            waiting.removeValue(forKey: number)?(.failure(error))
+        }
+    }
+
+    /// Takes a barrier that arrived on the control connection. Returns whether the message was one.
+    func handle(_ message: Message) -> Bool {
+        guard let control, message.kind == .methodCall, message.hasInterface(Self.interface),
+            message.hasMember(Self.member), message.sender == (bus as? Connection)?.uniqueName
+        else { return false }
+        control.send(message.methodReturn())
+        var reader = MessageReader(message)
+        if let number = try? reader.read(UInt64.self) { waiting.removeValue(forKey: number)?(.success(())) }
+        return true
+    }
+}
