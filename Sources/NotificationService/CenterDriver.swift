@@ -58,6 +58,7 @@ final class CenterDriver {
             answer.reply(to: PostCall.self, receivers)
         }
         effects.store?.tidy(from: center)
+        effects.eventEnded()
         memory.noteEvent(held: center.heldBytes)
         if center.isCrowded { onCrowded?() }
         return result

@@ -152,6 +152,11 @@ final class EffectRunner {
         receipts?.noteSent(sequence, to: client, dropped: dropped)
     }
 
+    /// All that one event decided was carried out.
+    func eventEnded() {
+        receipts?.eventEnded()
+    }
+
     private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
         DeliveryReceipts(barrier: barrier, context: bus.context) { [weak store] client, sent in
             store?.confirm(sent, of: client)

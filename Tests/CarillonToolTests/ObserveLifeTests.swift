@@ -42,6 +42,7 @@ struct ObserveLifeTests {
         try bell.post("Ding", "n=1")
         #expect(try observer.nextLine() == "Ding  {\"n\": 1}")
 
+        try bell.service.settle()
         try bell.service.kill()
         _ = try observer.nextErrorLine { $0.contains("the service went away; notifications may be missing") }
         let second = try ServiceProcess(on: bell.bus)
@@ -74,6 +75,7 @@ struct ObserveLifeTests {
             try Bell.path(), ["observe", "Ding", "--json"], environment: bus.environment)
         _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
         for _ in 0..<3 {
+            try service.settle()
             try service.kill()
             _ = try observer.nextErrorLine { $0.contains("the service went away") }
             service = try ServiceProcess(on: bus)

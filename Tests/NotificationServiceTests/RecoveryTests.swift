@@ -243,7 +243,9 @@ struct RecoveryTests {
         let stage = try Unread(posts: 20, kind)
         try ProcessState.stop(stage.bus.pid)
         stage.service.goOn()
-        try eventually("the service has sent all: \(stage.service.transcript)") { try stage.lastSequence() == 21 }
+        try eventually("the service has sent all: \(stage.service.transcript)") {
+            try stage.service.notedNumbers().contains { $0.sequence == 21 }
+        }
         try stage.service.kill()
         kill(stage.bus.pid, SIGCONT)
         let next = try ServiceProcess(on: stage.bus)
@@ -285,8 +287,7 @@ struct RecoveryTests {
             try poster.post("Ding")  // it is known who that is, from now on
             let observer = observer
             try observer.run("the first") { observer.signals.count == 1 }
-            let started = bus
-            try eventually("the bus is known to have carried it") { try Self.counts(on: started, .confirmed) == 1 }
+            try service.settle()
             try service.stop()
             for number in 1...posts {
                 let message = try PostCall(name: "Ding", object: String(number)).message()
@@ -295,23 +296,6 @@ struct RecoveryTests {
             }
             // Behind them. dbus-broker writes 16 in a turn of its loop, and answers once in a turn.
             for _ in 0..<2 + posts / 16 { _ = try poster.processID(of: "org.freedesktop.DBus") }
-        }
-
-        /// The number that the service gave last, as its file has it.
-        func lastSequence() throws -> UInt64 { try Self.counts(on: bus, .sequence) }
-
-        private enum Field: Int { case sequence = 1, confirmed = 3 }
-
-        private static func counts(on bus: PrivateBus, _ field: Field) throws -> UInt64 {
-            let directory = try #require(bus.environment["XDG_RUNTIME_DIR"]) + "/carillon"
-            let name = try #require(
-                try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasSuffix(".counts") })
-            let data = try Data(contentsOf: URL(fileURLWithPath: "\(directory)/\(name)"))
-            return data.withUnsafeBytes { bytes in
-                stride(from: 64, to: bytes.count - 63, by: 64).map { slot in
-                    bytes.loadUnaligned(fromByteOffset: slot + 8 * field.rawValue, as: UInt64.self)
-                }.max() ?? 0
-            }
         }
     }
 

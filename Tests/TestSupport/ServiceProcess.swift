@@ -133,6 +133,33 @@ public final class ServiceProcess: Sendable {
         return try command.waitForExit(within: timeout)
     }
 
+    /// What the service has noted on disk for each client: the last number that it gave, and the last that the bus is
+    /// known to have carried.
+    public func notedNumbers() throws -> [(sequence: UInt64, confirmed: UInt64)] {
+        let directory = (bus.environment["XDG_RUNTIME_DIR"] ?? "") + "/carillon"
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory).filter { $0.hasSuffix(".counts") }
+        return try names.flatMap { name in
+            let data = try Data(contentsOf: URL(fileURLWithPath: "\(directory)/\(name)"))
+            return data.withUnsafeBytes { bytes in
+                // Slots of eight numbers; the first is not a client's.
+                stride(from: 64, to: bytes.count - 63, by: 64).map { slot in
+                    func field(_ number: Int) -> UInt64 {
+                        bytes.loadUnaligned(fromByteOffset: slot + 8 * number, as: UInt64.self)
+                    }
+                    return (field(1), field(3))
+                }
+            }
+        }
+    }
+
+    /// Waits until the bus is known to have carried all that the service has sent, so that a kill leaves nothing to
+    /// announce.
+    public func settle() throws {
+        try eventually("the bus has carried all that was sent") {
+            try notedNumbers().allSatisfy { $0.sequence == $0.confirmed }
+        }
+    }
+
     /// Ends it with SIGKILL and waits until it is gone.
     public func kill() throws {
         command.kill()

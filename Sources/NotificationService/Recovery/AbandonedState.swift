@@ -1,3 +1,4 @@
+import CSystem
 import MainLoop
 
 #if canImport(Glibc)

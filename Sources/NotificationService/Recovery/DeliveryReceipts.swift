@@ -5,8 +5,8 @@ import NotificationCore
 /// Finds out which of the numbered messages that were sent the bus has taken, for the store (E3).
 ///
 /// That the system has the bytes is not enough: dbus-daemon drops what it has not read of a connection that ends. So a
-/// ``BusBarrier`` follows a moment after something was sent, one for all that went out until then, and none while nothing
-/// does.
+/// ``BusBarrier`` follows what was sent: at once, so that whoever kills the service because of what it has received finds
+/// that confirmed; and in a stream one for all that went out in ``pause``. None follows nothing.
 final class DeliveryReceipts {
     /// What went to one client.
     struct Sent: Equatable {
@@ -25,8 +25,8 @@ final class DeliveryReceipts {
     private var asked: [ClientName: Sent] = [:]
     private var timer: EventSource?
 
-    /// Long against the time that the bus needs for a post, so that a stream of them costs few barriers; short against
-    /// anything that kills the service after somebody saw what it sent.
+    private var lastAsked = SuspendingClock.now - .seconds(1)
+    /// In milliseconds. Long against the time that the bus needs for a post, so that a stream of them costs few barriers.
     private static let pause: UInt32 = 2
     /// After one that the bus did not carry, in milliseconds.
     private static let retryPause: UInt32 = 1000
@@ -43,7 +43,12 @@ final class DeliveryReceipts {
     func noteSent(_ sequence: UInt64, to client: ClientName, dropped: UInt64?) {
         sent[client, default: Sent()].add(
             Sent(sequence: sequence, delivered: dropped == nil ? 1 : 0, dropped: dropped ?? 0))
-        if timer == nil, asked.isEmpty { ask(after: Self.pause) }
+    }
+
+    /// All that belongs together was sent.
+    func eventEnded() {
+        guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
+        if SuspendingClock.now - lastAsked >= .milliseconds(Self.pause) { ask() } else { ask(after: Self.pause) }
     }
 
     /// Whether the bus is known to have carried all that was sent.
@@ -57,6 +62,7 @@ final class DeliveryReceipts {
     }
 
     private func ask() {
+        lastAsked = .now
         swap(&asked, &sent)
         barrier.pass { [weak self] result in self?.passed(result) }
     }
