@@ -273,9 +273,10 @@ final class ServiceLink {
         with(result) { link, _ in goOn(link) }
     }
 
-    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts.
+    /// A handshake that fails may be followed by the end of the connection: the first reason is the one that counts. While
+    /// it stops nothing does: what the bus does not answer any more fails, and that is the end of it.
     private func end(_ reason: End) {
-        guard !hasEnded else { return }
+        guard !hasEnded, stopTimer == nil else { return }
         hasEnded = true
         onEnd(reason)
     }

@@ -16,6 +16,22 @@ struct LifecycleTests {
         #expect(first.isRunning)
     }
 
+    @Test(
+        "A bus that ends while the service is told to end keeps it no longer than two seconds",
+        arguments: BusKind.available)
+    func busEndsMeanwhile(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        // Nothing of the bus is answered, and then there is none.
+        try ProcessState.stop(bus.pid)
+        service.signal(SIGTERM)
+        _ = try service.nextLogLine { $0.contains("ended by signal") }
+        kill(bus.pid, SIGKILL)
+        #expect(try service.waitForExit() == .exited(0), "\(service.transcript)")
+    }
+
     @Test("D1: when the first one has gone, another can take its place", arguments: BusKind.available)
     func startedAgain(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
