@@ -46,6 +46,8 @@ extension DistributedCenter {
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
         peer.answers = Deque()
+        // They hold each other.
+        peer.account.clients.remove(peer)
         peer.account.peers -= 1
         forgetIfUnused(peer.account)
     }

@@ -55,6 +55,11 @@ public final class DistributedCenter {
         self.limits = limits
     }
 
+    deinit {
+        // They and their clients hold each other.
+        for account in accountsByID.values { account.clients = LargestFirst() }
+    }
+
     // MARK: Observers (D2, D8)
 
     /// Registers an observer of `client`. The empty string means any name, or any object.

@@ -1,5 +1,6 @@
 import CDBus
 import CGLib
+import Glibc
 @testable import DBus
 @testable import MainLoop
 
@@ -51,9 +52,16 @@ public final class FakeBus: MessageBus {
         let reply = call.message.methodReturn()
         if call.message.member == "GetConnectionCredentials" {
             var writer = MessageWriter(reply)
-            writer.array(of: "{sv}") { $0.entry("ProcessID", UInt32(1)) }
+            writer.array(of: "{sv}") { $0.entry("ProcessID", UInt32(getpid())) }
         }
         call.completion(.success(reply))
+    }
+
+    /// Says who is behind each connection of which that was asked.
+    public func identifyCallers() {
+        while let index = calls.firstIndex(where: { $0.message.member == "GetConnectionCredentials" }) {
+            answer(at: index)
+        }
     }
 
     public func answer(at index: Int, with error: BusError) {
@@ -96,9 +104,6 @@ extension Message {
         check(dbus_message_set_sender(pointer, sender))
         return Message(adopting: pointer)
     }
-
-    /// The serial of the call that this reply answers.
-    public var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
 
     public var marshalled: [UInt8] {
         var bytes: UnsafeMutablePointer<CChar>?
