@@ -74,9 +74,8 @@ extension DistributedCenter {
     /// The share is seven times what is left to others, so one account alone can have seven eighths of a total, and what
     /// many greedy ones leave gets smaller and never nothing. Small totals are not shared: a share of them would be
     /// no number that means anything.
-    func checkRoom(
-        for peer: Peer?, _ key: Limits.Key, _ resource: Resource, adding amount: Int
-    ) throws(CenterError) {
+    func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
+        let key = resource.limit
         let limit = limits[key]
         try limits.check(key, totals[resource] + amount)
         guard limit >= Self.smallestShared, amount > 0 else { return }

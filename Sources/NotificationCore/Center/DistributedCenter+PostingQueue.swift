@@ -50,7 +50,7 @@ extension DistributedCenter {
         try limits.check(.queuedPostsPerClient, usage.count - usage.similar.count + 1)
         try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
         try checkRoom(
-            for: postingQueues.payer(of: poster) ?? peers[poster], .queuedPostBytes, .queuedPostBytes, adding: growth)
+            for: postingQueues.payer(of: poster) ?? peers[poster], .queuedPostBytes, adding: growth)
         counters.coalesced += UInt64(putInQueue(post, of: poster, coalescing: coalescing))
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }

@@ -76,9 +76,9 @@ public final class DistributedCenter {
             object: object.isEmpty ? nil : object, options: options)
         let peer = peers[clientName]
         let size = registration.byteCount
-        try checkRoom(for: peer, .observers, .observers, adding: 1)
+        try checkRoom(for: peer, .observers, adding: 1)
         try limits.check(.observersPerClient, (peer?.usage[.observers] ?? 0) + 1)
-        try checkRoom(for: peer, .observerBytes, .observerBytes, adding: size)
+        try checkRoom(for: peer, .observerBytes, adding: size)
         try limits.check(.observerBytesPerClient, (peer?.usage[.observerBytes] ?? 0) + size)
         let client = try client(clientName, effects: &effects)
         lastObserver += 1
@@ -192,7 +192,7 @@ public final class DistributedCenter {
     /// The client of this name; a new one is watched, and probed, so that its first answer comes before it matters.
     func client(_ name: ClientName, effects: inout [Effect]) throws(CenterError) -> Client {
         if let client = clients[name] { return client }
-        try checkRoom(for: peers[name], .clients, .clients, adding: 1)
+        try checkRoom(for: peers[name], .clients, adding: 1)
         let client = makeClient(name)
         remember(.client(name, client.counts), effects: &effects)
         watch(client, effects: &effects)

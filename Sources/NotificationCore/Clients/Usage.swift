@@ -13,6 +13,19 @@ enum Resource: Int, CaseIterable {
     case answerBytes
     /// What is on its way and not confirmed, in bytes.
     case inFlightBytes
+
+    /// The limit of what all together may use.
+    var limit: Limits.Key {
+        switch self {
+        case .clients: .clients
+        case .observers: .observers
+        case .observerBytes: .observerBytes
+        case .queuedBytes: .queuedBytes
+        case .queuedPostBytes: .queuedPostBytes
+        case .answerBytes: .answerBytes
+        case .inFlightBytes: .inFlightBytes
+        }
+    }
 }
 
 /// An amount of each resource.
