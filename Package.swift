@@ -96,20 +96,21 @@ let package = Package(
 
         // Tests: one folder per target.
         .target(name: "TestSupport", path: "Tests/TestSupport"),
+        .target(name: "TestLimits", path: "Tests/TestLimits"),
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
-        .testTarget(name: "CollectionsTests", dependencies: ["Collections"]),
-        .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "carillond"]),
-        .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport"]),
-        .testTarget(name: "JSONTests", dependencies: ["JSON"]),
-        .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore"]),
+        .testTarget(name: "CollectionsTests", dependencies: ["Collections", "TestLimits"]),
+        .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "TestLimits", "carillond"]),
+        .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport", "TestLimits"]),
+        .testTarget(name: "JSONTests", dependencies: ["JSON", "TestLimits"]),
+        .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore", "TestLimits"]),
         .testTarget(
             name: "NotificationWireTests",
-            dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
+            dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop", "TestSupport", "TestLimits"]
         ),
         .testTarget(
             name: "DesktopActivityTests",
-            dependencies: ["DesktopActivity", "NotificationCore", "DBus", "MainLoop", "TestSupport"]
+            dependencies: ["DesktopActivity", "NotificationCore", "DBus", "MainLoop", "TestSupport", "TestLimits"]
         ),
         .testTarget(
             name: "NotificationServiceTests",
@@ -122,13 +123,15 @@ let package = Package(
             name: "ServiceClientTests",
             dependencies: [
                 "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus", "BusNames", "CDBus",
-                "MainLoop",
+                "MainLoop", "TestLimits",
             ]
         ),
         .testTarget(name: "ThreadDeliveryTests", dependencies: ["ThreadDelivery", "MainLoop", "TestSupport"]),
         .testTarget(
             name: "LocalNotificationsTests",
-            dependencies: ["LocalNotifications", "ThreadDelivery", "MainLoop", "TestSupport", "main-thread-probe"]
+            dependencies: [
+                "LocalNotifications", "ThreadDelivery", "MainLoop", "TestSupport", "TestLimits", "main-thread-probe",
+            ]
         ),
         // What needs the main thread of a process of its own.
         .executableTarget(

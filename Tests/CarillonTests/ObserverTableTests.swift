@@ -6,7 +6,7 @@ import ThreadDelivery
 
 @testable import Carillon
 
-@Suite("Observer table: the program's observers and the registrations that they share")
+@Suite("Observer table: the program's observers and the registrations that they share", .timeLimit(.minutes(20)))
 struct ObserverTableTests {
     private final class Token: Sendable {}
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Carillon
 
-@Suite("userInfo in Swift and Foundation dress (N3)")
+@Suite("userInfo in Swift and Foundation dress (N3)", .timeLimit(.minutes(20)))
 struct UserInfoTests {
     private func roundTrip(_ value: Any) throws -> Any {
         try #require(UserInfoDecoder.decode(UserInfoEncoder.encode(["key": value]))["key"])

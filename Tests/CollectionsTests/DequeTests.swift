@@ -1,7 +1,8 @@
 import Collections
+import TestLimits
 import Testing
 
-@Suite("The queue", .timeLimit(.minutes(20)))
+@Suite("The queue", .watched)
 struct DequeTests {
     @Test("Thousands of random steps agree with an array", arguments: [1, 2, 3, 0xDE0E] as [UInt64])
     func random(seed: UInt64) {

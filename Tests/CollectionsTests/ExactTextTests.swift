@@ -1,7 +1,8 @@
 import Collections
+import TestLimits
 import Testing
 
-@Suite("Texts that are equal byte for byte", .timeLimit(.minutes(20)))
+@Suite("Texts that are equal byte for byte", .watched)
 struct ExactTextTests {
     @Test("Canonically equivalent texts are two")
     func equivalents() {

@@ -1,7 +1,8 @@
 import Collections
+import TestLimits
 import Testing
 
-@Suite("The largest first")
+@Suite("The largest first", .watched)
 struct LargestFirstTests {
     private final class Thing: Sizable {
         let name: Int

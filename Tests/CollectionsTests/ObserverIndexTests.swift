@@ -1,7 +1,8 @@
 import Collections
+import TestLimits
 import Testing
 
-@Suite("C11: the index of observers", .timeLimit(.minutes(20)))
+@Suite("C11: the index of observers", .watched)
 struct ObserverIndexTests {
     private typealias Index = ObserverIndex<String, String, Int>
 

@@ -2,6 +2,7 @@ import BusNames
 import DBus
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
@@ -85,7 +86,7 @@ struct DisconnectTests {
         connection.onDisconnect = { isDisconnected = true }
         bus.stop()
         try loop.run("the end") { isDisconnected }
-        while loop.context.iterate(mayBlock: false) {}
+        exhaust("the loop") { loop.context.iterate(mayBlock: false) }
         for _ in 0..<10 { #expect(!loop.context.iterate(mayBlock: false)) }
     }
 
@@ -95,7 +96,7 @@ struct DisconnectTests {
         let loop = Loop()
         let connection = try loop.connect(to: bus)
         try loop.barrier(connection)
-        while loop.context.iterate(mayBlock: false) {}
+        exhaust("the loop") { loop.context.iterate(mayBlock: false) }
         var isOver = false
         let timer = EventSource.timer(milliseconds: 100, on: loop.context) {
             isOver = true

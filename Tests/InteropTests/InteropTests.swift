@@ -4,7 +4,7 @@ import Testing
 
 /// The service as programs in other languages, and the tools of the distribution, see it: each module of
 /// `Tests/Interop` on a bus of its own with a service of its own, on every kind of bus that can be started here.
-@Suite("Interoperability")
+@Suite("Interoperability", .timeLimit(.minutes(20)))
 struct InteropTests {
     /// A Python program of `Tests/Interop` whose name begins with `test_`.
     struct Module: Sendable, CustomTestStringConvertible {

@@ -1,8 +1,9 @@
 import Foundation
 import JSON
+import TestLimits
 import Testing
 
-@Suite("JSON", .timeLimit(.minutes(20)))
+@Suite("JSON", .watched)
 struct JSONTests {
     @Test(
         "Values",

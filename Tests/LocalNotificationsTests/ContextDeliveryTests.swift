@@ -2,6 +2,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 import ThreadDelivery
@@ -35,7 +36,7 @@ struct ContextDeliveryTests {
     private let calls = Recorder<String>()
 
     private func settle(_ context: MainContext) {
-        for _ in 0..<2 { while context.iterate(mayBlock: false) {} }
+        for _ in 0..<2 { exhaust("the loop") { context.iterate(mayBlock: false) } }
     }
 
     @Test("T1: observers on a context run when its thread runs it; the post does not wait")
@@ -229,6 +230,7 @@ struct ContextDeliveryTests {
             while !isOver.load(ordering: .relaxed) { center.post(name: .a, object: nil) }
         }
         try await onOwnThread { [center, calls] in
+            defer { isOver.store(true, ordering: .relaxed) }
             for _ in 0..<100 {
                 let thread = LoopThread()
                 let before = calls.count
@@ -236,7 +238,6 @@ struct ContextDeliveryTests {
                 try eventually("a delivery") { calls.count > before }
                 try thread.stop()
             }
-            isOver.store(true, ordering: .relaxed)
         }
         try await posting
         // A thread that has rung holds its context a moment longer.

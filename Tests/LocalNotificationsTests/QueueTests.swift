@@ -2,6 +2,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -32,7 +33,7 @@ private final class Bench: Sendable {
     /// Dispatches until nothing is ready.
     func settle() {
         // After others means one iteration in which nothing of ours is ready.
-        for _ in 0..<2 { while context.iterate(mayBlock: false) {} }
+        for _ in 0..<2 { exhaust("the loop") { context.iterate(mayBlock: false) } }
     }
 }
 
@@ -427,7 +428,7 @@ struct QueueTests {
                         queue.enqueue(
                             Notification(name: .a, object: Thread.current), postingStyle: .asap, coalesceMask: .none)
                         // The thread's own: it pushed no other.
-                        while MainContext.current.iterate(mayBlock: false) {}
+                        exhaust("the loop") { MainContext.current.iterate(mayBlock: false) }
                     }
                 }
             }

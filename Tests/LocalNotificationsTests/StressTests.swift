@@ -2,6 +2,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -110,7 +111,9 @@ struct StressTests {
                             queue.enqueue(Notification(name: .b), postingStyle: .whenIdle)
                             if n % 10 == 0 { MainContext.current.iterate(mayBlock: false) }
                         }
-                        for _ in 0..<2 { while MainContext.current.iterate(mayBlock: false) {} }
+                        for _ in 0..<2 {
+                            exhaust("the loop") { MainContext.current.iterate(mayBlock: false) }
+                        }
                     }
                 }
             }

@@ -126,7 +126,14 @@ struct ModeTests {
         let gated = source(["own"], probe)
         gated.signal()
         async let entering: Void = onOwnThread { [context] in context.pushMode("own") }
-        try await onOwnThread { [context] in while probe.count == 0 { context.iterate(mayBlock: true) } }
+        try await onOwnThread { [context] in
+            let alarm = Alarm(context)
+            defer { alarm.stop() }
+            while probe.count == 0 {
+                try alarm.check("the source")
+                context.iterate(mayBlock: true)
+            }
+        }
         try await entering
     }
 

@@ -28,7 +28,12 @@ struct SignalledSourceTests {
         }
         async let signaller: Void = onOwnThread { source.signal() }
         try await onOwnThread {
-            while !hasRun.load(ordering: .sequentiallyConsistent) { context.iterate(mayBlock: true) }
+            let alarm = Alarm(context)
+            defer { alarm.stop() }
+            while !hasRun.load(ordering: .sequentiallyConsistent) {
+                try alarm.check("the action")
+                context.iterate(mayBlock: true)
+            }
         }
         try await signaller
     }

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Who pays for what clients make the center hold.
-@Suite("E4: accounting", .timeLimit(.minutes(20)))
+@Suite("E4: accounting", .watched)
 struct AccountingTests {
     /// A client that was sent all that may be sent it without an answer, and answers nothing.
     private func stoppedClient(_ center: Scenario, _ client: ClientName, of process: UInt32, _ name: String) throws {

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// How the activity of applications becomes suspension.
-@Suite("Activity")
+@Suite("Activity", .watched)
 struct ActivityTests {
     let center = Scenario()
 

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Answers to calls count in the windows of the callers (`docs/flow-control.md`).
-@Suite("E4: answers", .timeLimit(.minutes(20)))
+@Suite("E4: answers", .watched)
 struct AnswerFlowTests {
     @Test("E4: a caller that does not read its answers gets two windows of them, and the rest when it reads")
     func kept() throws {

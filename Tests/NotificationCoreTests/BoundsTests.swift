@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Everything that a client can grow is bounded, and what is refused changes nothing.
-@Suite("Bounds")
+@Suite("Bounds", .watched)
 struct BoundsTests {
     /// An event that a limit refuses.
     struct Case: Sendable, CustomTestStringConvertible {

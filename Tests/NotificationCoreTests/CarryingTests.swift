@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What the bus did not carry, or perhaps not (`docs/flow-control.md`).
-@Suite("Carrying")
+@Suite("Carrying", .watched)
 struct CarryingTests {
     let center = Scenario()
 

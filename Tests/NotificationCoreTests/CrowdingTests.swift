@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Posters that are faster than observers who read (`docs/flow-control.md`).
-@Suite("E4: crowding", .timeLimit(.minutes(20)))
+@Suite("E4: crowding", .watched)
 struct CrowdingTests {
     @Test("E4: half a queue that is read makes posts be read slowly, until it is three eighths")
     func halfFull() throws {

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What is due leaves in the order of its urgency, however it came.
-@Suite("M6: run-loop modes at the center", .timeLimit(.minutes(20)))
+@Suite("M6: run-loop modes at the center", .watched)
 struct DeliveryLaneTests {
     @Test("M6: immediate before event tracking before modal panel before default, when all are ready")
     func lanes() throws {

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Clients that do not read (`docs/flow-control.md`).
-@Suite("Flow")
+@Suite("Flow", .watched)
 struct FlowTests {
     let center = Scenario()
 

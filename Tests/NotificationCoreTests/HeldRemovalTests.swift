@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Removing observers takes them out of what waits.
-@Suite("Removal from what is queued")
+@Suite("Removal from what is queued", .watched)
 struct HeldRemovalTests {
     let center = Scenario()
 

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What waits for a client with many observers costs what it is, not that times the observers. Counted, not timed.
-@Suite("The cost of what waits", .timeLimit(.minutes(20)))
+@Suite("The cost of what waits", .watched)
 struct HoldingCostTests {
     private static let observers = 300
     private static let posts = 200

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Notifications that a suspended client gets at once.
-@Suite("Immediate delivery")
+@Suite("Immediate delivery", .watched)
 struct ImmediateDeliveryTests {
     let center = Scenario()
 

@@ -1,9 +1,10 @@
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// The checks of what must hold: each finds the fault that it is there for.
-@Suite("Invariants")
+@Suite("Invariants", .watched)
 struct InvariantTests {
     /// A fault that the center does not make by itself, and the rule that it breaks.
     struct Fault: Sendable, CustomTestStringConvertible {

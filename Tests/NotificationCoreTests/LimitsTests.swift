@@ -1,7 +1,8 @@
 import NotificationCore
+import TestLimits
 import Testing
 
-@Suite("E1: limits", .timeLimit(.minutes(20)))
+@Suite("E1: limits", .watched)
 struct LimitsTests {
     @Test("E1: the table has one row for every limit, with names as the bus shows them")
     func table() {

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Order, serials and sequences.
-@Suite("Order")
+@Suite("Order", .watched)
 struct OrderTests {
     let center = Scenario()
 

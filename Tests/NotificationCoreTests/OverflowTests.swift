@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Full queues.
-@Suite("Overflow")
+@Suite("Overflow", .watched)
 struct OverflowTests {
     @Test("S4: a full held queue is delivered to a client that reads, which stays suspended")
     func flushOfAFullQueue() throws {

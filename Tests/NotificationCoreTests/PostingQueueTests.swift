@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Posts that wait in their poster's queue.
-@Suite("Q7: posting styles and coalescing", .timeLimit(.minutes(20)))
+@Suite("Q7: posting styles and coalescing", .watched)
 struct PostingQueueTests {
     @Test("Q7: a queued post has no receivers yet; it is matched and gets its serial when it is posted")
     func matchedLater() throws {

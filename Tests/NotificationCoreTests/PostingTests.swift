@@ -1,7 +1,8 @@
 import NotificationCore
+import TestLimits
 import Testing
 
-@Suite("D2 to D6: posts at the distributed center", .timeLimit(.minutes(20)))
+@Suite("D2 to D6: posts at the distributed center", .watched)
 struct PostingTests {
     @Test("C1, D2: a post reaches the clients whose registrations match, and their number is returned")
     func matching() throws {

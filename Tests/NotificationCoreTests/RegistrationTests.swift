@@ -1,7 +1,8 @@
 import NotificationCore
+import TestLimits
 import Testing
 
-@Suite("D2, D8: registrations at the distributed center", .timeLimit(.minutes(20)))
+@Suite("D2, D8: registrations at the distributed center", .watched)
 struct RegistrationTests {
     @Test("D2: every registration has a number of its own, and is listed with what it was registered for")
     func listed() throws {

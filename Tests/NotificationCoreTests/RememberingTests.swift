@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What is written for a later process: what has to survive, and nothing else.
-@Suite("E3: remembering", .timeLimit(.minutes(20)))
+@Suite("E3: remembering", .watched)
 struct RememberingTests {
     /// An event that changes nothing that has to survive.
     struct Case: Sendable, CustomTestStringConvertible {

@@ -60,7 +60,6 @@ final class Scenario {
     private var isPerforming = false
     /// What of one event, and of what comes of it, is more than any test has: a center that goes round and round.
     private static let tooMany = 100_000
-    private let test = Test.current?.name ?? "a test"
 
     init(_ limits: [Limits.Key: UInt64] = [:]) {
         center = DistributedCenter()
@@ -296,18 +295,16 @@ final class Scenario {
         guard !isPerforming else { return try carryOut(event) }
         isPerforming = true
         defer { isPerforming = false }
-        return try Watchdog.watch(test) { _ throws(Failure) in
-            let result = try carryOut(event)
-            // Answers are events of their own: they come when all of this one is carried out.
-            for _ in 0..<Self.tooMany {
-                guard let client = asked.first else { return result }
-                asked.removeFirst()
-                answer(client)
-            }
-            Issue.record("each answer is asked for another one")
-            asked = []
-            return result
+        let result = try carryOut(event)
+        // Answers are events of their own: they come when all of this one is carried out.
+        for _ in 0..<Self.tooMany {
+            guard let client = asked.first else { return result }
+            asked.removeFirst()
+            answer(client)
         }
+        Issue.record("each answer is asked for another one")
+        asked = []
+        return result
     }
 
     private func carryOut<Result, Failure: Error>(

@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Who is suspended, why, and how it learns that.
-@Suite("Changes of suspension")
+@Suite("Changes of suspension", .watched)
 struct SuspensionChangeTests {
     let center = Scenario()
 

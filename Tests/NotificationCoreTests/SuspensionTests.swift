@@ -1,8 +1,9 @@
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What becomes of notifications for a suspended client.
-@Suite("Suspension")
+@Suite("Suspension", .watched)
 struct SuspensionTests {
     let center = Scenario()
 

@@ -5,7 +5,7 @@ import Testing
 @testable import NotificationService
 
 /// What is due against the table of priorities.
-@Suite("M6: priorities of what is due")
+@Suite("M6: priorities of what is due", .timeLimit(.minutes(20)))
 struct DeliveryPriorityTests {
     @Test("M6: every lane has the priority of its mode, and the more urgent lane the higher")
     func lanes() {

@@ -1,12 +1,13 @@
 import Foundation
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import DBus
 
 /// What userInfo may hold when it arrives at the service (N3).
-@Suite("N3: property lists on the wire", .timeLimit(.minutes(20)))
+@Suite("N3: property lists on the wire", .watched)
 struct CheckerTests {
     @Test("N3: strings, integers, floating point, booleans, data and dates are allowed")
     func basics() throws {

@@ -1,10 +1,11 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 /// A client's userInfo, written and read (N3).
-@Suite("N3: userInfo as values", .timeLimit(.minutes(20)))
+@Suite("N3: userInfo as values", .watched)
 struct CodingTests {
     @Test("N3: every kind of value arrives as what it was, not as a neighbour type")
     func roundTrips() throws {

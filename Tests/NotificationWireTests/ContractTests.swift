@@ -2,10 +2,11 @@ import BusNames
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 /// Every method, signal and property of the contract is a value that is coded both ways.
-@Suite("The contract's messages", .timeLimit(.minutes(20)))
+@Suite("The contract's messages", .watched)
 struct ContractTests {
     // MARK: Methods
 

@@ -1,10 +1,11 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 /// How deep userInfo may nest, at the service and at the client that writes it (E1).
-@Suite("E1: the depth of userInfo", .timeLimit(.minutes(20)))
+@Suite("E1: the depth of userInfo", .watched)
 struct DepthTests {
     /// userInfo itself is the first level.
     private enum Nesting: String, CaseIterable, CustomTestStringConvertible {

@@ -1,9 +1,10 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
-@Suite("Errors on the wire", .timeLimit(.minutes(20)))
+@Suite("Errors on the wire", .watched)
 struct ErrorTests {
     @Test("Every error of the center has its name of the contract, and its words as the message")
     func names() {
@@ -59,7 +60,7 @@ struct ErrorTests {
     }
 }
 
-@Suite("The signal Notification", .timeLimit(.minutes(20)))
+@Suite("The signal Notification", .watched)
 struct SignalTests {
     @Test("D6: what the service sends, a client reads: userInfo, observers, poster, serial and sequence")
     func roundTrip() throws {

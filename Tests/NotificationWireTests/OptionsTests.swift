@@ -1,10 +1,11 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 /// `a{sv}` options: an unknown key or value is an error, for a typing slip must not pass silently.
-@Suite("Options on the wire", .timeLimit(.minutes(20)))
+@Suite("Options on the wire", .watched)
 struct OptionsTests {
     // MARK: Observers
 

@@ -1,7 +1,8 @@
 import NotificationWire
+import TestLimits
 import Testing
 
-@Suite("N3: property lists", .timeLimit(.minutes(20)))
+@Suite("N3: property lists", .watched)
 struct PropertyListTests {
     @Test("N3: values of neighbour types are not equal")
     func kinds() {

@@ -1,9 +1,10 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
-@Suite("E1: the size of userInfo")
+@Suite("E1: the size of userInfo", .watched)
 struct UserInfoSizeTests {
     @Test(
         "E1: empty collections count with their padding, as on the wire",

@@ -1,8 +1,9 @@
+import TestLimits
 import Testing
 
 @testable import ServiceClient
 
-@Suite("Outbox: what waits for the service, in order and bounded (E1)")
+@Suite("Outbox: what waits for the service, in order and bounded (E1)", .watched)
 struct OutboxTests {
     private func filled(posts: Int) -> Outbox<Int> {
         var outbox = Outbox<Int>()

@@ -1,11 +1,12 @@
 import Collections
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import ServiceClient
 
-@Suite("Registrations: what a service has and what it should have (E3)")
+@Suite("Registrations: what a service has and what it should have (E3)", .watched)
 struct RegistrationsTests {
     private func key(
         _ name: String?, _ object: String? = nil, _ behavior: SuspensionBehavior = .coalesce,

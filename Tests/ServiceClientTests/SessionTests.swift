@@ -4,13 +4,14 @@ import DBus
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import ServiceClient
 
 /// What the engine of a client does when the bus and the service come, go, refuse and replace each other, on a bus and
 /// a clock that the test plays.
-@Suite("Service session", .timeLimit(.minutes(20)))
+@Suite("Service session", .watched)
 struct SessionTests {
     /// What a session told, in words.
     final class Ear: ServiceReceiver, @unchecked Sendable {

@@ -10,7 +10,7 @@ public final class Doorbell: Sendable {
         semaphore.signal()
     }
 
-    /// - Throws: ``NotInTime`` when nobody rings for ten seconds.
+    /// - Throws: ``NotInTime`` when nobody rings for 90 seconds: so long can others hold a busy machine.
     public func wait(_ what: String = "a ring") throws {
         guard semaphore.wait(timeout: .now() + 90) == .success else { throw NotInTime("nobody rang for \(what)") }
     }

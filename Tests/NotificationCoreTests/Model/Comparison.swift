@@ -1,4 +1,5 @@
 import NotificationCore
+import TestLimits
 
 /// Where the center does something else than the model.
 struct Difference: CustomStringConvertible {

@@ -1,5 +1,6 @@
 import Glibc
 import NotificationCore
+import TestLimits
 import Testing
 
 /// The center against a model of its rules, over long random sequences of events.
@@ -11,7 +12,7 @@ import Testing
 ///     CARILLON_SEEDS=10000 swift test --filter ModelTests.randomSeeds
 ///
 /// runs ten thousand new ones, and `CARILLON_SEED=` a seed that was printed, with `CARILLON_SEEDS=1`, that one again.
-@Suite("Model")
+@Suite("Model", .watched)
 struct ModelTests {
     /// Steps in a sequence.
     static let length = 200
