@@ -6,10 +6,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* gettid() is hidden from programs that do not define _GNU_SOURCE, and syscall() is variadic. */
+/* gettid() is hidden from programs that do not define _GNU_SOURCE, and syscall() is variadic. A thread asks the kernel
+   once. */
 static inline int carillon_is_main_thread(void)
 {
-    return syscall(SYS_gettid) == getpid();
+    static __thread signed char answer;
+    if (answer == 0) answer = syscall(SYS_gettid) == getpid() ? 1 : -1;
+    return answer > 0;
 }
 
 #endif

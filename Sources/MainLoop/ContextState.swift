@@ -1,7 +1,7 @@
 import CGLib
 import Synchronization
 
-/// What belongs to a `GMainContext` beyond what GLib keeps: its mode (M3), and whether it is still there (T2).
+/// What belongs to a `GMainContext` beyond what GLib keeps: its mode, its turns (M3), and whether it is still there (T2).
 ///
 /// It hangs on the context as the data of a source that is never ready, so it lives exactly as long as the context,
 /// whoever made that, and every ``MainContext`` of the same context finds the same one. Objects that outlive a context
@@ -35,28 +35,47 @@ final class ContextState: SourceHandler, Sendable {
     private let state: Locked<State>
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
+    private let ended = Atomic(false)
+    /// How the sources that share the loop take turns with all others.
+    let turns: LoopTurns
 
-    private init(_ context: OpaquePointer) {
+    /// What the context's timers go by; nil for the system's clock.
+    let clock: (any LoopClock)?
+
+    private init(_ context: OpaquePointer, clock: (any LoopClock)?, turnClock: @escaping LoopTurns.Clock) {
         state = Locked(State(context: context))
+        self.clock = clock
+        turns = LoopTurns(clock: turnClock)
     }
 
     // MARK: The context's life
 
     /// The state of a context, which the caller keeps alive meanwhile.
-    static func of(_ context: OpaquePointer) -> ContextState {
+    ///
+    /// - Parameter turnClock: what its turns are measured by, if it is new.
+    static func of(
+        _ context: OpaquePointer, turnClock: @escaping LoopTurns.Clock = SteadyClock.nanoseconds
+    ) -> ContextState {
         // The lock keeps two threads from giving one context two states.
         creation.withLock { _ in
             let found = g_main_context_find_source_by_funcs_user_data(
                 context, customSourceFunctions, anchorCallback.mark)
-            guard let found else { return anchored(to: context) }
+            guard let found else { return anchored(to: context, turnClock: turnClock) }
             return unsafeDowncast(found.handler, to: ContextState.self)
         }
     }
 
     private static let creation = Locked(())
 
-    private static func anchored(to context: OpaquePointer) -> ContextState {
-        let state = ContextState(context)
+    /// - Parameter clock: what the timers and turns of the context, which has no state yet, go by.
+    static func anchored(to context: OpaquePointer, clock: any LoopClock) -> ContextState {
+        anchored(to: context, clock: clock) { clock.microseconds * 1000 }
+    }
+
+    private static func anchored(
+        to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: @escaping LoopTurns.Clock
+    ) -> ContextState {
+        let state = ContextState(context, clock: clock, turnClock: turnClock)
         let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.max)
         // GLib finds only sources that have a callback, and releases that when it destroys the source, which holds the
         // state longer than that.
@@ -69,6 +88,7 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     fileprivate func contextIsEnding() {
+        ended.store(true, ordering: .releasing)
         let (attachments, actions) = state.withLock { state in
             state.context = nil
             state.followers = [:]
@@ -82,9 +102,19 @@ final class ContextState: SourceHandler, Sendable {
         withExtendedLifetime(attachments) {}
     }
 
+    /// Whether the context is gone, or going.
+    var isEnded: Bool {
+        ended.load(ordering: .acquiring)
+    }
+
     /// Ends a poll that is under way in another thread, if the context is still there.
     func wakeUp() {
-        state.withLock { if let context = $0.context { g_main_context_wakeup(context) } }
+        state.withLock { state in
+            guard let context = state.context else { return }
+            // A source of this context that is being dispatched here: the loop asks all sources again before it polls.
+            if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return }
+            g_main_context_wakeup(context)
+        }
     }
 
     /// Takes a source off its context, unless that is gone already and has done so itself.

@@ -1,16 +1,10 @@
 import CGLib
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 /// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3).
 ///
-/// While it may not run, the descriptor is not polled, so that one that stays readable costs nothing. When the action
-/// leaves it readable, everything else that is ready gets its turn before it runs again. The action is not run again by
-/// a nested loop inside itself.
+/// While it may not run, the descriptor is not polled, so that one that stays readable costs nothing. It shares the loop
+/// with all others: when its action ran for its share of a turn, it rests until the others have had theirs. The action
+/// is not run again by a nested loop inside itself.
 ///
 /// Threads: make and release it on any thread.
 package final class DescriptorSource: Sendable {
@@ -24,6 +18,7 @@ package final class DescriptorSource: Sendable {
         on context: MainContext, descriptor: Int32, priority: EventSource.Priority = .default,
         modes: Set<RunLoopMode>? = [.common], onMainThreadOnly: Bool = false, action: @escaping @Sendable () -> Void
     ) {
+        TurnSources.install(on: context)
         let core = DescriptorCore(
             context: context.state, descriptor: descriptor, modes: modes, onMainThreadOnly: onMainThreadOnly,
             action: action)
@@ -40,8 +35,11 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     private let action: @Sendable () -> Void
     /// The registration of the descriptor, while it is polled.
     private var tag: gpointer?
-    /// Whether the action left the descriptor readable: for one iteration it is not looked at.
-    private var isResting = false
+    /// The turn until the end of which it rests.
+    private var restsIn: LoopTurns.Number?
+    /// How long the action ran in a turn, and in which.
+    private var used: Int64 = 0
+    private var usedIn: LoopTurns.Number = -1
     private var isInvalid = false
 
     init(
@@ -60,9 +58,8 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        let mayWait = !isResting
-        let shallPoll = mayRun && mayWait
-        isResting = false
+        context.turns.iterationBegins()
+        let shallPoll = mayRun && restsIn != context.turns.number
         if shallPoll, tag == nil {
             tag = g_source_add_unix_fd(source, descriptor, G_IO_IN)
         } else if !shallPoll, let tag {
@@ -72,7 +69,7 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
             self.tag = nil
         }
         // GLib dispatches it when the descriptor is ready.
-        return mayWait ? .waiting : .resting
+        return .waiting
     }
 
     func dispatch(_ source: Source) -> Bool {
@@ -82,9 +79,16 @@ private final class DescriptorCore: SourceHandler, @unchecked Sendable {
             isInvalid = true
             return false
         }
+        let turns = context.turns
+        let began = turns.clock()
         action()
-        var now = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        isResting = poll(&now, 1, 0) > 0
+        let turn = turns.number
+        used = (usedIn == turn ? used : 0) + (turns.clock() - began)
+        usedIn = turn
+        if used >= LoopTurns.share {
+            restsIn = turn
+            turns.rest()
+        }
         return true
     }
 }

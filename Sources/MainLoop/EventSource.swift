@@ -43,6 +43,12 @@ public final class EventSource {
         g_source_attach(pointer, context.pointer)
     }
 
+    /// A timer on a context that goes by a clock of its own.
+    private init(attaching timer: ClockTimer, to context: MainContext, priority: Priority) {
+        pointer = .make(timer, priority: priority.rawValue)
+        g_source_attach(pointer, context.pointer)
+    }
+
     deinit {
         // Also inside the closure: GLib holds the source and the closure until that returns.
         g_source_destroy(pointer)
@@ -61,7 +67,13 @@ public final class EventSource {
         priority: Priority = .default,
         action: @escaping () -> Continuation
     ) -> EventSource {
-        EventSource(attaching: g_timeout_source_new(milliseconds), to: context, priority: priority, action: action)
+        if let clock = context.state.clock {
+            return EventSource(
+                attaching: ClockTimer(clock, milliseconds: milliseconds, action: action), to: context,
+                priority: priority)
+        }
+        return EventSource(
+            attaching: g_timeout_source_new(milliseconds), to: context, priority: priority, action: action)
     }
 
     /// A timer that fires once, after `milliseconds`. For its closure it is over already, so that whoever holds it may

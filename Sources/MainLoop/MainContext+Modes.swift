@@ -43,8 +43,26 @@ package struct ContextModes: Sendable {
         state = context.state
     }
 
+    init(_ state: ContextState) {
+        self.state = state
+    }
+
+    /// Goes up whenever ``allow(_:)`` may answer otherwise than before.
+    package var generation: Int {
+        state.generation
+    }
+
+    /// Whether the context is gone.
+    package var isEnded: Bool {
+        state.isEnded
+    }
+
     /// Whether a source of these modes may be dispatched now.
     package func allow(_ modes: Set<RunLoopMode>) -> Bool {
         state.allows(modes)
+    }
+
+    package func allow(_ set: ModeSet) -> Bool {
+        state.allows(set.modes)
     }
 }

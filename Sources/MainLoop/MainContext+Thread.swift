@@ -9,20 +9,58 @@ extension MainContext {
     /// ``default``; and on any other thread a context of its own, made when it is first asked for, which does something
     /// once the thread runs it, and ends with the thread.
     public static var current: MainContext {
-        if let pointer = g_main_context_get_thread_default() {
-            return pointer == MainContext.default.pointer
-                ? .default : MainContext(owning: g_main_context_ref(pointer))
-        }
-        if let source = g_main_current_source(), let pointer = g_source_get_context(source) {
-            return pointer == MainContext.default.pointer
-                ? .default : MainContext(owning: g_main_context_ref(pointer))
-        }
-        if isMainThread { return .default }
-        if let own = ownContext.value { return own }
+        let pointer = currentPointer
+        if pointer == MainContext.default.pointer { return .default }
+        if let own = ownContext.value, own.pointer == pointer { return own }
+        return MainContext(owning: g_main_context_ref(pointer))
+    }
+
+    /// The calling thread holds it, or somebody who dispatches here.
+    private static var currentPointer: OpaquePointer {
+        if let pointer = g_main_context_get_thread_default() { return pointer }
+        if let source = g_main_current_source(), let pointer = g_source_get_context(source) { return pointer }
+        if isMainThread { return MainContext.default.pointer }
+        if let own = ownContext.value { return own.pointer }
         let own = MainContext()
         ownContext.value = own
-        return own
+        return own.pointer
     }
+
+    /// The object of a type of the calling thread's context (``current``), made when it is first asked for.
+    ///
+    /// Each thread remembers the last, so that asking again costs next to nothing.
+    ///
+    /// - Parameter make: makes it for the context; called with no lock held.
+    package static func currentAttachment<Value: AnyObject & Sendable>(
+        _ type: Value.Type, _ make: (MainContext) -> Value
+    ) -> Value {
+        let pointer = currentPointer
+        let last = lastAttachment.value
+        // The address may be that of a context that came after; the state is of one context only.
+        if let last, last.pointer == pointer, last.type == type, !last.state.isEnded {
+            return unsafeDowncast(last.object, to: type)
+        }
+        let context = current
+        let object = context.attachment(type) { make(context) }
+        lastAttachment.value = LastAttachment(pointer, context.state, type, object)
+        return object
+    }
+
+    private final class LastAttachment {
+        let pointer: OpaquePointer
+        let state: ContextState
+        let type: AnyObject.Type
+        let object: AnyObject
+
+        init(_ pointer: OpaquePointer, _ state: ContextState, _ type: AnyObject.Type, _ object: AnyObject) {
+            self.pointer = pointer
+            self.state = state
+            self.type = type
+            self.object = object
+        }
+    }
+
+    private static let lastAttachment = ThreadLocal<LastAttachment>()
 
     /// Whether the calling thread is the one that the process began with.
     public static var isMainThread: Bool {

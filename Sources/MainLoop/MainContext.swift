@@ -17,6 +17,21 @@ public final class MainContext: @unchecked Sendable {
         self.init(owning: g_main_context_new())
     }
 
+    /// A new context whose timers and turns go by `clock`. Whoever runs it iterates it when the clock has come to one that
+    /// is due.
+    package init(clock: any LoopClock) {
+        pointer = g_main_context_new()
+        state = .anchored(to: pointer, clock: clock)
+    }
+
+    /// A new context whose turns are measured by another clock, in nanoseconds: for tests.
+    package convenience init(turnClock: @escaping @Sendable () -> Int64) {
+        let pointer = g_main_context_new()!
+        // Its state is made with its first wrapper.
+        _ = ContextState.of(pointer, turnClock: turnClock)
+        self.init(owning: pointer)
+    }
+
     /// Takes a reference over.
     init(owning pointer: OpaquePointer) {
         self.pointer = pointer
@@ -26,6 +41,15 @@ public final class MainContext: @unchecked Sendable {
     deinit {
         g_main_context_unref(pointer)
     }
+
+    /// The present, by the clock that the context's timers go by.
+    package var now: SuspendingClock.Instant {
+        guard let clock = state.clock else { return .now }
+        return Self.epoch + .microseconds(clock.microseconds)
+    }
+
+    /// Where other clocks begin.
+    private static let epoch = SuspendingClock.now
 
     /// Whether the calling thread owns this context, that is, is running it at this moment.
     public var isOwner: Bool {

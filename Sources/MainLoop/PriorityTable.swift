@@ -10,6 +10,10 @@ public enum LoopWork: Sendable, CaseIterable {
     case ordinary
     /// A notification queue's posts of the style *when idle* (Q2).
     case whenIdle
+    /// Nothing: it sees that the loop has come to drawing (M3).
+    case mark
+    /// Nothing: it keeps the loop from being idle while a source rests (M3).
+    case floor
 
     // In the service
 
@@ -36,6 +40,8 @@ extension EventSource.Priority {
     /// | `asap` | −1002 | −1001 | −1000 | "At the end of the current iteration" is before all that the next one finds ready, so ahead of every number in use; GLib's own begin at `G_PRIORITY_HIGH` (−100) |
     /// | `ordinary` | −20 | −10 | 0 | `G_PRIORITY_DEFAULT` (0) is where GDK's events and most timers are: neither holds up the other. Before GTK's resize (110) and redraw (120), so that what is drawn shows what arrived. In event tracking ahead of the pointer's events, which come in floods |
     /// | `whenIdle` | max − 2 | max − 1 | max | "Nothing else to do" includes GLib's idle (200) and low (300) and whatever a program put behind them |
+    /// | `mark` | 119 | 119 | 119 | One ahead of GTK's redraw (120): an iteration that comes so far belongs to drawing, or to what is behind it |
+    /// | `floor` | max − 3 | max − 3 | max − 3 | Behind everything of others, and ahead of `whenIdle` in each mode |
     /// | `control` | −100 | −100 | −100 | `G_PRIORITY_HIGH`, like Unix signals: whether a client reads decides about all that follows |
     /// | `immediate` | −80 | −80 | −80 | Ahead of every mode, and of reading, which would let more come before it |
     /// | `delivery` | −60 | −40 | 0 | What is urgent is ahead of reading: it never waits for what has not been read yet. The rest at `G_PRIORITY_DEFAULT`; GTK's numbers are behind it, but not in this loop |
@@ -43,7 +49,7 @@ extension EventSource.Priority {
     /// | `queuedAsap` | −20 | −20 | −20 | Beside reading: in the iteration after the one that read it, and never starved by a flood of posts |
     /// | `queuedWhenIdle` | 200 | 200 | 200 | `G_PRIORITY_DEFAULT_IDLE`: nothing else is ready. All sources of this loop are known, so it need not stand behind `G_PRIORITY_LOW` (300) |
     ///
-    /// The first three are those of a program's loop, which has the sources of others beside them; a context is in one
+    /// The first five are those of a program's loop, which has the sources of others beside them; a context is in one
     /// mode at a time, so only those of one column are ever ready. The others are those of the service's loop, which has
     /// none but its own. It has the modes of its clients side by side, and there the columns order them (M6).
     public static func of(_ work: LoopWork, in mode: RunLoopMode = .default) -> EventSource.Priority {
@@ -58,6 +64,8 @@ extension EventSource.Priority {
             case .asap: -1000 - urgency
             case .ordinary: G_PRIORITY_DEFAULT - 10 * urgency
             case .whenIdle: Int32.max - urgency
+            case .mark: 119
+            case .floor: Int32.max - 3
             case .control: G_PRIORITY_HIGH
             case .immediate: -80
             case .delivery: urgency == 0 ? G_PRIORITY_DEFAULT : -20 - 20 * urgency

@@ -8,6 +8,10 @@ import CGLib
 /// A source may have **modes** (M3): then its action runs only while the context is in one of them. Until such a mode
 /// is entered the signal waits, without costing the loop anything.
 ///
+/// A source that does some ``LoopWork`` shares the loop with all others: when it has run for its share of a turn it
+/// rests until drawing, and all that is ahead of it, has had its turn. One whose work is to wait for idleness runs only
+/// when none of them rests or was signalled.
+///
 /// Threads: all members from any thread. The source stays attached as long as this object and the context live; an
 /// action that runs at that moment is finished. It does not keep the context alive.
 public final class SignalledSource: Sendable {
@@ -24,7 +28,7 @@ public final class SignalledSource: Sendable {
         on context: MainContext, priority: EventSource.Priority, modes: Set<RunLoopMode>? = nil,
         action: @escaping @Sendable () -> Void
     ) {
-        self.init(on: context, priority: priority, work: nil, modes: modes, action: action)
+        self.init(on: context, priority: priority, work: nil, gate: modes.map(ModeGate.init), action: action)
     }
 
     /// A source whose priority is that of its work in the context's current mode (M2), whatever that is.
@@ -36,15 +40,30 @@ public final class SignalledSource: Sendable {
         on context: MainContext, for work: LoopWork, modes: Set<RunLoopMode>? = [.common],
         action: @escaping @Sendable () -> Void
     ) {
-        let priority = EventSource.Priority.of(work, in: context.currentMode)
-        self.init(on: context, priority: priority, work: work, modes: modes, action: action)
+        self.init(
+            on: context, priority: .of(work, in: context.currentMode), work: work, gate: modes.map(ModeGate.init),
+            action: action)
+    }
+
+    /// The same for one that knows by itself when there is something to do.
+    package convenience init(
+        on context: MainContext, for work: LoopWork, gate: any SourceGate, action: @escaping @Sendable () -> Void
+    ) {
+        self.init(on: context, priority: .of(work, in: context.currentMode), work: work, gate: gate, action: action)
     }
 
     private init(
-        on context: MainContext, priority: EventSource.Priority, work: LoopWork?, modes: Set<RunLoopMode>?,
+        on context: MainContext, priority: EventSource.Priority, work: LoopWork?, gate: (any SourceGate)?,
         action: @escaping @Sendable () -> Void
     ) {
-        core = SourceCore(context: context.state, modes: modes, action: action)
+        TurnSources.install(on: context)
+        let role: SourceCore.Role =
+            switch work {
+            case nil: .alone
+            case .whenIdle: .idle
+            default: .sharing
+            }
+        core = SourceCore(context: context.state, gate: gate, role: role, action: action)
         source = AttachedSource(core, on: context, priority: priority, canRecurse: true)
         if let work { follower = PriorityFollower(work: work, source: source) } else { follower = nil }
         if let follower {
@@ -64,7 +83,7 @@ public final class SignalledSource: Sendable {
     }
 
     /// The same, but everything else that is ready gets its turn before, whatever its priority: for an action that goes
-    /// on with more of the same, so that it starves nobody.
+    /// on with more of the same, so that it starves nobody. The loop is not idle meanwhile.
     public func signalAfterOthers() {
         core.signal(afterOthers: true)
     }
@@ -73,90 +92,162 @@ public final class SignalledSource: Sendable {
     public var isAllowed: Bool {
         core.isAllowed
     }
+
+    /// Whether the action that runs may go on: it has not used up its share of the turn, and the context is in one of
+    /// the source's modes. Asked by the action itself, between two things that it does; what it leaves is signalled for
+    /// the next turn.
+    public var mayGoOn: Bool {
+        core.mayGoOn
+    }
+}
+
+/// Says whether a source has anything that it may do in the current mode. Asked in every iteration in which the source
+/// was signalled, on the thread that runs the context.
+package protocol SourceGate: Sendable {
+    func allows(in modes: ContextModes) -> Bool
+}
+
+/// One whose answer depends on what waits, and not only on the mode.
+package protocol ContentGate: SourceGate {}
+
+/// The modes of a source, of which the context is in one or not.
+private final class ModeGate: SourceGate {
+    private let modes: Set<RunLoopMode>
+    /// What the context answered, and when: texts are not compared in every iteration.
+    private let answer = Locked((generation: -1, isAllowed: false))
+
+    init(_ modes: Set<RunLoopMode>) {
+        self.modes = modes
+    }
+
+    func allows(in context: ContextModes) -> Bool {
+        let generation = context.generation
+        return answer.withLock { answer in
+            if answer.generation != generation { answer = (generation, context.allow(modes)) }
+            return answer.isAllowed
+        }
+    }
 }
 
 /// What the source and GLib share: whether there is something to do, and whether it may be done now.
 private final class SourceCore: SourceHandler, Sendable {
-    private enum Pause {
-        case none
-        /// In the next iteration the source is not ready.
-        case due
-        /// This is that iteration.
-        case now
+    enum Role {
+        /// It has no part in turns, but may ask for a rest.
+        case alone
+        /// It has a share of each turn.
+        case sharing
+        /// It waits for idleness.
+        case idle
     }
 
     private struct State {
         var isPending = false
-        var pause = Pause.none
-        /// What the context answered, and when.
-        var isAllowed = false
-        var generation = -1
+        /// The turn until the end of which it rests.
+        var restsIn: LoopTurns.Number?
+        /// How long it ran in a turn, and in which.
+        var used: Int64 = 0
+        var usedIn: LoopTurns.Number = -1
+        /// When the action that runs began; that of the innermost loop.
+        var began: Int64 = 0
+        /// How many signals there had been when GLib was told that it is ready: of one that waits for idleness.
+        var signals = 0
     }
 
     let context: ContextState
-    private let modes: Set<RunLoopMode>?
+    private let gate: (any SourceGate)?
+    /// Whether the gate's answer changes with what waits.
+    private let dependsOnContent: Bool
+    private let role: Role
     private let action: @Sendable () -> Void
     private let state = Locked(State())
 
-    init(context: ContextState, modes: Set<RunLoopMode>?, action: @escaping @Sendable () -> Void) {
+    init(
+        context: ContextState, gate: (any SourceGate)?, role: Role, action: @escaping @Sendable () -> Void
+    ) {
         self.context = context
-        self.modes = modes
+        self.gate = gate
+        dependsOnContent = gate is any ContentGate
+        self.role = role
         self.action = action
     }
 
+    private var turns: LoopTurns { context.turns }
+
     func signal(afterOthers: Bool) {
-        let wasPending = state.withLock { state in
-            if afterOthers { state.pause = .due }
+        let isNew = state.withLock { state in
+            if afterOthers { state.restsIn = turns.number }
             defer { state.isPending = true }
-            return state.isPending
+            return !state.isPending
         }
-        if !wasPending { context.wakeUp() }
+        if afterOthers { turns.rest() }
+        // A signal that waits may have found nothing that is allowed; by now there is something, perhaps.
+        guard isNew || dependsOnContent else { return }
+        if role != .idle { turns.countSignal() }
+        context.wakeUp()
     }
 
     var isAllowed: Bool {
-        modes.map(context.allows) ?? true
+        gate?.allows(in: ContextModes(context)) ?? true
     }
 
-    private func allows(_ state: inout State) -> Bool {
-        guard let modes else { return true }
-        let generation = context.generation
-        if generation != state.generation {
-            state.isAllowed = context.allows(modes)
-            state.generation = generation
-        }
-        return state.isAllowed
+    var mayGoOn: Bool {
+        // Where it depends on what waits, whoever takes the next finds out by itself whether there is one.
+        guard dependsOnContent || isAllowed else { return false }
+        let turn = turns.number
+        let (began, before) = state.withLock { ($0.began, $0.usedIn == turn ? $0.used : 0) }
+        return turns.clock() - began + before < LoopTurns.share
+    }
+
+    private func isReady(_ state: inout State) -> Bool {
+        guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
+        // Whoever rests has something to do yet; so has whoever is signalled from now on.
+        state.signals = turns.signals
+        return true
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        state.withLock { state in
-            guard state.isPending, allows(&state) else { return .waiting }
-            switch state.pause {
-            case .none: return .ready
-            case .due:
-                state.pause = .now
-                return .resting
-            case .now:
-                state.pause = .none
-                return .ready
-            }
-        }
+        turns.iterationBegins()
+        return state.withLock { isReady(&$0) } ? .ready : .waiting
     }
 
     // A signal may have come in the poll.
     func check() -> Bool {
-        state.withLock { state in state.isPending && state.pause == .none && allows(&state) }
+        state.withLock { isReady(&$0) }
     }
 
     func dispatch(_ source: Source) -> Bool {
         let isDue = state.withLock { state in
-            // A source that was dispatched just before may have changed the mode.
-            guard state.isPending, allows(&state) else { return false }
+            // A source that was dispatched just before may have changed the mode, or made the loop less idle.
+            guard state.isPending, state.restsIn != turns.number, isAllowed else { return false }
+            if role == .idle, turns.isResting || turns.signals != state.signals { return false }
             // Before the action: a signal that comes while it runs asks for another run.
             state.isPending = false
             return true
         }
-        if isDue { action() }
+        guard isDue else { return true }
+        if role == .sharing { runShare() } else { action() }
         return true
+    }
+
+    /// Runs the action, and rests when the share of the turn is used up.
+    private func runShare() {
+        let began = turns.clock()
+        let outer = state.withLock { state in
+            defer { state.began = began }
+            return state.began
+        }
+        action()
+        let (turn, now) = (turns.number, turns.clock())
+        let rests = state.withLock { state in
+            state.began = outer
+            // What ran in a turn that is over counts in the one that began meanwhile: it is of the same loop's time.
+            state.used = (state.usedIn == turn ? state.used : 0) + (now - began)
+            state.usedIn = turn
+            guard state.used >= LoopTurns.share else { return false }
+            state.restsIn = turn
+            return true
+        }
+        if rests { turns.rest() }
     }
 }
 

@@ -19,8 +19,6 @@ protocol SourceHandler: AnyObject {
 enum SourceReadiness {
     case ready
     case waiting
-    /// Not in this iteration, but the next one shall come at once.
-    case resting
 }
 
 /// A source that is never ready.
