@@ -1,4 +1,3 @@
-import Collections
 import MainLoop
 
 /// What shall run on one thread, handed over by any number of others (T1): the general solution of which the classic
@@ -7,7 +6,8 @@ import MainLoop
 /// It keeps the order of each thread that appends, and of all that is ordered otherwise (a lock around the posts, say).
 /// It knows nothing of loops: `wake` makes the target call ``drain(while:)``, whatever the target is.
 ///
-/// It is bounded (T2): where there is no room the oldest goes, and is counted.
+/// It is bounded (T2): where there is no room the oldest goes, and is counted. What is larger than all the room there
+/// is goes itself.
 ///
 /// Threads: all members from any thread, but `drain` only on the target's.
 public final class DeliveryQueue: Sendable {
@@ -26,31 +26,20 @@ public final class DeliveryQueue: Sendable {
         public static let standard = Limits(count: 131_072, byteCount: 64 << 20)
     }
 
+    /// How long a ``drain(while:)`` goes on before the target's other work gets its turn.
+    public static let share = Duration.milliseconds(2)
+
     /// What a notification counts for whose size nobody knows.
     public static let assumedByteCount = 256
 
-    private typealias Work = @Sendable () -> Void
-
-    private struct State {
-        var entries = Deque<(work: Work, byteCount: Int)>()
-        var byteCount = 0
-        var lost: UInt64 = 0
-        /// Whether the target was woken and did not begin to drain since.
-        var isAwake = false
-        var isClosed = false
-
-        /// Whether the target has to be woken for what waits; the caller then does.
-        mutating func mustWake() -> Bool {
-            guard !isAwake, !entries.isEmpty else { return false }
-            isAwake = true
-            return true
-        }
+    private struct Job: Sendable {
+        let run: @Sendable () -> Void
     }
 
-    private let state = Locked(State())
-    private let limits: Limits
+    private let state: Locked<Backlog<Job>>
     private let wake: @Sendable () -> Void
     private let wakeAfterOthers: @Sendable () -> Void
+    private let clock: @Sendable () -> Int64
 
     /// - Parameters:
     ///   - wake: makes the target thread call ``drain(while:)``. It is called with no lock held, once for a batch: by
@@ -58,11 +47,20 @@ public final class DeliveryQueue: Sendable {
     ///     than one to run, so that a nested loop inside the first goes on with the next.
     ///   - wakeAfterOthers: the same, but after what else the target has to do; called by a `drain` that returns
     ///     although more waits, so that an endless stream does not starve the target's loop. Nil = as `wake`.
-    public init(
+    public convenience init(
         limits: Limits = .standard, wake: @escaping @Sendable () -> Void,
         wakeAfterOthers: (@Sendable () -> Void)? = nil
     ) {
-        self.limits = limits
+        self.init(limits: limits, clock: SteadyClock.nanoseconds, wake: wake, wakeAfterOthers: wakeAfterOthers)
+    }
+
+    /// The same with another clock, in nanoseconds: for tests.
+    package init(
+        limits: Limits = .standard, clock: @escaping @Sendable () -> Int64, wake: @escaping @Sendable () -> Void,
+        wakeAfterOthers: (@Sendable () -> Void)? = nil
+    ) {
+        state = Locked(Backlog(limits))
+        self.clock = clock
         self.wake = wake
         self.wakeAfterOthers = wakeAfterOthers ?? wake
     }
@@ -77,54 +75,68 @@ public final class DeliveryQueue: Sendable {
     public func append(
         byteCount: Int = DeliveryQueue.assumedByteCount, _ work: @escaping @Sendable () -> Void
     ) -> Int {
-        // Released after the lock: what they hold may end with them, and run code of its own.
-        var dropped: [Work] = []
-        let (lost, shallWake) = state.withLock { state -> (Int, Bool) in
-            guard !state.isClosed else {
-                state.lost += 1
-                return (1, false)
-            }
-            while let oldest = state.entries.first,
-                state.entries.count >= limits.count || state.byteCount + byteCount > limits.byteCount
-            {
-                state.entries.popFirst()
-                state.byteCount -= oldest.byteCount
-                dropped.append(oldest.work)
-            }
-            state.lost += UInt64(dropped.count)
-            state.entries.append((work, byteCount))
-            state.byteCount += byteCount
-            return (dropped.count, state.mustWake())
-        }
-        withExtendedLifetime(dropped) {}
-        if shallWake { wake() }
-        return lost
+        append(byteCount: byteCount, payload: nil, in: .ofCommon, work)
     }
 
-    /// Runs what waits, one after the other, until nothing does. What comes meanwhile runs too, but after a thousand
-    /// the target's other work gets its turn first. A nested call, from within what runs, goes on with the next.
+    /// The same for what is for certain modes only, and keeps memory together with others.
+    ///
+    /// - Parameters:
+    ///   - payload: what it keeps beside `byteCount`, together with others in this queue.
+    ///   - modes: those in which a ``drain(in:while:share:)`` with a context's modes runs it.
+    package func append(
+        byteCount: Int, payload: Payload?, in modes: ModeSet, _ work: @escaping @Sendable () -> Void
+    ) -> Int {
+        let outcome = state.withLock {
+            $0.append(Job(run: work), byteCount: byteCount, payload: payload, in: modes)
+        }
+        if outcome.shallWake { wake() }
+        // What was dropped ends here, with no lock held.
+        return outcome.lost
+    }
+
+    /// Runs what waits, one after the other, until nothing does. What comes meanwhile runs too, but after ``share`` the
+    /// target's other work gets its turn first. A nested call, from within what runs, goes on with the next.
     ///
     /// - Parameter allowed: asked before each. When it says no with something left, the target is woken again: by a
     ///   source that is held back for the same reason, so that the rest runs when that is over.
     public func drain(while allowed: () -> Bool = { true }) {
+        let end = clock() + Self.share.components.attoseconds / 1_000_000_000
+        drain(in: nil, while: allowed) { clock() < end }
+    }
+
+    /// The same for a target that has modes, or a share of its own.
+    ///
+    /// - Parameters:
+    ///   - modes: only what they allow runs; nil = all. The target is woken again for the rest, as above.
+    ///   - hasTime: asked behind each, whether the share of the turn is not used up.
+    package func drain(in modes: ContextModes?, while allowed: () -> Bool, share hasTime: () -> Bool) {
         // The wake-up that led here is used up.
         state.withLock { $0.isAwake = false }
-        for _ in 0..<1_000 {
-            guard allowed() else {
-                if state.withLock({ $0.mustWake() }) { wake() }
-                return
+        repeat {
+            let isAllowed = allowed()
+            let (job, shallWake) = state.withLock { state -> (Job?, Bool) in
+                let job = isAllowed ? state.next(in: modes) : nil
+                // A source with a gate for these modes keeps a signal back while there is nothing: who comes next wakes
+                // it again.
+                if job == nil, modes != nil { state.isAwake = false }
+                // For a loop that is nested in what runs now, or for what may not run yet.
+                return (job, state.mustWake())
             }
-            let (work, shallWake) = state.withLock { state -> (Work?, Bool) in
-                guard let entry = state.entries.popFirst() else { return (nil, false) }
-                state.byteCount -= entry.byteCount
-                return (entry.work, state.mustWake())
-            }
-            guard let work else { return }
             if shallWake { wake() }
-            work()
-        }
+            guard let job else { return }
+            job.run()
+        } while hasTime()
         // Also when it is awake: that wake-up would come before the others.
-        if state.withLock({ !$0.entries.isEmpty }) { wakeAfterOthers() }
+        let isLeft = state.withLock { state in
+            state.isAwake = (state.isAwake && modes == nil) || state.count > 0
+            return state.count > 0
+        }
+        if isLeft { wakeAfterOthers() }
+    }
+
+    /// Whether anything waits that may run in the context's mode.
+    package func hasAllowed(in modes: ContextModes) -> Bool {
+        state.withLock { $0.hasAllowed(in: modes) }
     }
 
     /// Drops what waits, and counts it as lost, as all that is appended from now on.
@@ -132,14 +144,7 @@ public final class DeliveryQueue: Sendable {
     /// - Returns: how many were dropped.
     @discardableResult
     public func close() -> Int {
-        let dropped = state.withLock { state in
-            let dropped = state.entries
-            state.entries.removeAll()
-            state.byteCount = 0
-            state.lost += UInt64(dropped.count)
-            state.isClosed = true
-            return dropped
-        }
+        let dropped = state.withLock { $0.close() }
         return dropped.count
     }
 
@@ -150,6 +155,11 @@ public final class DeliveryQueue: Sendable {
 
     /// How many wait.
     public var count: Int {
-        state.withLock { $0.entries.count }
+        state.withLock { $0.count }
+    }
+
+    /// How many bytes wait, and for how many sets of modes: for tests.
+    package var extent: (byteCount: Int, laneCount: Int) {
+        state.withLock { ($0.byteCount, $0.laneCount) }
     }
 }

@@ -10,10 +10,18 @@ package final class MainThreadTarget: DeliveryTarget {
 
     private let queue = DeliveryQueue(
         wake: { MainThreadTarget.shared.wake() }, wakeAfterOthers: { MainThreadTarget.shared.wakeAfterOthers() })
-    private let source = SignalledSource(on: .default, for: .ordinary, modes: [.common]) {
+    private let source = SignalledSource(on: .default, for: .ordinary, gate: Gate()) {
         MainThreadTarget.shared.drain()
     }
 
+    /// In the common modes, and never on another thread that happens to run the default context.
+    private struct Gate: SourceGate {
+        func allows(in modes: ContextModes) -> Bool {
+            MainContext.isMainThread && modes.allow(.ofCommon)
+        }
+    }
+
+    private let modes = ContextModes(of: .default)
     private let loop = Locked(LoopWatch())
 
     private init() {
@@ -41,12 +49,18 @@ package final class MainThreadTarget: DeliveryTarget {
 
     private func wakeMainQueue() {
         // In a mode that is no common one the GLib source waits for its end, and so does what it stands for.
-        DispatchQueue.main.async { if self.source.isAllowed { self.drain() } }
+        DispatchQueue.main.async { if self.isAllowed { self.drain() } }
     }
 
     private func drain() {
         loop.withLock { $0.hasRun = true }
-        queue.drain { source.isAllowed }
+        queue.drain { isAllowed }
+    }
+
+    /// Whether the mode of the default context allows it. What the main queue runs counts as the main thread, also
+    /// after `dispatchMain()`, when there is none.
+    private var isAllowed: Bool {
+        modes.allow(.ofCommon)
     }
 }
 

@@ -19,7 +19,9 @@ struct DeliveryQueueTests {
     }
 
     private func queue(_ probe: Probe, _ limits: DeliveryQueue.Limits = .standard) -> DeliveryQueue {
-        DeliveryQueue(limits: limits) { probe.wakes.add(1, ordering: .relaxed) }
+        // Time stands still: how long a machine takes for an item is no matter here.
+        let wake: @Sendable () -> Void = { probe.wakes.add(1, ordering: .relaxed) }
+        return DeliveryQueue(limits: limits, clock: { 0 }, wake: wake, wakeAfterOthers: wake)
     }
 
     @Test("T1: one wake-up for a batch, and all of it in its order")
@@ -90,21 +92,57 @@ struct DeliveryQueueTests {
         #expect(probe.numbers == [1, 2, 3])
     }
 
-    @Test("T1: an endless stream gives the target's other work its turn")
+    @Test("T1: an endless stream gives the target's other work its turn, after a time and not after a number")
     func fairness() {
         let others = Atomic(0)
         let ran = Atomic(0)
-        let queue = DeliveryQueue(wake: {}, wakeAfterOthers: { others.add(1, ordering: .relaxed) })
+        let now = Atomic<Int64>(0)
+        let queue = DeliveryQueue(
+            clock: { now.load(ordering: .relaxed) }, wake: {}, wakeAfterOthers: { others.add(1, ordering: .relaxed) })
         @Sendable func again() {
             ran.add(1, ordering: .relaxed)
+            // Each takes a tenth of a millisecond, and the share is two.
+            now.add(100_000, ordering: .relaxed)
             queue.append(again)
         }
         queue.append(again)
         queue.drain()
         #expect(others.load(ordering: .relaxed) == 1)
-        #expect(ran.load(ordering: .relaxed) == 1_000)
+        #expect(ran.load(ordering: .relaxed) == 20)
         #expect(queue.count == 1)
         queue.close()
+    }
+
+    @Test("T1: what takes longer than the share runs, one in each turn")
+    func longItems() {
+        let others = Atomic(0)
+        let now = Atomic<Int64>(0)
+        let probe = Probe()
+        let queue = DeliveryQueue(
+            clock: { now.load(ordering: .relaxed) }, wake: {}, wakeAfterOthers: { others.add(1, ordering: .relaxed) })
+        for number in 1...3 {
+            queue.append {
+                now.add(50_000_000, ordering: .relaxed)
+                probe.note(number)()
+            }
+        }
+        for turn in 1...3 {
+            queue.drain()
+            #expect(probe.numbers == Array(1...turn))
+        }
+        #expect(others.load(ordering: .relaxed) == 2)
+    }
+
+    @Test("T2: what is larger than the bound goes itself, and takes nobody's place")
+    func largerThanTheBound() {
+        let probe = Probe()
+        let queue = queue(probe, .init(count: .max, byteCount: 1_000))
+        queue.append(byteCount: 900, probe.note(1))
+        #expect(queue.append(byteCount: 1_001, probe.note(2)) == 1)
+        #expect(queue.append(byteCount: 100, probe.note(3)) == 0)
+        queue.drain()
+        #expect(probe.numbers == [1, 3])
+        #expect(queue.lost == 1)
     }
 
     @Test("T2: over the bound the oldest go and are counted", arguments: [true, false])
