@@ -79,9 +79,12 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             return Int32(storage.count - 1)
         }
 
-        @inlinable mutating func free(_ slot: Int32) {
-            storage[Int(slot)] = Node(observer: nil, order: 0, name: nil, object: nil)
+        /// Takes a node out, which is in no list any more. It is moved: nothing is retained on the way.
+        @inlinable mutating func free(_ slot: Int32) -> Node {
+            var node = Node(observer: nil, order: 0, name: nil, object: nil)
+            swap(&storage[Int(slot)], &node)
             freeSlots.append(slot)
+            return node
         }
 
         @inlinable mutating func link(_ slot: Int32, into list: inout List) {
@@ -90,10 +93,10 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             list.last = slot
         }
 
-        @inlinable mutating func unlink(_ slot: Int32, from list: inout List) {
-            let (previous, next) = (storage[Int(slot)].previous, storage[Int(slot)].next)
-            if previous == noSlot { list.first = next } else { storage[Int(previous)].next = next }
-            if next == noSlot { list.last = previous } else { storage[Int(next)].previous = previous }
+        /// Closes the gap that a node between these two leaves in its list.
+        @inlinable mutating func close(_ gap: (previous: Int32, next: Int32), in list: inout List) {
+            if gap.previous == noSlot { list.first = gap.next } else { storage[Int(gap.previous)].next = gap.next }
+            if gap.next == noSlot { list.last = gap.previous } else { storage[Int(gap.next)].previous = gap.previous }
         }
     }
 
@@ -114,6 +117,16 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
         return observer
     }
 
+    /// The place in the order of registration of the observer at `position`; nil when it was removed. As no other ever
+    /// has the same, who remembers both notices that the position is another's now.
+    @inlinable public func order(at position: Position) -> UInt64? {
+        guard position.slot < nodes.storage.count, nodes[position.slot].observer != nil else { return nil }
+        return nodes[position.slot].order
+    }
+
+    /// The order that the next observer will have.
+    @inlinable public var orderOfNext: UInt64 { nextOrder }
+
     /// Adds `observer` behind all others. Nil for `name` or `object` means any.
     @inlinable public mutating func insert(_ observer: Observer, name: Name?, object: Object?) -> Position {
         let node = Node(observer: observer, order: nextOrder, name: name, object: object)
@@ -133,25 +146,34 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     @inlinable @discardableResult
     public mutating func remove(at position: Position) -> Observer {
         let slot = position.slot
-        let node = nodes[slot]
+        let links = (nodes[slot].previous, nodes[slot].next)
+        let node = nodes.free(slot)
         guard let observer = node.observer else {
             preconditionFailure("the observer at this position was removed already")
         }
         switch (node.name, node.object) {
-        case (let name?, let object?):
-            nodes.unlink(slot, from: &named[name]!.byObject[object]!)
-            if named[name]!.byObject[object]!.isEmpty { named[name]!.byObject[object] = nil }
-            if named[name]!.isEmpty { named[name] = nil }
-        case (let name?, nil):
-            nodes.unlink(slot, from: &named[name]!.anyObject)
-            if named[name]!.isEmpty { named[name] = nil }
+        case (let name?, let object):
+            // One look into the table, as texts take long to hash.
+            let place = named.index(forKey: name)!
+            if let object {
+                let other = named.values[place].byObject.index(forKey: object)!
+                nodes.close(links, in: &named.values[place].byObject.values[other])
+                if named.values[place].byObject.values[other].isEmpty {
+                    named.values[place].byObject.remove(at: other)
+                }
+            } else {
+                nodes.close(links, in: &named.values[place].anyObject)
+            }
+            if named.values[place].isEmpty { named.remove(at: place) }
         case (nil, let object?):
-            nodes.unlink(slot, from: &objectOnly[object]!)
-            if objectOnly[object]!.isEmpty { objectOnly[object] = nil }
+            let place = objectOnly.index(forKey: object)!
+            nodes.close(links, in: &objectOnly.values[place])
+            if objectOnly.values[place].isEmpty { objectOnly.remove(at: place) }
         case (nil, nil):
-            nodes.unlink(slot, from: &wildcards)
+            nodes.close(links, in: &wildcards)
         }
-        nodes.free(slot)
+        // The memory of many goes with the last of them.
+        if nodes.count == 0, nodes.storage.count > 64 { nodes = Nodes() }
         return observer
     }
 

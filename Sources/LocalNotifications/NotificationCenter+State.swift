@@ -1,35 +1,71 @@
+import ThreadDelivery
+
 extension NotificationCenter {
     /// The registrations; used under the lock. What it returns is released after that, as observers' objects may end
     /// with it and run code of their own.
     struct State: @unchecked Sendable {
         // Sendable: senders that are values are only compared, under the lock, and never handed out.
         var index = RegistrationIndex()
-        private var byTarget: [ObjectIdentifier: [Registration]] = [:]
-        private var byTargetAndName: [TargetAndName: [Registration]] = [:]
+        private var targets: [ObjectIdentifier: TargetRegistrations] = [:]
+        private var contexts: [ObjectIdentifier: OfContext] = [:]
         private var insertionsUntilSweep = 1_024
+        private var lastIncomparable: UInt64 = 0
 
-        private struct TargetAndName: Hashable {
-            let target: ObjectIdentifier
-            let name: String?
+        private struct OfContext {
+            let delivery: ContextDelivery
+            var registrations: [Registration] = []
         }
 
-        /// - Returns: registrations that went because their target had gone.
-        mutating func insert(_ registration: Registration) -> [Registration] {
-            registration.position = index.insert(registration, name: registration.name, object: registration.sender)
-            guard let target = registration.targetID else { return [] }
-            registration.targetSlot = byTarget[target, default: []].append(andReturnIndexOf: registration)
-            registration.targetNameSlot = byTargetAndName[
-                TargetAndName(target: target, name: registration.name), default: []
-            ].append(andReturnIndexOf: registration)
+        // MARK: Putting in
 
+        /// What stands for an object, with what went because one that had its address is over.
+        mutating func target(for object: AnyObject) -> (Target, dead: [Registration]) {
+            let id = ObjectIdentifier(object)
+            var dead: [Registration] = []
+            if let known = targets[id] {
+                if known.target.object === object { return (known.target, []) }
+                dead = known.registrations(name: nil, sender: nil)
+                for registration in dead { remove(registration) }
+            }
+            let target = Target(object)
+            targets[id] = TargetRegistrations(of: target)
+            return (target, dead)
+        }
+
+        /// A key that equals no other.
+        mutating func incomparableKey() -> SenderKey {
+            lastIncomparable += 1
+            return .incomparable(lastIncomparable)
+        }
+
+        /// - Returns: registrations that went because their target had gone, and the context, if this is the first
+        ///   registration for it.
+        mutating func insert(_ registration: Registration) -> (dead: [Registration], newContext: ContextDelivery?) {
+            registration.position = index.insert(registration, name: registration.name, object: registration.sender)
+            var newContext: ContextDelivery?
+            if case .context(let delivery, modes: _) = registration.place {
+                let id = ObjectIdentifier(delivery)
+                if contexts[id] == nil { newContext = delivery }
+                registration.contextSlot = contexts[id, default: OfContext(delivery: delivery)]
+                    .registrations.append(returningSlotOf: registration)
+            }
+            guard let target = registration.target else { return ([], newContext) }
+            targets[target.id]!.insert(registration)
             insertionsUntilSweep -= 1
-            guard insertionsUntilSweep <= 0 else { return [] }
-            let dead = byTarget.values.flatMap { $0.filter(\.isDead) }
+            return (insertionsUntilSweep > 0 ? [] : sweep(), newContext)
+        }
+
+        /// Removes the registrations of what is over.
+        mutating func sweep() -> [Registration] {
+            var dead: [Registration] = []
+            for known in targets.values { dead += known.registrations(name: nil, sender: nil).filter(\.isDead) }
             for registration in dead { remove(registration) }
             // Paid for by as many insertions as there are registrations to look at.
             insertionsUntilSweep = max(1_024, index.count)
             return dead
         }
+
+        // MARK: Taking out
 
         /// - Returns: whether it was there.
         @discardableResult
@@ -38,39 +74,47 @@ extension NotificationCenter {
             registration.position = nil
             registration.markRemoved()
             index.remove(at: position)
-            guard let target = registration.targetID else { return true }
-            let isLast = byTarget[target]!.fillGap(at: registration.targetSlot) { $0.targetSlot = $1 }
-            if isLast { byTarget[target] = nil }
-            let key = TargetAndName(target: target, name: registration.name)
-            let isLastOfName = byTargetAndName[key]!.fillGap(at: registration.targetNameSlot) { $0.targetNameSlot = $1 }
-            if isLastOfName { byTargetAndName[key] = nil }
+            if case .context(let delivery, modes: _) = registration.place {
+                contexts[ObjectIdentifier(delivery)]?.registrations
+                    .fillGap(at: registration.contextSlot) { $0.contextSlot = $1 }
+            }
+            guard let target = registration.target, let known = targets[target.id] else { return true }
+            known.remove(registration)
+            if known.isEmpty { targets[target.id] = nil }
             return true
         }
 
-        /// The registrations of the object, or of one that had its address; with nil as name all.
-        func registrations(of target: AnyObject, name: String?) -> [Registration] {
-            let target = ObjectIdentifier(target)
-            guard let name else { return byTarget[target] ?? [] }
-            return byTargetAndName[TargetAndName(target: target, name: name)] ?? []
+        /// Removes the registration of a token, if it is there and for this name and sender; nil = for any.
+        ///
+        /// - Returns: what was removed.
+        mutating func remove(_ token: Token, name: String?, sender: SenderKey?) -> Registration? {
+            guard index.order(at: token.position) == token.order else { return nil }
+            let registration = index[token.position]
+            guard name == nil || registration.name == name, sender == nil || registration.sender == sender else {
+                return nil
+            }
+            return remove(registration) ? registration : nil
         }
-    }
-}
 
-extension [Registration] {
-    fileprivate mutating func append(andReturnIndexOf registration: Registration) -> Int {
-        append(registration)
-        return count - 1
-    }
-
-    /// Removes an element by putting the last one in its place, of which `moved` is told.
-    ///
-    /// - Returns: whether nothing is left.
-    fileprivate mutating func fillGap(at slot: Int, moved: (Registration, Int) -> Void) -> Bool {
-        let last = removeLast()
-        if slot < count {
-            self[slot] = last
-            moved(last, slot)
+        /// Those of an object, and of others that had its address and are over. While the object ends it can't be told
+        /// from these; both shall go.
+        func registrations(of target: AnyObject, name: String?, sender: SenderKey?) -> [Registration] {
+            targets[ObjectIdentifier(target)]?.registrations(name: name, sender: sender) ?? []
         }
-        return isEmpty
+
+        // MARK: Contexts
+
+        /// Removes the registrations for a context that is gone.
+        mutating func contextEnded(_ delivery: ContextDelivery) -> [Registration] {
+            let registrations = contexts[ObjectIdentifier(delivery)]?.registrations ?? []
+            for registration in registrations { remove(registration) }
+            contexts[ObjectIdentifier(delivery)] = nil
+            return registrations
+        }
+
+        /// The contexts for which there have been registrations, and which may be there yet.
+        var followed: [ContextDelivery] {
+            contexts.values.map(\.delivery)
+        }
     }
 }

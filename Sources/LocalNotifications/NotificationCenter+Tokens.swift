@@ -4,14 +4,23 @@ import ThreadDelivery
 
 extension NotificationCenter {
     /// Stands for a block that observes. Removing it twice is harmless, also when there are new observers since.
-    public final class Token: NSObject, @unchecked Sendable {
-        // Sendable: nothing changes but the weak reference, which the runtime guards.
-        private(set) weak var registration: Registration?
-        private(set) weak var center: NotificationCenter?
+    public final class Token: NSObject, Sendable {
+        let centerID: UInt64
+        /// Where the block is registered; another's may be there later, which has another order.
+        let position: RegistrationIndex.Position
+        let order: UInt64
 
-        init(_ registration: Registration, of center: NotificationCenter) {
-            self.registration = registration
-            self.center = center
+        init(_ centerID: UInt64, _ position: RegistrationIndex.Position, _ order: UInt64) {
+            self.centerID = centerID
+            self.position = position
+            self.order = order
+        }
+
+        /// The token that an observer is; nil when it is something else.
+        static func held(in observer: Any) -> Token? {
+            // By type first: the cast costs more than all the rest of a removal.
+            if type(of: observer) == Token.self { return _openExistential(observer, do: asToken) }
+            return observer as? Token
         }
     }
 
@@ -42,4 +51,9 @@ extension NotificationCenter {
     private func observation(_ token: Token) -> Observation {
         Observation { self.removeObserver(token) }
     }
+}
+
+/// Of a value that is a token, by its type.
+private func asToken<Value>(_ value: Value) -> NotificationCenter.Token {
+    unsafeDowncast(unsafeBitCast(value, to: AnyObject.self), to: NotificationCenter.Token.self)
 }

@@ -1,152 +1,184 @@
 import MainLoop
 import Synchronization
+import ThreadDelivery
 
-/// Drives the notification queues of one main context: one source for each style and set of modes, for all queues.
+/// Posts what waits in notification queues for one main context: two sources, one for each style that waits, for all
+/// queues.
 ///
-/// A source is signalled while something waits with its modes; the loop holds it back while none of these is current.
-/// Whichever source is dispatched, what is posted is the next of all that is allowed, so that queues stay first in,
-/// first out across modes.
+/// All queues have one order for each style, so a pass costs what it posts, however many queues there are, and queues
+/// stay first in, first out also across modes.
 ///
-/// It lives as long as the context, and holds queues weakly.
+/// It lives as long as the context, and holds no queue.
 final class QueuePump: Sendable {
-    /// Tells contexts apart; never used again.
-    typealias ID = UInt64
-
-    static func of(_ context: MainContext) -> QueuePump {
-        context.attachment(QueuePump.self) {
-            let pump = QueuePump(context)
-            context.atEnd { [weak pump] in pump?.contextEnded() }
-            return pump
+    /// The one of the calling thread's context.
+    static var current: QueuePump {
+        MainContext.currentAttachment(QueuePump.self) { context in
+            if context == .default { MainQueueSource.install() }
+            return QueuePump(context)
         }
     }
 
-    private struct SourceKey: Hashable {
-        let style: NotificationQueue.PostingStyle
-        let modes: Set<RunLoopMode>
+    fileprivate struct State {
+        var asap = Waiting()
+        var whenIdle = Waiting()
     }
 
-    private struct State {
-        /// Those with something that waits for this context.
-        var queues: [ObjectIdentifier: Weak<NotificationQueue>] = [:]
-        var sources: [SourceKey: SignalledSource] = [:]
-        /// How many passes over the notifications of style asap are under way, one nested in the other.
-        var passes = 0
+    fileprivate struct Waiting {
+        var lanes = ModeLanes<QueuedNotification>()
+        /// How many of those in the lanes are gone.
+        var holes = 0
+        /// Whether the source was signalled and has not begun since.
+        var isAwake = false
     }
 
-    let id = QueuedNotification.numbers.add(1, ordering: .relaxed).oldValue
-    private let modes: ContextModes
     private let state = Locked(State())
+    private let modes: ContextModes
+    private let asapSource: SignalledSource
+    private let idleSource: SignalledSource
 
     private init(_ context: MainContext) {
         modes = ContextModes(of: context)
+        let pump = Weak<QueuePump>()
+        asapSource = SignalledSource(on: context, for: .asap, gate: Gate(.asap, pump)) { pump.object?.postAll() }
+        idleSource = SignalledSource(on: context, for: .whenIdle, gate: Gate(.whenIdle, pump)) {
+            pump.object?.postOne()
+        }
+        pump.object = self
+        context.atEnd { pump.object?.contextEnded() }
     }
 
-    func allows(_ modes: Set<RunLoopMode>) -> Bool {
+    private final class Gate: ContentGate {
+        private let style: NotificationQueue.PostingStyle
+        private let pump: Weak<QueuePump>
+
+        init(_ style: NotificationQueue.PostingStyle, _ pump: Weak<QueuePump>) {
+            self.style = style
+            self.pump = pump
+        }
+
+        func allows(in modes: ContextModes) -> Bool {
+            guard let pump = pump.object else { return false }
+            return pump.state.withLock { $0[style].lanes.hasAllowed(in: modes) }
+        }
+    }
+
+    /// Whether the context is in one of the modes.
+    func allows(_ modes: ModeSet) -> Bool {
         self.modes.allow(modes)
     }
 
-    /// Has the loop come to a notification that was enqueued on the calling thread, which is the one of the context.
-    func enqueued(_ item: QueuedNotification, in queue: NotificationQueue, on context: MainContext) {
-        // Whoever asks now reads what only its own thread still changes: a queue never changes what it took in.
-        let key = SourceKey(style: item.style, modes: item.modes)
-        let (source, isInPass) = state.withLock { state in
-            let id = ObjectIdentifier(queue)
-            // Another queue may have had this address.
-            if state.queues[id]?.object !== queue { state.queues[id] = Weak(queue) }
-            return (state.sources[key], state.passes > 0)
+    /// Has the loop come to a notification, which was enqueued on the thread of the context.
+    func append(_ item: QueuedNotification) {
+        let (shallWake, isLate) = state.withLock { state in
+            if modes.isEnded { return (false, true) }
+            state[item.style].lanes.append(item, in: item.modes)
+            return (state[item.style].mustWake(), false)
         }
-        let target = source ?? makeSource(key, on: context)
-        // Enqueued by an observer that a pass called: for the next pass, and before that for everyone else (Q5).
-        if isInPass && key.style == .asap { target.signalAfterOthers() } else { target.signal() }
+        if shallWake { source(item.style).signal() }
+        if isLate { drop([item]) }
     }
 
-    private func makeSource(_ key: SourceKey, on context: MainContext) -> SignalledSource {
-        let work = key.style == .asap ? LoopWork.asap : .whenIdle
-        let source = SignalledSource(on: context, for: work, modes: key.modes) { [weak self] in
-            guard let self else { return }
-            if key.style == .asap { postAll(signalling: key) } else { postOne(signalling: key) }
-        }
-        return state.withLock { state in
-            if let other = state.sources[key] { return other }
-            state.sources[key] = source
-            return source
-        }
+    private func source(_ style: NotificationQueue.PostingStyle) -> SignalledSource {
+        style == .asap ? asapSource : idleSource
+    }
+
+    /// One that waits here is gone.
+    func hasHole(_ style: NotificationQueue.PostingStyle) {
+        let removed = state.withLock { $0[style].addHole() }
+        withExtendedLifetime(removed) {}
     }
 
     // MARK: Posting
 
-    /// Posts what waited when the pass began.
-    private func postAll(signalling key: SourceKey) {
-        let limit = QueuedNotification.numbers.load(ordering: .relaxed)
-        state.withLock { $0.passes += 1 }
-        var isArmed = false
-        while let (queue, number) = next(.asap, before: limit) {
-            // For a nested loop in an observer.
-            if !isArmed { signal(key) }
-            isArmed = true
-            queue.post(number)
+    /// Posts what waited when the pass began, until the share of the turn is used up.
+    private func postAll() {
+        let limit = state.withLock { state in
+            state.asap.isAwake = false
+            return state.asap.lanes.nextNumber
         }
-        state.withLock { $0.passes -= 1 }
-        signalIfWaiting(key)
+        repeat {
+            let (item, shallWake) = state.withLock { $0.asap.next(in: modes, before: limit) }
+            guard let item else { break }
+            // For a loop that is nested in an observer.
+            if shallWake { asapSource.signal() }
+            item.store.post(item)
+        } while asapSource.mayGoOn
+        let (isLeft, isNew) = state.withLock { state in
+            state.asap.isAwake = !state.asap.lanes.isEmpty
+            guard state.asap.isAwake else { return (false, false) }
+            let isDone = !state.asap.lanes.hasAllowed(in: modes, before: limit)
+            return (true, isDone && state.asap.lanes.hasAllowed(in: modes))
+        }
+        guard isLeft else { return }
+        // What observers enqueued meanwhile is for the next pass, and before that everyone else has a turn (Q5).
+        if isNew { asapSource.signalAfterOthers() } else { asapSource.signal() }
     }
 
-    /// Posts one: whether the loop is still idle after that, it says itself.
-    private func postOne(signalling key: SourceKey) {
-        if let (queue, number) = next(.whenIdle, before: .max) {
-            signal(key)
-            queue.post(number)
+    /// Posts one: whether the loop is idle after that, it says itself.
+    private func postOne() {
+        let (item, shallWake) = state.withLock { state in
+            state.whenIdle.isAwake = false
+            return state.whenIdle.next(in: modes, before: .max)
         }
-        signalIfWaiting(key)
+        if shallWake { idleSource.signal() }
+        if let item { item.store.post(item) }
+        let isLeft = state.withLock { state in
+            state.whenIdle.isAwake = !state.whenIdle.lanes.isEmpty
+            return state.whenIdle.isAwake
+        }
+        if isLeft { idleSource.signal() }
     }
 
-    private func signal(_ key: SourceKey) {
-        state.withLock { $0.sources[key] }?.signal()
-    }
-
-    /// What is left may not be posted in a mode that was entered meanwhile: the source is held back until it may.
-    private func signalIfWaiting(_ key: SourceKey) {
-        let queues = state.withLock { $0.queues }
-        if queues.values.contains(where: { $0.object?.hasWork(key.style, for: id, modes: key.modes) == true }) {
-            signal(key)
-        }
-    }
-
-    /// The first of all queues.
-    private func next(
-        _ style: NotificationQueue.PostingStyle, before limit: UInt64
-    ) -> (NotificationQueue, UInt64)? {
-        var first: (queue: NotificationQueue, number: UInt64)?
-        let queues = state.withLock { $0.queues }
-        for (id, entry) in queues {
-            guard let queue = entry.object, queue.hasWork(for: self.id) else {
-                forget(id)
-                continue
-            }
-            if let number = queue.next(style, home: self, before: first?.number ?? limit) { first = (queue, number) }
-        }
-        return first
-    }
-
-    /// Forgets a queue that is gone or has nothing for this context, unless that changed meanwhile.
-    private func forget(_ id: ObjectIdentifier) {
-        let queue = state.withLock { state in
-            let queue = state.queues[id]?.object
-            state.queues[id] = nil
-            return queue
-        }
-        guard let queue, queue.hasWork(for: self.id) else { return }
-        state.withLock { $0.queues[id] = Weak(queue) }
-    }
+    // MARK: The end
 
     private func contextEnded() {
-        let (queues, sources) = state.withLock { state in
-            defer {
-                state.queues = [:]
-                state.sources = [:]
-            }
-            return (state.queues, state.sources)
+        let items = state.withLock { $0.asap.lanes.removeAll() + $0.whenIdle.lanes.removeAll() }
+        drop(items)
+    }
+
+    private func drop(_ items: [QueuedNotification]) {
+        let count = items.count { $0.store.drop($0) }
+        guard count > 0 else { return }
+        Log.warning("\(count) notifications were not posted, as the context that they waited for is gone")
+    }
+}
+
+extension QueuePump.State {
+    fileprivate subscript(style: NotificationQueue.PostingStyle) -> QueuePump.Waiting {
+        get { style == .asap ? asap : whenIdle }
+        _modify {
+            if style == .asap { yield &asap } else { yield &whenIdle }
         }
-        for entry in queues.values { entry.object?.contextEnded(id) }
-        withExtendedLifetime(sources) {}
+    }
+}
+
+extension QueuePump.Waiting {
+    fileprivate mutating func mustWake() -> Bool {
+        guard !isAwake, !lanes.isEmpty else { return false }
+        isAwake = true
+        return true
+    }
+
+    /// The next that waits, and whether the source has to be signalled for others.
+    fileprivate mutating func next(
+        in modes: ContextModes, before limit: ModeLanes<QueuedNotification>.Number
+    ) -> (QueuedNotification?, Bool) {
+        while let item = lanes.popFirst(in: modes, before: limit) {
+            if item.isGone { holes = max(0, holes - 1) } else { return (item, mustWake()) }
+        }
+        return (nil, false)
+    }
+
+    /// - Returns: what is to be released.
+    fileprivate mutating func addHole() -> [QueuedNotification] {
+        holes += 1
+        guard holes > 64, holes > lanes.count / 2 else { return [] }
+        var removed: [QueuedNotification] = []
+        lanes.removeAll { item in
+            if item.isGone { removed.append(item) }
+            return item.isGone
+        }
+        holes = 0
+        return removed
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import MainLoop
+import ThreadDelivery
 
 /// Buffers notifications for a center (part Q): first in, first out; posted at the end of the current iteration of the
 /// thread's GLib loop or when that has nothing else to do; similar ones coalesced into the newest.
@@ -7,22 +8,25 @@ import MainLoop
 /// It is used like Foundation's class of the same name, which needs a `RunLoop`, and never posts under GLib's.
 ///
 /// A notification is posted on the thread where it was enqueued, through that thread's `MainContext.current`, which
-/// has to be run there. When that context ends, what waits for it is dropped, and that is logged.
+/// has to be run there. When that context ends, what waits for it is dropped, and that is logged. What no loop posts in
+/// time is bounded by `DeliveryQueue.Limits.standard`: over that the oldest go, counted in ``lost`` and logged (T2).
 ///
 /// Threads: all members from any thread. Coalescing goes over the whole queue: what was enqueued on another thread and
 /// is replaced will be posted on this one. No lock is held while observers run.
 ///
 /// The queue lives as long as somebody holds it; what waits does not hold it, and goes with it.
-public final class NotificationQueue: Sendable {
+open class NotificationQueue: NSObject, @unchecked Sendable {
+    // Sendable: what changes is locked. Subclasses have to see to theirs.
+
     /// When a notification is posted (Q2).
     public enum PostingStyle: UInt, Sendable {
-        /// When the loop has nothing else to do: no timer and no other event is ready. One notification at a time, so
-        /// that what became ready meanwhile goes first.
+        /// When the loop has nothing else to do: no timer and no other event is ready, and nothing of this module. One
+        /// notification at a time, so that what became ready meanwhile goes first.
         case whenIdle = 1
         /// At the end of the current iteration of the loop: behind the callbacks that are due with this one, and ahead
         /// of what the next iteration finds.
         case asap = 2
-        /// At once, before ``NotificationQueue/enqueue(_:postingStyle:coalesceMask:forModes:)`` returns.
+        /// At once, before `enqueue(_:postingStyle:coalesceMask:forModes:)` returns.
         case now = 3
     }
 
@@ -42,8 +46,11 @@ public final class NotificationQueue: Sendable {
         public static let onSender = NotificationCoalescing(rawValue: 2)
     }
 
+    /// How much may wait: see `DeliveryQueue.Limits`.
+    typealias Limits = DeliveryQueue.Limits
+
     /// The calling thread's queue, for ``NotificationCenter/default``. It ends with the thread.
-    public static var `default`: NotificationQueue {
+    open class var `default`: NotificationQueue {
         if let queue = threadsQueue.value { return queue }
         let queue = NotificationQueue(notificationCenter: NotificationCenter.default)
         threadsQueue.value = queue
@@ -52,26 +59,45 @@ public final class NotificationQueue: Sendable {
 
     private static let threadsQueue = ThreadLocal<NotificationQueue>()
 
-    private let center: any NotificationPosting
-    private let state = Locked(NotificationQueueState())
+    private let store: QueueStore
 
     /// Another queue, which lasts as long as somebody holds it.
     ///
-    /// - Parameter notificationCenter: where it posts: a center of this module or Foundation's.
+    /// - Parameter notificationCenter: where it posts.
+    public required init(notificationCenter: NotificationCenter) {
+        store = QueueStore(notificationCenter, .standard)
+    }
+
+    /// The same for Foundation's center, or one of the program's own.
     public init(notificationCenter: any NotificationPosting) {
-        center = notificationCenter
+        store = QueueStore(notificationCenter, .standard)
+    }
+
+    /// The same for the process's center.
+    public convenience override init() {
+        self.init(notificationCenter: NotificationCenter.default)
     }
 
     deinit {
-        let count = state.withLock { $0.count }
+        let count = store.close()
         if count > 0 { Log.notice("\(count) notifications were dropped with the queue in which they waited") }
     }
+
+    /// Names the class and how many notifications wait.
+    open override var description: String {
+        "<\(type(of: self)): \(Unmanaged.passUnretained(self).toOpaque()), \(store.count) waiting>"
+    }
+
+    open override var debugDescription: String { description }
+
+    /// How many notifications were lost since the queue was made, because no loop posted them in time (T2).
+    public var lost: UInt64 { store.lost }
 
     // MARK: Enqueueing
 
     /// Enqueues a notification, coalesced on name and sender, for the default mode.
-    public func enqueue(_ notification: Notification, postingStyle: PostingStyle) {
-        enqueue(notification, postingStyle: postingStyle, coalesceMask: [.onName, .onSender], forModes: nil)
+    open func enqueue(_ notification: Notification, postingStyle: PostingStyle) {
+        enqueue(notification, postingStyle, [.onName, .onSender], .ofDefault)
     }
 
     /// Enqueues a notification.
@@ -88,22 +114,35 @@ public final class NotificationQueue: Sendable {
         _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
         forModes modes: [RunLoopMode]? = nil
     ) {
+        let set: ModeSet = if let modes, !modes.isEmpty { .of(Set(modes)) } else { .ofDefault }
+        enqueue(notification, postingStyle, coalesceMask, set)
+    }
+
+    /// The same with Foundation's modes, for which `RunLoopMode.init(_:)` says what they are here.
+    @_disfavoredOverload
+    open func enqueue(
+        _ notification: Notification, postingStyle: PostingStyle, coalesceMask: NotificationCoalescing,
+        forModes modes: [RunLoop.Mode]?
+    ) {
+        enqueue(
+            notification, postingStyle: postingStyle, coalesceMask: coalesceMask,
+            forModes: modes.map { $0.map { RunLoopMode($0) } })
+    }
+
+    private func enqueue(
+        _ notification: Notification, _ style: PostingStyle, _ mask: NotificationCoalescing, _ modes: ModeSet
+    ) {
         precondition(!notification.name.rawValue.isEmpty, "a notification's name is not empty")
-        let modes: Set<RunLoopMode> = modes.map { $0.isEmpty ? [.default] : Set($0) } ?? [.default]
-        let context = MainContext.current
-        let home = QueuePump.of(context)
-        let item = QueuedNotification(notification, postingStyle, modes)
-        let outcome = state.withLock { state in
-            state.enqueue(item, mask: coalesceMask, home: home.id) { home.allows($0) }
-        }
-        withExtendedLifetime(outcome.replaced) {}
-        if outcome.isPostedNow {
-            center.post(notification)
-        } else if let queued = outcome.queued {
-            home.enqueued(queued, in: self, on: context)
-        } else {
+        let pump = QueuePump.current
+        let notification = style == .now ? notification : notification.withoutEndingSender
+        switch store.enqueue(notification, style, modes, mask: mask, pump: pump) {
+        case .waits(let item): pump.append(item)
+        case .isPostedNow: store.center.post(notification)
+        case .isLost: break
+        case .isRefused:
             Log.warning(
-                "a notification of the style now was not posted, as the loop is in the mode \(context.currentMode)",
+                "a notification of the style now was not posted, as the loop is in the mode "
+                    + "\(MainContext.current.currentMode)",
                 ["CARILLON_NOTIFICATION": notification.name.rawValue])
         }
     }
@@ -111,39 +150,7 @@ public final class NotificationQueue: Sendable {
     /// Removes similar notifications without posting them.
     ///
     /// - Parameter coalesceMask: what makes them similar; with ``NotificationCoalescing/none`` nothing is.
-    public func dequeueNotifications(matching notification: Notification, coalesceMask: NotificationCoalescing) {
-        let item = QueuedNotification(notification, .whenIdle, [])
-        let removed = state.withLock { $0.removeSimilar(to: item, mask: coalesceMask) }
-        withExtendedLifetime(removed) {}
-    }
-
-    // MARK: The pump's
-
-    /// The number of the first notification that waits for `home` and may be posted in its mode now.
-    func next(_ style: PostingStyle, home: QueuePump, before limit: UInt64 = .max) -> UInt64? {
-        state.withLock { $0.next(style, home: home.id, before: limit) { home.allows($0) } }
-    }
-
-    /// Posts a notification, unless it went meanwhile.
-    func post(_ number: UInt64) {
-        guard let item = state.withLock({ $0.take(number) }) else { return }
-        center.post(item.notification)
-    }
-
-    /// Whether anything waits for a context.
-    func hasWork(for home: QueuePump.ID) -> Bool {
-        state.withLock { $0.hasWork(for: home) }
-    }
-
-    /// Whether anything of a style waits for a context with just these modes.
-    func hasWork(_ style: PostingStyle, for home: QueuePump.ID, modes: Set<RunLoopMode>) -> Bool {
-        state.withLock { $0.hasWork(style, for: home, modes: modes) }
-    }
-
-    /// Drops what waits for a context that is gone.
-    func contextEnded(_ home: QueuePump.ID) {
-        let dropped = state.withLock { $0.removeAll(of: home) }
-        guard !dropped.isEmpty else { return }
-        Log.warning("\(dropped.count) notifications were not posted, as the context that they waited for is gone")
+    open func dequeueNotifications(matching notification: Notification, coalesceMask: NotificationCoalescing) {
+        store.remove(similarTo: notification, mask: coalesceMask)
     }
 }

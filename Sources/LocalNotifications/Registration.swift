@@ -1,38 +1,40 @@
 import Collections
 import Foundation
+import MainLoop
 import Synchronization
 import ThreadDelivery
 
 typealias RegistrationIndex = ObserverIndex<String, SenderKey, Registration>
 
-/// One registration: who wants what, and where.
+/// One registration: who wants what, and where. The center's index holds it, and a post while it calls it.
 final class Registration: @unchecked Sendable {
     // Sendable: the variables are touched only under the center's lock, or are atomic or weak; the rest never changes.
 
     enum Handler {
         case block(@Sendable (Notification) -> Void)
-        /// Called with the target, which is held weakly beside it.
+        /// Called with the target, which is held weakly.
         case method((AnyObject, Notification) -> Void)
     }
 
     enum Place {
         case postingThread
         case operationQueue(OperationQueue)
-        case context(ContextDelivery)
+        case context(ContextDelivery, modes: ModeSet)
     }
 
     /// Nil means any.
     let name: String?
     /// Nil means any.
     let sender: SenderKey?
-    private let handler: Handler
     let place: Place
-
+    private let handler: Handler
     /// The object that the registration belongs to, when it has a method called.
-    private(set) weak var target: AnyObject?
-    let targetID: ObjectIdentifier?
-    /// The sender, when it is one that can end: its address may then be another's (C12).
-    private weak var senderObject: AnyObject?
+    let target: Target?
+    /// Keeps the address of the sender from being another's as long as the registration lives (C12), though not the
+    /// sender. It is never read: it may be over.
+    private unowned let senderAddress: AnyObject?
+    /// Tells that the sender is over, where that ends the registration.
+    private weak var mortalSender: AnyObject?
     private let hasMortalSender: Bool
 
     private let removed = Atomic(false)
@@ -40,43 +42,27 @@ final class Registration: @unchecked Sendable {
     // MARK: The center's
 
     var position: RegistrationIndex.Position?
-    /// Where it stands in the center's list of its target, and in that of its target and name.
-    var targetSlot = 0
-    var targetNameSlot = 0
+    /// Where it stands in the lists of its target.
+    var targetSlots = Target.Slots()
+    /// Where it stands in the center's list of its context.
+    var contextSlot = 0
 
-    init(name: String?, object: Any?, target: AnyObject?, place: Place, handler: Handler) {
+    init(name: String?, sender: Sender, target: Target?, place: Place, handler: Handler) {
         self.name = name
-        if let object {
-            let (key, mortal) = SenderKey.andObject(object)
-            guard let key else {
-                preconditionFailure("\(type(of: object)) is neither a class nor Hashable: no sender equals it")
-            }
-            sender = key
-            senderObject = mortal
-            hasMortalSender = mortal != nil
-        } else {
-            sender = nil
-            hasMortalSender = false
-        }
+        self.sender = sender.key
         self.target = target
-        targetID = target.map(ObjectIdentifier.init)
         self.place = place
         self.handler = handler
+        senderAddress = sender.object
+        // A block is its token's until that is removed.
+        hasMortalSender = target != nil && sender.object != nil
+        if hasMortalSender { mortalSender = sender.object }
     }
 
-    /// Whether `object`, which has the key of this registration's sender, is not that sender but has its address.
-    func isOfAnother(than object: AnyObject?) -> Bool {
-        hasMortalSender && senderObject !== object
-    }
-
-    /// Whether nothing can reach it any more.
+    /// Whether nobody can call it any more, or nobody is there to be called.
     var isDead: Bool {
-        if targetID != nil {
-            return target == nil || (hasMortalSender && senderObject == nil)
-        }
-        // A block is its token's until that is removed; but where should it run?
-        if case .context(let delivery) = place { return delivery.isClosed }
-        return false
+        guard let target else { return false }
+        return target.isOver || (hasMortalSender && mortalSender == nil)
     }
 
     var isRemoved: Bool {
@@ -89,26 +75,8 @@ final class Registration: @unchecked Sendable {
 
     // MARK: Delivering
 
-    /// Has the observer called where it wants to be. No lock may be held.
+    /// Calls the observer, here.
     ///
-    /// - Returns: false when there is nobody any more who could be called.
-    func deliver(_ notification: Notification) -> Bool {
-        switch place {
-        case .postingThread:
-            return call(notification)
-        case .operationQueue(let queue):
-            let notification = Carried(notification)
-            return WaitingQueues.run(on: queue) { self.call(notification.value) } ?? true
-        case .context(let delivery):
-            if targetID != nil, target == nil { return false }
-            let entries = notification.userInfo?.count ?? 0
-            let notification = Carried(notification)
-            return delivery.append(byteCount: DeliveryQueue.assumedByteCount + 64 * entries) {
-                self.call(notification.value)
-            }
-        }
-    }
-
     /// - Returns: false when the target is gone.
     @discardableResult
     func call(_ notification: Notification) -> Bool {
@@ -119,8 +87,8 @@ final class Registration: @unchecked Sendable {
             block(notification)
         case .method(let method):
             // Held until the method returns, whoever lets go of it meanwhile (C5).
-            guard let target else { return false }
-            withExtendedLifetime(target) { method(target, notification) }
+            guard let object = target?.object else { return false }
+            withExtendedLifetime(object) { method(object, notification) }
         }
         return true
     }

@@ -45,6 +45,23 @@ struct TargetTests {
         #expect(center.observerCount < 5_000)
     }
 
+    @Test("C5, C7: a handle that the target keeps ends with it, at once, and what its block holds too")
+    func handleInTarget() {
+        final class Listener: Sendable {
+            private let observation = Locked<NotificationCenter.Observation?>(nil)
+            init(_ center: NotificationCenter, _ target: Target) {
+                let observation = center.observe(.a) { [weak self] _ in if self != nil { target.calls.add("A") } }
+                self.observation.withLock { $0 = observation }
+            }
+        }
+        do {
+            let listener = Listener(center, Target(calls) { [calls] in calls.add("ended") })
+            center.post(name: .a, object: nil)
+            withExtendedLifetime(listener) {}
+        }
+        #expect(calls.all == ["A", "ended"])
+    }
+
     @Test("Peers get this wrong: a target that is let go of while its method runs is used after its end (C5)")
     func keptWhileCalled() {
         final class Holder: Sendable {

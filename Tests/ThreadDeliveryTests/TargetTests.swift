@@ -88,9 +88,8 @@ struct TargetTests {
     func endedContext() {
         let before = ContextDelivery.lost.load(ordering: .relaxed)
         var context: MainContext? = MainContext()
-        let delivery = ContextDelivery.to(context!, modes: [.common])
-        #expect(delivery === ContextDelivery.to(context!, modes: [.common]))
-        #expect(delivery !== ContextDelivery.to(context!, modes: [.default]))
+        let delivery = ContextDelivery.to(context!)
+        #expect(delivery === ContextDelivery.to(context!))
         let ran = Atomic(0)
         #expect(delivery.append(byteCount: 1) { ran.add(1, ordering: .relaxed) })
         #expect(!delivery.isClosed)

@@ -1,0 +1,50 @@
+import Foundation
+import MainLoop
+import ThreadDelivery
+
+/// A post on its way to observers on main contexts: what they have in common is made when the first of them needs it.
+struct ContextHandover {
+    private let notification: Notification
+    private var carried: Carried<Notification>?
+    /// What is kept for each context, once for all its observers.
+    private var payloads: [(delivery: ContextDelivery, payload: ContextDelivery.Payload)] = []
+
+    init(of notification: Notification) {
+        self.notification = notification
+    }
+
+    /// - Returns: false when there is nobody any more who could be called.
+    mutating func append(_ registration: Registration, to delivery: ContextDelivery, in modes: ModeSet) -> Bool {
+        if let target = registration.target, target.isOver { return false }
+        let carried = self.carried ?? Carried(notification.withoutEndingSender)
+        self.carried = carried
+        let payload =
+            payloads.first { $0.delivery === delivery }?.payload
+            ?? {
+                let payload = ContextDelivery.Payload(byteCount: PayloadSize.of(carried.value))
+                payloads.append((delivery, payload))
+                return payload
+            }()
+        return delivery.append(byteCount: PayloadSize.ofEntry, payload: payload, in: modes) {
+            registration.call(carried.value)
+        }
+    }
+}
+
+extension Notification {
+    /// The same without the sender if that is an object that ends at this moment: it may be used until its `deinit`
+    /// returns, and by nobody after.
+    var withoutEndingSender: Notification {
+        guard let sender = LocalNotifications.Sender(object).object, isEnding(sender) else { return self }
+        return Notification(name: name, object: nil, userInfo: userInfo)
+    }
+}
+
+/// A weak reference to an object whose `deinit` has begun is empty from the beginning.
+@inline(never)
+private func isEnding(_ object: AnyObject) -> Bool {
+    struct Probe {
+        weak var object: AnyObject?
+    }
+    return Probe(object: object).object == nil
+}

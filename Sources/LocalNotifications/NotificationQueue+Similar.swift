@@ -1,0 +1,130 @@
+import Collections
+import Foundation
+
+/// Finds what is similar to a notification among those that wait in a queue (Q3).
+///
+/// There is an index for each mask with which anything was looked for, from then on; who never coalesces pays for none.
+/// Those that are gone stay in an index until they are more than those that wait.
+///
+/// A value type, used under the lock of its queue.
+struct SimilarNotifications {
+    fileprivate enum Key: Hashable {
+        case name(String)
+        case sender(SenderKey?)
+        case both(String, SenderKey?)
+    }
+
+    /// Nearly always one.
+    fileprivate struct Entry {
+        var newest: QueuedNotification
+        var others: [QueuedNotification] = []
+    }
+
+    fileprivate struct Index {
+        var entries: [Key: Entry] = [:]
+        /// About how many are in it, with those that are gone.
+        var count = 0
+        /// How many waited when it was last looked through, at least.
+        var limit = 64
+    }
+
+    private var byName: Index?
+    private var bySender: Index?
+    private var byBoth: Index?
+
+    /// Those that wait and are similar, in their order.
+    ///
+    /// - Parameter all: what waits in the queue.
+    mutating func find(
+        _ notification: Notification, _ mask: NotificationQueue.NotificationCoalescing,
+        among all: Deque<QueuedNotification>
+    ) -> [QueuedNotification] {
+        let name = notification.name.rawValue
+        guard mask.contains(.onSender) else {
+            return Self.find(.name(name), in: &byName, among: all) { .name($0.name) }
+        }
+        let sender = Sender(notification.object)
+        guard sender.isComparable else { return [] }
+        guard mask.contains(.onName) else {
+            return Self.find(.sender(sender.key), in: &bySender, among: all) { item in
+                let sender = item.sender
+                return sender.isComparable ? .sender(sender.key) : nil
+            }
+        }
+        return Self.find(.both(name, sender.key), in: &byBoth, among: all) { item in
+            let sender = item.sender
+            return sender.isComparable ? .both(item.name, sender.key) : nil
+        }
+    }
+
+    /// Takes one up that waits from now on.
+    mutating func insert(_ item: QueuedNotification) {
+        if byName != nil { byName!.insert(item, .name(item.name)) }
+        guard bySender != nil || byBoth != nil else { return }
+        let sender = item.sender
+        guard sender.isComparable else { return }
+        if bySender != nil { bySender!.insert(item, .sender(sender.key)) }
+        if byBoth != nil { byBoth!.insert(item, .both(item.name, sender.key)) }
+    }
+
+    /// Nothing waits: drops an index in which many are left.
+    mutating func forgetTheGone() {
+        byName?.forgetMany()
+        bySender?.forgetMany()
+        byBoth?.forgetMany()
+    }
+
+    private static func find(
+        _ key: Key, in index: inout Index?, among all: Deque<QueuedNotification>,
+        keyOf: (QueuedNotification) -> Key?
+    ) -> [QueuedNotification] {
+        if index == nil {
+            index = Index()
+            for item in all where !item.isGone {
+                if let key = keyOf(item) { index!.insert(item, key) }
+            }
+        }
+        guard let entry = index!.entries[key] else { return [] }
+        let newest = entry.newest.isGone ? [] : [entry.newest]
+        return entry.others.isEmpty ? newest : entry.others.filter { !$0.isGone } + newest
+    }
+}
+
+extension SimilarNotifications.Index {
+    fileprivate mutating func insert(_ item: QueuedNotification, _ key: SimilarNotifications.Key) {
+        entries[key, default: SimilarNotifications.Entry(newest: item)].append(item)
+        count += 1
+        // Looked through when as many came since as there are to look at.
+        guard count > 2 * limit else { return }
+        entries = entries.compactMapValues { $0.waiting }
+        count = entries.values.reduce(0) { $0 + 1 + $1.others.count }
+        limit = Swift.max(64, count)
+    }
+
+    fileprivate mutating func forgetMany() {
+        guard count > 64 else { return }
+        entries = [:]
+        count = 0
+        limit = 64
+    }
+}
+
+extension SimilarNotifications.Entry {
+    fileprivate mutating func append(_ item: QueuedNotification) {
+        guard newest !== item else { return }
+        if newest.isGone, others.isEmpty {
+            newest = item
+        } else {
+            others.append(newest)
+            newest = item
+            if others.count > 8, others[0].isGone { others.removeAll { $0.isGone } }
+        }
+    }
+
+    /// Without those that are gone; nil when nothing is left.
+    fileprivate var waiting: SimilarNotifications.Entry? {
+        let left = (others + [newest]).filter { !$0.isGone }
+        guard let newest = left.last else { return nil }
+        return SimilarNotifications.Entry(newest: newest, others: Array(left.dropLast()))
+    }
+}

@@ -1,0 +1,165 @@
+import Collections
+import Foundation
+import MainLoop
+
+/// What waits in one queue, on whatever threads.
+///
+/// It is there as long as the queue, and what waits in it goes with that; pumps may hold what is left of it a moment
+/// longer.
+///
+/// Threads: any.
+final class QueueStore: Sendable {
+    let center: any NotificationPosting
+    private let limits: NotificationQueue.Limits
+    private let state = Locked(State())
+
+    fileprivate struct State {
+        /// In the order in which they were enqueued; those that are gone are passed over.
+        var order = Deque<QueuedNotification>()
+        var similar = SimilarNotifications()
+        var count = 0
+        var byteCount = 0
+        var lost: UInt64 = 0
+        var timesLost: UInt64 = 0
+    }
+
+    init(_ center: any NotificationPosting, _ limits: NotificationQueue.Limits) {
+        self.center = center
+        self.limits = limits
+    }
+
+    /// How many wait.
+    var count: Int {
+        state.withLock { $0.count }
+    }
+
+    var lost: UInt64 {
+        state.withLock { $0.lost }
+    }
+
+    // MARK: Putting in
+
+    enum Outcome {
+        case waits(QueuedNotification)
+        case isPostedNow
+        /// The style is *now*, and the loop is in another mode.
+        case isRefused
+        /// It is larger than all the room that there is.
+        case isLost
+    }
+
+    /// Enqueues a notification in place of those that are similar.
+    func enqueue(
+        _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: ModeSet,
+        mask: NotificationQueue.NotificationCoalescing, pump: QueuePump
+    ) -> Outcome {
+        let size = style == .now ? 0 : PayloadSize.of(notification)
+        let carried = Carried(notification)
+        var (replaced, dropped): ([Removed], [Removed]) = ([], [])
+        let (outcome, told) = state.withLock { state -> (Outcome, UInt64?) in
+            let earlier =
+                mask.isEmpty ? [] : state.similar.find(carried.value, mask, among: state.order)
+            var (style, modes) = (style, modes)
+            for other in earlier {
+                if other.modes !== modes { modes = .of(modes.modes.union(other.modes.modes)) }
+                if other.style.rawValue > style.rawValue { style = other.style }
+            }
+            if style == .now, !pump.allows(modes) { return (.isRefused, nil) }
+            replaced = earlier.compactMap { state.take($0) }
+            guard style != .now else { return (.isPostedNow, nil) }
+            guard size <= limits.byteCount else { return (.isLost, state.lose(1)) }
+            while state.count >= limits.count || state.byteCount + size > limits.byteCount {
+                guard let oldest = state.order.popFirst() else { break }
+                if let oldest = state.take(oldest) { dropped.append(oldest) }
+            }
+            let item = QueuedNotification(
+                carried, style, modes, byteCount: size, pump: pump, store: self)
+            state.insert(item)
+            return (.waits(item), dropped.isEmpty ? nil : state.lose(UInt64(dropped.count)))
+        }
+        // They end here, and may run code of their own.
+        Self.leaveHoles(replaced)
+        Self.leaveHoles(dropped)
+        if let told {
+            Log.warning("notifications that nobody posts in time are lost from a queue (\(told) so far)")
+        }
+        return outcome
+    }
+
+    // MARK: Taking out
+
+    /// One that is taken out: it is released when the lock is, as its sender may end with it.
+    fileprivate struct Removed: Sendable {
+        let notification: Carried<Notification>
+        let pump: QueuePump
+        let style: NotificationQueue.PostingStyle
+    }
+
+    /// Posts one, unless it went meanwhile.
+    func post(_ item: QueuedNotification) {
+        guard let notification = state.withLock({ $0.take(item) })?.notification else { return }
+        center.post(notification.value)
+    }
+
+    /// Removes similar ones.
+    func remove(similarTo notification: Notification, mask: NotificationQueue.NotificationCoalescing) {
+        guard !mask.isEmpty else { return }
+        let carried = Carried(notification)
+        let removed = state.withLock { state in
+            state.similar.find(carried.value, mask, among: state.order).compactMap { state.take($0) }
+        }
+        Self.leaveHoles(removed)
+    }
+
+    /// Drops what can't be posted any more, as its context is gone.
+    ///
+    /// - Returns: whether it still waited.
+    func drop(_ item: QueuedNotification) -> Bool {
+        let removed = state.withLock { $0.take(item) }
+        return removed != nil
+    }
+
+    /// The queue ends: drops everything.
+    ///
+    /// - Returns: how many waited.
+    func close() -> Int {
+        let removed = state.withLock { state in
+            let removed = state.order.compactMap { state.take($0) }
+            state.order.removeAll()
+            state.similar = SimilarNotifications()
+            return removed
+        }
+        Self.leaveHoles(removed)
+        return removed.count
+    }
+
+    private static func leaveHoles(_ removed: [Removed]) {
+        for one in removed { one.pump.hasHole(one.style) }
+    }
+}
+
+extension QueueStore.State {
+    fileprivate mutating func insert(_ item: QueuedNotification) {
+        order.append(item)
+        count += 1
+        byteCount += item.byteCount
+        similar.insert(item)
+        // One in which most are gone is made short again, so that coalescing keeps the memory of what waits.
+        if order.count > 64, order.count > 2 * count { order.removeAll { $0.isGone } }
+    }
+
+    fileprivate mutating func take(_ item: QueuedNotification) -> QueueStore.Removed? {
+        guard let notification = item.take() else { return nil }
+        count -= 1
+        byteCount -= item.byteCount
+        while let first = order.first, first.isGone { order.popFirst() }
+        if count == 0 { similar.forgetTheGone() }
+        return QueueStore.Removed(notification: Carried(notification), pump: item.pump, style: item.style)
+    }
+
+    /// - Returns: how many are lost so far, when that is to be told.
+    fileprivate mutating func lose(_ number: UInt64) -> UInt64? {
+        lost += number
+        return Log.throttle(&timesLost, times: number)
+    }
+}

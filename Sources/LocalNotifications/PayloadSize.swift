@@ -1,0 +1,149 @@
+import Foundation
+
+/// About how many bytes of memory a notification keeps while it waits (T2).
+///
+/// Values count with all that they hold: texts, data, collections, structs. An object counts with the values that it
+/// holds itself, and not with other objects: those are as a rule somebody else's as well. The sender, when it is an
+/// object, does not count.
+enum PayloadSize {
+    /// What an entry in a queue takes besides.
+    static let ofEntry = 128
+
+    static func of(_ notification: Notification) -> Int {
+        var meter = Meter()
+        var size = 128 + notification.name.rawValue.utf8.count
+        if let object = notification.object, !(type(of: object) is AnyClass) { size += meter.size(of: object) }
+        if let userInfo = notification.userInfo {
+            size += userInfo.capacity * 72
+            for (key, value) in userInfo { size += meter.size(of: key.base) + meter.size(of: value) }
+        }
+        return size
+    }
+}
+
+/// Looks through values; a large collection of the same is estimated from those that come first.
+private struct Meter {
+    /// How many values may be looked at.
+    private var budget = 4_096
+    private var depth = 0
+
+    /// What `value` has outside of its own place.
+    mutating func size(of value: Any) -> Int {
+        guard budget > 0, depth < 32 else { return 0 }
+        budget -= 1
+        depth += 1
+        defer { depth -= 1 }
+        let type = _openExistential(value, do: typeOfValue)
+        // In an `Any` what is larger than three words lies in a box.
+        if type.isPlain { return type.size > 24 ? type.size + 16 : 0 }
+        if let weighed = value as? any Weighed { return weighed.weigh(&self) }
+        let own = type.isObject ? 16 : type.size
+        return own + parts(of: Mirror(reflecting: value), withObjects: !type.isObject)
+    }
+
+    private mutating func parts(of mirror: Mirror, withObjects: Bool) -> Int {
+        var size = 0
+        var next: Mirror? = mirror
+        while let current = next {
+            for child in current.children where budget > 0 {
+                let isObject = type(of: child.value) is AnyClass
+                guard !isObject || (withObjects && child.value is any Weighed) else { continue }
+                size += self.size(of: child.value)
+            }
+            next = current.superclassMirror
+        }
+        return size
+    }
+
+    /// The elements of a collection, whose places the caller counts.
+    mutating func elements(of collection: some Collection) -> Int {
+        var (size, seen) = (0, 0)
+        for element in collection {
+            guard budget > 0 else { break }
+            size += self.size(of: element)
+            seen += 1
+        }
+        return seen == 0 ? 0 : size / seen * collection.count + size % seen
+    }
+}
+
+/// What is known of a value without looking into it: whether it holds nothing but its own bytes.
+private func typeOfValue<Value>(_: Value) -> (isPlain: Bool, isObject: Bool, size: Int) {
+    (_isPOD(Value.self), Value.self is AnyClass, MemoryLayout<Value>.size)
+}
+
+/// A type that knows what it holds.
+private protocol Weighed {
+    func weigh(_ meter: inout Meter) -> Int
+}
+
+extension Weighed where Self: Collection {
+    fileprivate func weighElements(_ meter: inout Meter) -> Int {
+        32 + count * MemoryLayout<Element>.stride + (_isPOD(Element.self) ? 0 : meter.elements(of: self))
+    }
+}
+
+extension String: Weighed {
+    // Up to 15 bytes lie in the value itself.
+    fileprivate func weigh(_ meter: inout Meter) -> Int { utf8.count > 15 ? utf8.count + 32 : 0 }
+}
+
+extension Substring: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { base.utf8.count + 32 }
+}
+
+extension Data: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { count + 64 }
+}
+
+extension Array: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+}
+
+extension ContiguousArray: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+}
+
+extension ArraySlice: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+}
+
+extension Set: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+}
+
+extension Dictionary: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { weighElements(&meter) }
+}
+
+extension AnyHashable: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { meter.size(of: base) }
+}
+
+extension Optional: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { map { meter.size(of: $0) } ?? 0 }
+}
+
+extension NSData: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { length + 64 }
+}
+
+extension NSString: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int { 2 * length + 64 }
+}
+
+extension NSArray: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int {
+        var size = 64 + 16 * count
+        for element in self { size += meter.size(of: element) }
+        return size
+    }
+}
+
+extension NSDictionary: Weighed {
+    fileprivate func weigh(_ meter: inout Meter) -> Int {
+        var size = 64 + 64 * count
+        for (key, value) in self { size += meter.size(of: key) + meter.size(of: value) }
+        return size
+    }
+}

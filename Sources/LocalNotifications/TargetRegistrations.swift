@@ -1,0 +1,91 @@
+/// The registrations of one object whose methods are called, so that those for a name, a sender or both are found at
+/// the cost of what is found (C6, C11). Used under the center's lock.
+final class TargetRegistrations {
+    let target: Target
+
+    private enum Key: Hashable {
+        case name(String)
+        case sender(SenderKey)
+        case both(String, SenderKey)
+    }
+
+    private var all: [Registration] = []
+    /// By what they are for; nil while there are few, which are looked through.
+    private var lists: [Key: [Registration]]?
+    private static let few = 16
+
+    init(of target: Target) {
+        self.target = target
+    }
+
+    var isEmpty: Bool { all.isEmpty }
+
+    /// Those for a name and a sender; nil = all names, all senders.
+    func registrations(name: String?, sender: SenderKey?) -> [Registration] {
+        guard let lists else {
+            return all.filter { (name == nil || $0.name == name) && (sender == nil || $0.sender == sender) }
+        }
+        return switch (name, sender) {
+        case (let name?, let sender?): lists[.both(name, sender)] ?? []
+        case (let name?, nil): lists[.name(name)] ?? []
+        case (nil, let sender?): lists[.sender(sender)] ?? []
+        case (nil, nil): all
+        }
+    }
+
+    func insert(_ registration: Registration) {
+        registration.targetSlots.all = all.append(returningSlotOf: registration)
+        if lists != nil {
+            list(registration)
+        } else if all.count > Self.few {
+            lists = [:]
+            for registration in all { list(registration) }
+        }
+    }
+
+    private func list(_ registration: Registration) {
+        if let name = registration.name {
+            registration.targetSlots.named = lists![.name(name), default: []].append(returningSlotOf: registration)
+        }
+        if let sender = registration.sender {
+            registration.targetSlots.sent = lists![.sender(sender), default: []].append(returningSlotOf: registration)
+        }
+        if let name = registration.name, let sender = registration.sender {
+            registration.targetSlots.both =
+                lists![.both(name, sender), default: []].append(returningSlotOf: registration)
+        }
+    }
+
+    /// Removes one that is there.
+    func remove(_ registration: Registration) {
+        all.fillGap(at: registration.targetSlots.all) { $0.targetSlots.all = $1 }
+        guard lists != nil else { return }
+        let slots = registration.targetSlots
+        if let name = registration.name { unlist(.name(name), slots.named) { $0.targetSlots.named = $1 } }
+        if let sender = registration.sender { unlist(.sender(sender), slots.sent) { $0.targetSlots.sent = $1 } }
+        if let name = registration.name, let sender = registration.sender {
+            unlist(.both(name, sender), slots.both) { $0.targetSlots.both = $1 }
+        }
+    }
+
+    private func unlist(_ key: Key, _ slot: Int, moved: (Registration, Int) -> Void) {
+        lists![key]!.fillGap(at: slot, moved: moved)
+        if lists![key]!.isEmpty { lists![key] = nil }
+    }
+}
+
+/// Lists in which order does not matter, from which one is removed by its place.
+extension [Registration] {
+    mutating func append(returningSlotOf registration: Registration) -> Int {
+        append(registration)
+        return count - 1
+    }
+
+    /// Removes an element by putting the last one in its place, of which `moved` is told.
+    mutating func fillGap(at slot: Int, moved: (Registration, Int) -> Void) {
+        let last = removeLast()
+        guard slot < count else { return }
+        self[slot] = last
+        moved(last, slot)
+    }
+}
