@@ -27,6 +27,10 @@ struct MainThreadTests {
             "run-loop", "dispatch-main", "not-run",
             // Q1: the default queue of the main thread.
             "default-queue",
+            // C4: chains of queues with the main thread in them.
+            "chain-to-main", "crossing-main",
+            // Q2, M3: behind the main queue's blocks, beside which drawing goes on.
+            "idle-last",
         ])
     func mainQueue(scenario: String) async throws {
         let result = try await probe(scenario)

@@ -4,7 +4,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("C4: delivery on operation queues", .timeLimit(.minutes(20)))
+// Serialized: libdispatch has as many threads as the machine has processors, and adds one a second while they wait.
+@Suite("C4: delivery on operation queues", .timeLimit(.minutes(20)), .serialized)
 struct OperationQueueTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
@@ -64,7 +65,8 @@ struct OperationQueueTests {
             note("there", on: other)
             center.post(name: .b, object: nil)
         }
-        center.addObserver(forName: .b, object: nil, queue: queue) { [calls] _ in calls.add("back") }
+        // By the thread of the queue, which waits.
+        center.addObserver(forName: .b, object: nil, queue: queue) { [self] _ in note("back", on: queue) }
         try await onOwnThread { [self] in
             queue.addOperation { [self] in
                 center.post(name: .a, object: nil)
@@ -80,12 +82,13 @@ struct OperationQueueTests {
         let queues = (0..<4).map { _ in serialQueue() }
         for (number, queue) in queues.enumerated() {
             center.addObserver(forName: Notification.Name("\(number)"), object: nil, queue: queue) { [self] _ in
-                calls.add("\(number)")
+                note("\(number)", on: queue)
                 center.post(name: Notification.Name("\(number + 1)"), object: nil)
             }
         }
         // Back to the first, from the last.
-        center.addObserver(forName: Notification.Name("4"), object: nil, queue: queues[0]) { [calls] _ in calls.add("4")
+        center.addObserver(forName: Notification.Name("4"), object: nil, queue: queues[0]) { [self] _ in
+            note("4", on: queues[0])
         }
         try await onOwnThread { [center] in center.post(name: Notification.Name("0"), object: nil) }
         #expect(calls.all == ["0", "1", "2", "3", "4"])
@@ -120,6 +123,86 @@ struct OperationQueueTests {
         #expect(count.load(ordering: .relaxed) == 2 * rounds)
     }
 
+    @Test("C4: a chain back through a queue that runs any number at once ends on a thread of its queue, too")
+    func throughConcurrentQueue() async throws {
+        let (queue, wide) = (serialQueue(), OperationQueue())
+        center.addObserver(forName: .a, object: nil, queue: wide) { [self] _ in
+            note("there", on: wide)
+            center.post(name: .b, object: nil)
+        }
+        center.addObserver(forName: .b, object: nil, queue: queue) { [self] _ in note("back", on: queue) }
+        try await onOwnThread { [self] in
+            queue.addOperation { [self] in center.post(name: .a, object: nil) }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        #expect(calls.all == ["there", "back"])
+    }
+
+    @Test("C4: a ring of queues, all of which post to the next at the same moment; each body on its queue's thread")
+    func ring() async throws {
+        let queues = (0..<5).map { _ in serialQueue() }
+        for (number, queue) in queues.enumerated() {
+            center.addObserver(forName: Notification.Name("to \(number)"), object: nil, queue: queue) { [self] _ in
+                note("x", on: queue)
+            }
+        }
+        let rounds = 60
+        try await onOwnThread { [center] in
+            for _ in 0..<rounds {
+                let gates = queues.map { _ in Doorbell() }
+                let arrived = queues.map { _ in Doorbell() }
+                for (number, queue) in queues.enumerated() {
+                    queue.addOperation {
+                        arrived[number].ring()
+                        try? gates[number].wait("all queues")
+                        center.post(name: Notification.Name("to \((number + 1) % 5)"), object: nil)
+                    }
+                }
+                for bell in arrived { try bell.wait("an operation") }
+                for gate in gates { gate.ring() }
+                for queue in queues { queue.waitUntilAllOperationsAreFinished() }
+            }
+        }
+        #expect(calls.all == Array(repeating: "x", count: 5 * rounds))
+    }
+
+    @Test("C4: random posts between queues of several widths, three deep: none is lost, and all on their queue")
+    func randomChains() async throws {
+        let queues = (0..<4).map { number in
+            let queue = OperationQueue()
+            queue.maxConcurrentOperationCount = number < 2 ? 1 : number
+            return queue
+        }
+        let names = (0..<4).map { Notification.Name("\($0)") }
+        for (number, queue) in queues.enumerated() {
+            center.addObserver(forName: names[number], object: nil, queue: queue) { [self] notification in
+                note("x", on: queue)
+                let path = notification.userInfo!["path"] as! [Int]
+                guard let next = path.first else { return }
+                center.post(name: names[next], object: nil, userInfo: ["path": Array(path.dropFirst())])
+            }
+        }
+        let count = 25
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for seed in 0..<4 {
+                group.addTask { [center] in
+                    try await onOwnThread {
+                        var generator = SplitMix(seed: UInt64(seed))
+                        for _ in 0..<count {
+                            let path = (0..<4).map { _ in Int.random(in: 0..<4, using: &generator) }
+                            queues[path[0]].addOperation {
+                                center.post(name: names[path[1]], object: nil, userInfo: ["path": Array(path[2...])])
+                            }
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await onOwnThread { for queue in queues { queue.waitUntilAllOperationsAreFinished() } }
+        #expect(calls.all == Array(repeating: "x", count: 3 * 4 * count))
+    }
+
     @Test("Peers get this wrong: a queue that is held weakly loses the delivery (C4)")
     func heldQueue() async throws {
         weak var observed: OperationQueue?
@@ -143,7 +226,9 @@ struct OperationQueueTests {
             queue.addOperation { end.wait() }
             return end
         }
-        let token = center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in calls.add("A") }
+        let token: NotificationCenter.Token = center.addObserver(forName: .a, object: nil, queue: queue) { [calls] _ in
+            calls.add("A")
+        }
         try await onOwnThread { [center] in
             let blocker = occupy()
             let hasReturned = Doorbell()

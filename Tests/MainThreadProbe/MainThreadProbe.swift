@@ -25,6 +25,9 @@ struct MainThreadProbe {
         "not-run": notRun,
         "default-queue": defaultQueue,
         "gtk": gtk,
+        "chain-to-main": chainToMain,
+        "crossing-main": crossingMain,
+        "idle-last": idleLast,
     ]
 
     static func main() {
