@@ -273,4 +273,38 @@ struct StorageTests {
             #expect(numbers.count == 100 - Int(lost / 3))
         }
     }
+
+    private struct Large: NotificationCenter.AsyncMessage {
+        typealias Subject = Sender
+        let number: Int
+        let data: Data
+    }
+
+    @Test("T2: what waits for an observer of asynchronous messages is bounded in what it holds; the oldest go, counted")
+    func boundOfAsyncMessages() async {
+        await #expect(processExitsWith: .success) {
+            let center = NotificationCenter()
+            let numbers = Recorder<Int>()
+            let (gate, begun, done) = (Gate(), Gate(), Gate())
+            let token = center.addObserver(for: Large.self) { message in
+                if message.number == 0 {
+                    begun.open()
+                    await gate.pass()
+                }
+                numbers.add(message.number)
+                if message.number == 100 { done.open() }
+            }
+            center.post(Large(number: 0, data: Data()))
+            await begun.pass()
+            for number in 1...100 {
+                center.post(Large(number: number, data: Data(repeating: UInt8(number), count: 1 << 20)))
+            }
+            let lost = Int(NotificationCenter.lostDeliveries)
+            #expect((36...39).contains(lost), "\(lost)")
+            gate.open()
+            await done.pass()
+            #expect(numbers.all == [0] + Array(lost + 1...100))
+            withExtendedLifetime(token) {}
+        }
+    }
 }

@@ -1,0 +1,76 @@
+import Foundation
+import MainLoop
+import ThreadDelivery
+
+/// Messages on the main actor.
+extension NotificationCenter {
+    /// Has a closure called on the main actor for each message of a subject.
+    ///
+    /// - Returns: what keeps the observer: hold it as long as messages are to be heard.
+    public func addObserver<Identifier: MessageIdentifier, Message: MainActorMessage>(
+        of subject: Message.Subject, for identifier: Identifier, using observer: @escaping @MainActor (Message) -> Void
+    ) -> ObservationToken where Identifier.MessageType == Message, Message.Subject: AnyObject {
+        observe(Message.self, of: subject, observer)
+    }
+
+    /// The same for the messages of all subjects of a type.
+    public func addObserver<Identifier: MessageIdentifier, Message: MainActorMessage>(
+        of subject: Message.Subject.Type, for identifier: Identifier,
+        using observer: @escaping @MainActor (Message) -> Void
+    ) -> ObservationToken where Identifier.MessageType == Message {
+        observe(Message.self, of: nil, observer)
+    }
+
+    /// The same by the type of the message; without a subject for all.
+    public func addObserver<Message: MainActorMessage>(
+        of subject: Message.Subject? = nil, for messageType: Message.Type,
+        using observer: @escaping @MainActor (Message) -> Void
+    ) -> ObservationToken where Message.Subject: AnyObject {
+        observe(Message.self, of: subject, observer)
+    }
+
+    /// Posts a message of a subject, and returns when its observers have run.
+    @MainActor
+    public func post<Message: MainActorMessage>(_ message: Message, subject: Message.Subject)
+    where Message.Subject: AnyObject {
+        postOnMainActor(Message.makeNotification(message).carrying(message, named: Message.name, subject: subject))
+    }
+
+    /// Posts a message of no subject in particular, and returns when its observers have run.
+    @MainActor
+    public func post<Message: MainActorMessage>(_ message: Message) {
+        postOnMainActor(Message.makeNotification(message).carrying(message, named: Message.name, subject: nil))
+    }
+
+    /// The thread that posts a message, which is the main actor's then, whichever it is.
+    private final class Posting: Sendable {}
+    private static let posting = ThreadLocal<Posting>()
+
+    @MainActor
+    private func postOnMainActor(_ notification: Notification) {
+        let outer = NotificationCenter.posting.value
+        NotificationCenter.posting.value = outer ?? Posting()
+        defer { NotificationCenter.posting.value = outer }
+        post(notification)
+    }
+
+    private func observe<Message: MainActorMessage>(
+        _: Message.Type, of subject: Any?, _ observer: @escaping @MainActor (Message) -> Void
+    ) -> ObservationToken {
+        observeMessages(named: Message.name, of: subject) { notification in
+            let notification = Carried(notification)
+            let hear: @Sendable () -> Void = {
+                MainActor.assumeIsolated {
+                    let posted = notification.value.userInfo?[NotificationCenter.messageKey] as? Message
+                    if let message = posted ?? Message.makeMessage(notification.value) { observer(message) }
+                }
+            }
+            // A message comes on the main thread; a notification of its name may be posted on any.
+            if NotificationCenter.posting.value != nil || MainContext.isMainThread {
+                hear()
+            } else {
+                _ = MainThreadTarget.shared.deliver(byteCount: PayloadSize.of(notification.value), hear)
+            }
+        }
+    }
+}
