@@ -3,7 +3,8 @@ import LocalNotifications
 import MainLoop
 
 /// Measures the center and the queue within a process beside Foundation's, on the same work and in turn, and prints a
-/// table in Markdown. It judges nothing. `tools/bench` runs it; Benchmarks/README.md explains the rows.
+/// table in Markdown. It judges nothing. `tools/bench` runs it; Benchmarks/README.md explains the rows. With an argument
+/// only the rows whose names contain it: for profiles.
 @main
 struct LocalBench {
     static let rounds = 7
@@ -12,7 +13,8 @@ struct LocalBench {
         var lines = [
             "| in process, ns for each | Carillon | Foundation | Carillon / Foundation |", "|---|---|---|---|",
         ]
-        for work in Work.all {
+        let wanted = CommandLine.arguments.dropFirst().first ?? ""
+        for work in Work.all where wanted.isEmpty || work.name.contains(wanted) {
             var ours: [Double] = []
             var theirs: [Double] = []
             let started = ContinuousClock.now

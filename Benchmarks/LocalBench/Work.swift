@@ -10,11 +10,16 @@ struct Work: Sendable {
     let ours: @Sendable () -> () -> Void
     let theirs: @Sendable () -> () -> Void
 
-    static let all = [oneObserver, amongOthers, amongSenders, addAndRemove, coalescing]
+    static let all =
+        [
+            oneObserver, twoThreads, amongOthers, amongSenders, fanOut, addAlone, addAmongOthers, addOfSameName,
+            addAndRemove,
+        ]
+        + queueStyles
 }
 
 /// What both centers have.
-private protocol Center: AnyObject {
+protocol Center: AnyObject, Sendable {
     init()
     func observe(_ name: Notification.Name?, _ sender: AnyObject?, _ block: @escaping @Sendable () -> Void) -> Any
     func unobserve(_ token: Any)
@@ -37,10 +42,10 @@ extension Foundation.NotificationCenter: Center {
     func unobserve(_ token: Any) { removeObserver(token) }
 }
 
-private final class Sender: Sendable {}
+final class Sender: Sendable {}
 
 /// Counts what arrives; one thread posts.
-private final class Counter: @unchecked Sendable {
+final class Counter: @unchecked Sendable {
     // Sendable: only the posting thread calls the observers.
     var count = 0
 
@@ -57,6 +62,71 @@ extension Work {
     private typealias Theirs = Foundation.NotificationCenter
 
     private static let oneObserver = both("post to one observer", 200_000) { post($0, 200_000) { _ in } }
+
+    /// Each posts half of them, to an observer of its own.
+    private static let twoThreads = both("post to one observer from two threads at once", 200_000) { type in
+        let center = type.init()
+        let names = [Notification.Name("left"), Notification.Name("right")]
+        let counters = names.map { _ in Counter() }
+        let tokens = zip(names, counters).map { name, counter in center.observe(name, nil) { counter.count += 1 } }
+        return {
+            let end = DispatchSemaphore(value: 0)
+            for name in names {
+                Thread {
+                    let notification = Notification(name: name)
+                    for _ in 0..<100_000 { center.post(notification) }
+                    end.signal()
+                }.start()
+            }
+            for _ in names { end.wait() }
+            for counter in counters { counter.check(100_000) }
+            withExtendedLifetime(tokens) {}
+        }
+    }
+
+    private static let fanOut = both("post to 10,000 observers, for each of them", 1_000_000) { type in
+        let center = type.init()
+        let counter = Counter()
+        let tokens = (0..<10_000).map { _ in center.observe(posted, nil) { counter.count += 1 } }
+        let notification = Notification(name: posted)
+        return {
+            for _ in 0..<100 { center.post(notification) }
+            counter.check(1_000_000)
+            withExtendedLifetime(tokens) {}
+        }
+    }
+
+    private static let addAlone = both("add and remove one observer, alone", 100_000) { type in
+        add(to: type.init(), named: { _ in posted })
+    }
+
+    private static let addAmongOthers = both("add and remove one among 100,000 of other names", 100_000) { type in
+        let center = type.init()
+        let tokens = (0..<100_000).map { center.observe(Notification.Name("other \($0)"), nil) {} }
+        let work = add(to: center, named: { _ in posted })
+        return {
+            work()
+            withExtendedLifetime(tokens) {}
+        }
+    }
+
+    private static let addOfSameName = both("add and remove one among 100,000 of the same name", 100_000) { type in
+        let center = type.init()
+        let tokens = (0..<100_000).map { _ in center.observe(posted, nil) {} }
+        let work = add(to: center, named: { _ in posted })
+        return {
+            work()
+            withExtendedLifetime(tokens) {}
+        }
+    }
+
+    private static func add(
+        to center: any Center, named name: @escaping @Sendable (Int) -> Notification.Name
+    ) -> () -> Void {
+        {
+            for number in 0..<100_000 { center.unobserve(center.observe(name(number), nil) {}) }
+        }
+    }
 
     private static let amongOthers = both("post to one observer among 10,000 of other names", 200_000) {
         post($0, 200_000) { center in
@@ -106,52 +176,4 @@ extension Work {
             withExtendedLifetime(token) {}
         }
     }
-
-    // MARK: The queue
-
-    /// Ten rounds of 500, of 20 names: in each, 20 arrive. Foundation's queue takes
-    /// very long with more, and coalesces no senders.
-    private static let coalescing = Work(
-        name: "enqueue with coalescing on the name, 500 of 20 names at a time, and deliver", count: 5_000,
-        ours: {
-            let (center, counter) = (Ours(), Counter())
-            let queue = LocalNotifications.NotificationQueue(notificationCenter: center)
-            let token = center.observe(nil, nil) { counter.count += 1 }
-            return {
-                for round in 1...10 {
-                    enqueue { queue.enqueue($0, postingStyle: .asap, coalesceMask: .onName) }
-                    while counter.count < 20 * round { MainContext.current.iterate(mayBlock: true) }
-                }
-                counter.check(200)
-                withExtendedLifetime(token) {}
-            }
-        },
-        theirs: {
-            let (center, counter) = (Theirs(), Counter())
-            let queue = Foundation.NotificationQueue(notificationCenter: center)
-            let token = center.observe(nil, nil) { counter.count += 1 }
-            // Without a timer or an input it does not turn at all.
-            let timer = Timer(timeInterval: 3_600, repeats: false) { _ in }
-            RunLoop.current.add(timer, forMode: .default)
-            return {
-                defer { timer.invalidate() }
-                for round in 1...10 {
-                    enqueue {
-                        queue.enqueue($0, postingStyle: .asap, coalesceMask: .onName, forModes: nil)
-                    }
-                    while counter.count < 20 * round {
-                        _ = RunLoop.current.run(mode: .default, before: Date())
-                    }
-                }
-                counter.check(200)
-                withExtendedLifetime(token) {}
-            }
-        })
-
-    private static func enqueue(_ enqueue: (Notification) -> Void) {
-        let notifications = (0..<20).map { Notification(name: Notification.Name("\($0)"), object: counterSender) }
-        for number in 0..<500 { enqueue(notifications[number % 20]) }
-    }
-
-    private static let counterSender = Sender()
 }
