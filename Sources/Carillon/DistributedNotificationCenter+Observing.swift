@@ -17,7 +17,7 @@ extension DistributedNotificationCenter {
     ///   - object: a `String`, or nil for any. Anything else is refused (N3).
     ///   - queue: where the block runs; nil for the center's ``defaultDelivery``. It is retained.
     ///   - block: retained until the observer is removed.
-    /// - Returns: a token for ``removeObserver(_:)``. The center keeps it, too, so it may be thrown away to observe for
+    /// - Returns: a token for ``removeObserver(_:)-(Any)``. The center keeps it, too, so it may be thrown away to observe for
     ///   as long as the program runs. What is refused is logged, and its token belongs to no observer.
     @discardableResult
     public func addObserver(

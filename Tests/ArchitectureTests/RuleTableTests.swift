@@ -59,6 +59,38 @@ struct RuleTableTests {
         }
     }
 
+    /// The pages of differences, with the folders of the tests that hold them.
+    static let pages = [
+        ("Carillon", ["CarillonTests", "DesktopActivityTests", "Interop"]),
+        ("LocalNotifications", ["LocalNotificationsTests"]),
+    ]
+
+    @Test("Every line of how a library differs from Foundation names tests that are there", arguments: pages)
+    func differences(module: String, folders: [String]) throws {
+        let page = try Document("Sources/\(module)/\(module).docc/DifferencesFromFoundation.md")
+        let lines = page.lines.filter { $0.hasPrefix("|") && !$0.hasPrefix("|-") }
+        let headings = lines.filter { $0.contains("tested by") }
+        #expect(!headings.isEmpty && lines.count >= 10)
+        let columns = headings.first?.split(separator: "|", omittingEmptySubsequences: false).count
+        for line in lines where !headings.contains(line) {
+            let cells = line.split(separator: "|", omittingEmptySubsequences: false)
+            #expect(cells.count == columns, "\(line)")
+            let tests = cells.dropFirst(4).joined(separator: " ")
+            #expect(!quoted(in: tests).isEmpty, "\(module): no test holds \(line)")
+            for name in missing(tests, in: folders) {
+                Issue.record("\(module): there is no \(name)\(elsewhere(name)): \(line)")
+            }
+        }
+    }
+
+    @Test("What is measured of Foundation stands on the page, and only that")
+    func measured() throws {
+        let page = try Document("Sources/LocalNotifications/LocalNotifications.docc/DifferencesFromFoundation.md")
+        let named = Set(quoted(in: page.text).filter { $0.hasPrefix("BesideFoundation.") })
+        let tests = index.folders["LocalNotificationsTests"]?["BesideFoundation"] ?? []
+        #expect(!tests.isEmpty && named == Set(tests.map { "BesideFoundation.\($0)" }))
+    }
+
     /// What a cell names and none of the folders has.
     private func missing(_ cell: String, in folders: [String]) -> [String] {
         let suites = folders.map { index.folders[$0] ?? [:] }

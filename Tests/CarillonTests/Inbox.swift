@@ -15,6 +15,13 @@ final class Inbox<Value: Sendable>: Sendable {
         try eventually("\(count) values, got \(all)", within: timeout) { all.count >= count }
         return all
     }
+
+    /// Waits until so many are there, without a clock: for what runs on the pool's threads, which other tests may hold
+    /// for minutes.
+    func values(_ count: Int) async throws -> [Value] {
+        while all.count < count { try await Task.sleep(for: .milliseconds(5)) }
+        return all
+    }
 }
 
 /// The service's own view of its clients.
@@ -33,4 +40,10 @@ func gdbusCall(_ method: String, _ arguments: [String] = [], on bus: PrivateBus)
 func observerCounts(on bus: PrivateBus) throws -> [Int] {
     try gdbusCall("ListClients", on: bus)
         .matches(of: /'observers': <(?:uint32 )?(\d+)>/).compactMap { Int($0.1) }.filter { $0 > 0 }.sorted()
+}
+
+/// Waits until clients have so many observers: what an answer makes the library ask for next comes behind what it was
+/// asked to wait for.
+func expectObserverCounts(_ expected: [Int], on bus: PrivateBus) throws {
+    try eventually("clients have \(expected) observers") { try observerCounts(on: bus) == expected }
 }

@@ -16,6 +16,10 @@ struct Received: Sendable {
         byteCount = 256 + signal.name.utf8.count + signal.object.utf8.count + approximateByteCount(of: signal.userInfo)
     }
 
+    var origin: Origin {
+        Origin(poster: signal.poster.rawValue, serial: signal.serial, sequence: signal.sequence)
+    }
+
     /// As Foundation's type, which is not `Sendable`: made anew where it is used.
     var notification: Foundation.Notification {
         Foundation.Notification(
@@ -55,9 +59,7 @@ final class Observer: Sendable {
     /// - Returns: false when its target is gone, and it can be removed.
     func call(with received: Received) -> Bool {
         guard isActive.load(ordering: .acquiring) else { return true }
-        let origin = Origin(
-            poster: received.signal.poster.rawValue, serial: received.signal.serial, sequence: received.signal.sequence)
-        return Origin.$current.withValue(origin) {
+        return Origin.$current.withValue(received.origin) {
             switch action {
             case .block(let block):
                 block(received)

@@ -39,6 +39,13 @@ enum MessageCoder {
         }
     }
 
+    /// - Throws: also what in its userInfo is no property-list value.
+    static func message<Message: Codable>(
+        _ type: Message.Type, from notification: Foundation.Notification
+    ) throws -> Message {
+        try message(type, from: UserInfoEncoder.encode(notification.userInfo ?? [:]))
+    }
+
     private static func decode<Value: Decodable>(_ type: Value.Type, from entries: [String: Any]) throws -> Value {
         let data = try PropertyListSerialization.data(fromPropertyList: entries, format: .binary, options: 0)
         return try PropertyListDecoder().decode(type, from: data)

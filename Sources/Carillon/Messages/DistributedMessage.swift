@@ -16,6 +16,10 @@ import MainLoop
 ///
 /// Programs in other languages see a userInfo with the keys of the type, and can post the same. A type that is not
 /// coded as a keyed container, such as an enumeration with raw values, travels under the key `value`.
+///
+/// Its posts throw what is wrong with them, and can wait for their outcome. Messages as Foundation's center has them are
+/// ``DistributedNotificationCenter/MainActorMessage`` and ``DistributedNotificationCenter/AsyncMessage``; under one name
+/// each kind hears what is posted as another.
 public protocol DistributedMessage: Codable, Sendable {
     /// The name of the notification; not empty.
     static var name: Foundation.Notification.Name { get }
@@ -96,12 +100,10 @@ extension DistributedNotificationCenter {
         public typealias Failure = Never
 
         fileprivate let stream: AsyncStream<Received>
-        // Where the reader runs: code of the program has no place on the bus thread.
         fileprivate let decode: @Sendable (Received) -> Message?
 
         public struct AsyncIterator: AsyncIteratorProtocol {
-            fileprivate var iterator: AsyncStream<Received>.Iterator
-            fileprivate let decode: @Sendable (Received) -> Message?
+            fileprivate var messages: DecodedMessages<Message>
 
             public mutating func next() async -> Message? {
                 await next(isolation: nil)
@@ -109,15 +111,12 @@ extension DistributedNotificationCenter {
 
             /// The next message; nil when the reader's task was cancelled.
             public mutating func next(isolation actor: isolated (any Actor)?) async -> Message? {
-                while let received = await iterator.next(isolation: actor) {
-                    if let message = decode(received) { return message }
-                }
-                return nil
+                await messages.next(isolation: actor)
             }
         }
 
         public func makeAsyncIterator() -> AsyncIterator {
-            AsyncIterator(iterator: stream.makeAsyncIterator(), decode: decode)
+            AsyncIterator(messages: DecodedMessages(stream, decode: decode))
         }
     }
 
@@ -125,10 +124,7 @@ extension DistributedNotificationCenter {
         do {
             return try MessageCoder.message(type, from: received.signal.userInfo)
         } catch {
-            count { $0.undecodable += 1 }
-            Log.warning(
-                "a notification is no \(type): \(error)",
-                ["CARILLON_NAME": received.signal.name, "CARILLON_CLIENT": received.signal.poster.rawValue])
+            noteUndecodable(received, as: type, "\(error)")
             return nil
         }
     }
