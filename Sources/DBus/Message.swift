@@ -135,11 +135,16 @@ public final class Message {
     }
 
     /// What it takes on the bus, in bytes. Costs as much as writing it does.
-    public var byteCount: Int {
+    public var byteCount: Int { withMarshalledBytes(\.count) }
+
+    /// Calls `body` with the bytes that go over a socket. They hold no descriptors.
+    func withMarshalledBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
         var (bytes, count): (UnsafeMutablePointer<CChar>?, Int32) = (nil, 0)
         check(dbus_message_marshal(pointer, &bytes, &count))
-        dbus_free(bytes)
-        return Int(count)
+        defer { dbus_free(bytes) }
+        return try body(UnsafeRawBufferPointer(start: bytes, count: Int(count)))
     }
 
     /// Whether file descriptors came with it. They stay open as long as the message is there.

@@ -7,9 +7,17 @@ public protocol MessageBus: AnyObject {
     var context: MainContext { get }
     /// Sends without waiting for an answer.
     func send(_ message: Message)
+    /// The same for a message that is laid out already.
+    ///
+    /// - Parameter message: holds values of exactly the types in its signature. Debug builds look.
+    func send(_ message: MarshalledMessage)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
+}
+
+extension MessageBus {
+    public func send(_ message: MarshalledMessage) { send(Message(message)) }
 }
 
 /// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.

@@ -78,6 +78,17 @@ extension MethodCall {
             bus.send(reply)
         }
 
+        /// Sends a reply that is laid out already, unless none is wanted.
+        ///
+        /// - Parameters:
+        ///   - form: of a method return.
+        ///   - size: of its arguments, in bytes, about.
+        ///   - arguments: appends values of exactly the types in the form's signature.
+        public func reply(in form: MessageForm, size: Int, _ arguments: (inout MarshalledBytes) -> Void) {
+            guard let serial else { return }
+            bus.send(form.message(to: caller, answering: serial, size: size, arguments: arguments))
+        }
+
         public func reply(with error: BusError) {
             guard let serial else { return }
             bus.send(.error(error.shortened, to: caller, serial: serial))

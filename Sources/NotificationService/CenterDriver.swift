@@ -55,7 +55,7 @@ final class CenterDriver {
         // Before any answer: what was accepted is safe.
         effects.store?.flush()
         while let (answer, receivers) = waitingPosters.popPassed(hasPassed: center.hasPassed) {
-            answer.reply(to: PostCall.self, receivers)
+            answer.reply(toPost: receivers)
         }
         effects.store?.tidy(from: center)
         effects.eventEnded()
@@ -67,7 +67,7 @@ final class CenterDriver {
     /// Answers a post that was accepted, behind its deliveries.
     func answer(_ post: MethodCall, with receipt: Receipt) {
         guard let mark = receipt.mark, post.answer.isWanted, !center.hasPassed(mark) else {
-            return post.reply(to: PostCall.self, receipt.receivers)
+            return post.answer.reply(toPost: receipt.receivers)
         }
         waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
     }

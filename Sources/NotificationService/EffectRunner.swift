@@ -142,8 +142,8 @@ final class EffectRunner {
         guard size < mostBytes else { return report(.deliveryTooLarge(delivery.client)) }
         lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
         sentSignals.note(lastSignal, to: delivery.client, size: size)
-        let message = NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal)
-        send(message, to: delivery.client, sequence: delivery.sequence, dropped: nil)
+        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
+        receipts?.noteSent(delivery.sequence, to: delivery.client, dropped: nil)
     }
 
     /// Sends what has a number of the client's.

@@ -91,7 +91,7 @@ struct SignalTests {
             if case .deliver(let delivery) = effect { delivery } else { nil }
         }
         let delivery = try #require(deliveries.first)
-        let message = NotificationSignal.message(for: delivery, userInfo: wire, messageSerial: 42)
+        let message = Message(NotificationSignal.message(for: delivery, userInfo: wire, messageSerial: 42))
         #expect(message.destination == ":1.7")
         #expect(message.serial == 42)
         #expect(message.signature == "ssa{sv}atstt")

@@ -24,6 +24,14 @@ final class AnswerGate {
         }
     }
 
+    private func send(_ message: MarshalledMessage, to bus: any MessageBus) {
+        if maySend(message.destination, Self.smallSize) {
+            bus.send(message)
+        } else {
+            kept[message.destination, default: Deque()].append((Message(message), bus))
+        }
+    }
+
     /// Sends the oldest of the answers that are kept for a connection.
     func sendKept(for caller: UniqueName) {
         guard let (message, bus) = kept[caller]?.popFirst() else { return }
@@ -36,7 +44,7 @@ final class AnswerGate {
         kept[caller] = nil
     }
 
-    /// The answers that there are many of have a number, or nothing.
+    /// The answers that there are many of have a number, or nothing. Those that are laid out already are of these.
     private static func size(of message: Message) -> Int {
         ["", "u", "t"].contains(where: message.hasSignature) ? smallSize : message.byteCount
     }
@@ -55,6 +63,10 @@ final class AnswerGate {
         var context: MainContext { bus.context }
 
         func send(_ message: Message) {
+            gate.send(message, to: bus)
+        }
+
+        func send(_ message: MarshalledMessage) {
             gate.send(message, to: bus)
         }
 

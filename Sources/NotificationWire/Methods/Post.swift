@@ -84,5 +84,14 @@ extension Post where UserInfo == WireUserInfo {
     }
 }
 
+extension MethodCall.Answer {
+    /// Answers a call of ``Post``: as ``MethodCall/Answer/reply(to:_:)`` does, in a fraction of the time.
+    public func reply(toPost receivers: Int) {
+        reply(in: Self.postReply, size: 4) { $0.append(UInt32(receivers)) }
+    }
+
+    private static let postReply = MessageForm.methodReturn(signature: "u")
+}
+
 /// A post as clients make it.
 public typealias PostCall = Post<[String: PropertyList]>

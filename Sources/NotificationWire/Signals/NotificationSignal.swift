@@ -62,17 +62,18 @@ public struct NotificationSignal: CenterSignal, Equatable {
     /// - Parameter messageSerial: of the message, unique among those of the connection.
     public static func message(
         for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
-    ) -> Message {
+    ) -> MarshalledMessage {
         let observers = delivery.observers.ids
-        var body = MarshalledBytes(continuing: userInfo.commonBody, reserving: 64 + 8 * observers.count)
-        body.append(observers.map(\.rawValue))
-        body.append(delivery.notification.poster.rawValue)
-        body.append(delivery.notification.serial)
-        body.append(delivery.sequence)
-        let signal = Message.signal(
-            to: delivery.client, path: Wire.path, interface: Wire.interface, member: member, serial: messageSerial,
-            signature: "ssa{sv}atstt", body: body.bytes)
-        guard let signal else { preconditionFailure("libdbus accepted these bytes when they came") }
-        return signal
+        let size = userInfo.commonBody.count + 64 + 8 * observers.count
+        return form.message(to: delivery.client, serial: messageSerial, size: size) { body in
+            body.append(bytes: userInfo.commonBody)
+            body.append(observers.map(\.rawValue))
+            body.append(delivery.notification.poster.rawValue)
+            body.append(delivery.notification.serial)
+            body.append(delivery.sequence)
+        }
     }
+
+    private static let form = MessageForm.signal(
+        path: Wire.path, interface: Wire.interface, member: member, signature: "ssa{sv}atstt")
 }
