@@ -31,7 +31,7 @@ let package = Package(
 
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
-        .target(name: "DBus", dependencies: ["CDBus", "BusNames", "MainLoop"]),
+        .target(name: "DBus", dependencies: ["CDBus", "BusNames", "Collections", "MainLoop"]),
 
         // The rules, and their coding on the wire.
         .target(name: "NotificationCore", dependencies: ["Collections", "BusNames"]),

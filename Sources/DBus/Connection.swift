@@ -12,14 +12,14 @@ public final class Connection: BusConnection {
     public private(set) var uniqueName: UniqueName?
 
     /// Called with every method call and signal that arrives. Returns whether it took the message; a method call that
-    /// nobody takes is answered with UnknownMethod by libdbus.
+    /// nobody takes is answered with UnknownMethod.
     public var onMessage: ((Message) -> Bool)?
 
     /// Called once when the bus closed the connection. Pending calls have been completed with an error before.
     public var onDisconnect: (() -> Void)?
 
-    private let pointer: OpaquePointer  // DBusConnection
-    private let driver: ConnectionDriver
+    private let transport: any MessageTransport
+    private var routesPeerCalls = false
     private let pendingCalls: PendingCalls
     /// Calls on the closed connection that the loop has not come to yet.
     private var refusedCalls: [UInt64: EventSource] = [:]
@@ -28,28 +28,23 @@ public final class Connection: BusConnection {
     /// Connects to the bus at `address`, in the syntax of the D-Bus specification.
     ///
     /// - Throws: the error of libdbus, when nothing listens there.
-    public init(address: String, context: MainContext = .default, priority: EventSource.Priority = .default)
-        throws(BusError)
-    {
-        guard !address.utf8.contains(0) else { throw .invalidArgs("the bus address holds a NUL character") }
-        let opened = try throwingBusError { dbus_connection_open_private(address, $0) }
-        guard let opened else { throw .noServer("could not connect to \(address)") }
-        pointer = opened
+    public convenience init(
+        address: String, context: MainContext = .default, priority: EventSource.Priority = .default
+    ) throws(BusError) {
+        self.init(try SocketTransport(address: address, context: context, priority: priority), context: context)
+    }
+
+    /// A connection whose messages `transport`, which is new, carries.
+    package init(_ transport: any MessageTransport, context: MainContext) {
+        self.transport = transport
         self.context = context
         pendingCalls = PendingCalls(context: context)
-        driver = ConnectionDriver.attach(pointer, to: context, priority: priority)
-        // By default libdbus calls exit() when a bus connection ends; how the program ends is the program's decision.
-        dbus_connection_set_exit_on_disconnect(pointer, 0)
-        let box = Unmanaged.passRetained(WeakConnection(self)).toOpaque()
-        check(dbus_connection_add_filter(pointer, filterMessage, box, releaseWeakConnection))
         pendingCalls.askForOwner = { [unowned self] name in askForOwner(of: name) }
+        transport.onMessage = { [weak self] message in self?.received(message) }
     }
 
     deinit {
         pendingCalls.close()
-        dbus_connection_close(pointer)
-        ConnectionDriver.detach(pointer)
-        dbus_connection_unref(pointer)
     }
 
     /// The address of the session bus: `DBUS_SESSION_BUS_ADDRESS`, or else the socket `bus` in `XDG_RUNTIME_DIR`.
@@ -75,46 +70,53 @@ public final class Connection: BusConnection {
                 }.map { name in
                     if let self {
                         self.uniqueName = name
-                        dbus_bus_set_unique_name(self.pointer, name.rawValue)
+                        self.transport.registered(as: name)
                     }
                     return name
                 })
         }
     }
 
-    /// Has method calls of `org.freedesktop.DBus.Peer` come to ``onMessage`` like all others. By default libdbus answers
-    /// them, however many a caller leaves unread.
-    public func routePeerCalls() {
-        dbus_connection_set_route_peer_messages(pointer, 1)
-    }
+    /// Has method calls of `org.freedesktop.DBus.Peer` come to ``onMessage`` like all others. By default the connection
+    /// answers them, however many a caller leaves unread.
+    public func routePeerCalls() { routesPeerCalls = true }
 
     /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
     /// read from the bus until some have been. One message may be larger. libdbus's own bound is 63 MiB.
     public var mostReceivedBytes: Int {
-        get { dbus_connection_get_max_received_size(pointer) }
-        set { dbus_connection_set_max_received_size(pointer, newValue) }
+        get { transport.mostReceivedBytes }
+        set { transport.mostReceivedBytes = newValue }
     }
 
     /// How many of the messages that arrive are handed on from now on, replies among them; nil for all. The rest waits, up
     /// to ``mostReceivedBytes`` here and then in the bus.
     public var mostMessages: Int? {
-        get { driver.mostMessages }
-        set { driver.mostMessages = newValue }
+        get { transport.mostMessages }
+        set { transport.mostMessages = newValue }
     }
+
+    /// How many messages one turn of the loop hands on at most.
+    package static let messagesPerTurn = ConnectionDriver.messagesPerTurn
 
     /// The descriptor of its socket, to look at only; nil when it has none.
-    public var socket: Int32? {
-        var descriptor: Int32 = -1
-        return dbus_connection_get_unix_fd(pointer, &descriptor) != 0 ? descriptor : nil
-    }
+    public var socket: Int32? { transport.socket }
 
     /// Bytes that were sent here and that the socket did not take yet.
-    public var outgoingBytes: Int { dbus_connection_get_outgoing_size(pointer) }
+    public var outgoingBytes: Int { transport.outgoingBytes }
 
     /// Sends without waiting for an answer. On a closed connection the message is dropped; ``onDisconnect`` tells.
-    public func send(_ message: Message) {
-        check(dbus_connection_send(pointer, message.pointer, nil))
+    public func send(_ message: Message) { transport.send(message) }
+
+    public func send(_ message: MarshalledMessage) {
+        assert(message.isValid, "libdbus would not take these bytes")
+        transport.send(message)
     }
+
+    public func gather(_ body: () -> Void) { transport.gather(body) }
+
+    /// From now on what handlers of messages send leaves together, at the end of a turn of the loop or before it waits:
+    /// for who answers many. By default each message leaves at once.
+    public func gatherTurns() { transport.gatherTurns() }
 
     /// Sends a method call; `completion` gets the reply, or the error that came instead, from the loop.
     ///
@@ -125,7 +127,7 @@ public final class Connection: BusConnection {
         _ message: Message, timeout: ReplyTimeout,
         completion: @escaping (Result<Message, BusError>) -> Void
     ) {
-        guard dbus_connection_get_is_connected(pointer) != 0 else {
+        guard transport.isConnected else {
             // From the loop as well: a caller that goes on with its next call would never return.
             lastRefusedCall += 1
             let number = lastRefusedCall
@@ -136,8 +138,7 @@ public final class Connection: BusConnection {
             return
         }
         let peer = peer(of: message)
-        var serial: UInt32 = 0
-        check(dbus_connection_send(pointer, message.pointer, &serial))
+        let serial = transport.send(message)
         pendingCalls.add(serial: serial, peer: peer, timeout: timeout, completion: completion)
     }
 
@@ -167,7 +168,16 @@ public final class Connection: BusConnection {
         }
     }
 
-    fileprivate func handle(_ message: Message) -> Bool {
+    private func received(_ message: Message) {
+        let isCall = message.kind == .methodCall
+        if isCall, !routesPeerCalls, message.hasInterface(ObjectExporter.peer) {
+            _ = ObjectExporter.answerWithoutObject(message, from: self)
+        } else if !handle(message), isCall, !message.expectsNoReply {
+            send(message.errorReply(.unknownMethod("there is no method \(message.member?.rawValue ?? "")")))
+        }
+    }
+
+    private func handle(_ message: Message) -> Bool {
         switch message.kind {
         case .methodReturn, .error: if pendingCalls.take(message) { return true }
         case .signal:
@@ -184,24 +194,4 @@ public final class Connection: BusConnection {
         }
         return onMessage?(message) ?? false
     }
-}
-
-private final class WeakConnection {
-    weak var connection: Connection?
-
-    init(_ connection: Connection) {
-        self.connection = connection
-    }
-}
-
-private func filterMessage(
-    _: OpaquePointer?, _ message: OpaquePointer?, _ data: UnsafeMutableRawPointer?
-) -> DBusHandlerResult {
-    let box = Unmanaged<WeakConnection>.fromOpaque(data!).takeUnretainedValue()
-    let handled = box.connection?.handle(Message(retaining: message!)) ?? false
-    return handled ? DBUS_HANDLER_RESULT_HANDLED : DBUS_HANDLER_RESULT_NOT_YET_HANDLED
-}
-
-private func releaseWeakConnection(_ data: UnsafeMutableRawPointer?) {
-    Unmanaged<WeakConnection>.fromOpaque(data!).release()
 }

@@ -11,6 +11,9 @@ import MainLoop
 final class ConnectionDriver: PolledSourceDelegate {
     /// One message a turn would cost a poll per message; a whole flood a turn would starve timers and signals.
     static let messagesPerTurn = 32
+    /// How often libdbus is had to read or to write in one turn. It moves about 4 KiB each time, so that with large
+    /// messages a turn each would cost a poll for every message, or several.
+    private static let transfersPerTurn = 64
 
     private let connection: OpaquePointer  // DBusConnection; not retained: the connection outlives its user data
     private let context: MainContext
@@ -78,6 +81,8 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     /// Messages that may still be handed on; nil for any number. See ``Connection/mostMessages``.
     var mostMessages: Int?
+    /// Called when a turn begins, with false, and when it has ended, with true.
+    var onTurn: ((Bool) -> Void)?
 
     func hasPendingWork() -> Bool {
         mostMessages != 0 && dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
@@ -88,10 +93,17 @@ final class ConnectionDriver: PolledSourceDelegate {
         let connection = connection
         dbus_connection_ref(connection)
         defer { dbus_connection_unref(connection) }
+        onTurn?(false)
+        defer { onTurn?(true) }
         handleReadyWatches()
-        for _ in 0..<min(Self.messagesPerTurn, mostMessages ?? .max) {
+        var transfers = 1
+        for _ in 0..<Self.messagesPerTurn where mostMessages != 0 {
+            while dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS {
+                guard transfers < Self.transfersPerTurn, readMore() else { return }
+                transfers += 1
+            }
             if let most = mostMessages { mostMessages = most - 1 }
-            guard dbus_connection_dispatch(connection) == DBUS_DISPATCH_DATA_REMAINS else { break }
+            dbus_connection_dispatch(connection)
         }
     }
 
@@ -103,8 +115,41 @@ final class ConnectionDriver: PolledSourceDelegate {
             if let tag = watch.tag {
                 let occurred = source.occurred(on: tag)
                 if !occurred.isEmpty { dbus_watch_handle(watch.pointer, occurred.dbusFlags) }
+                if occurred.contains(.writable) { writeMore(watch.pointer) }
             }
             index += 1
+        }
+    }
+
+    /// libdbus reads no more when as much has been received as may be. That more may be now, it finds out only when it
+    /// reads.
+    func lookWhetherToRead() {
+        let readable = DBUS_WATCH_READABLE.rawValue
+        for watch in watches where dbus_watch_get_flags(watch.pointer) & readable != 0 {
+            if dbus_watch_get_enabled(watch.pointer) == 0 { dbus_watch_handle(watch.pointer, readable) }
+        }
+    }
+
+    /// Reads again where the socket has more. Returns whether it had.
+    private func readMore() -> Bool {
+        let readable = DBUS_WATCH_READABLE.rawValue
+        for watch in watches where dbus_watch_get_flags(watch.pointer) & readable != 0 {
+            guard dbus_watch_get_enabled(watch.pointer) != 0,
+                bytesToRead(dbus_watch_get_unix_fd(watch.pointer)) > 0
+            else { continue }
+            return dbus_watch_handle(watch.pointer, readable) != 0
+        }
+        return false
+    }
+
+    /// Writes on, as long as the socket takes something.
+    private func writeMore(_ watch: OpaquePointer) {
+        var left = dbus_connection_get_outgoing_size(connection)
+        for _ in 1..<Self.transfersPerTurn where left > 0 && dbus_watch_get_enabled(watch) != 0 {
+            dbus_watch_handle(watch, DBUS_WATCH_WRITABLE.rawValue)
+            let rest = dbus_connection_get_outgoing_size(connection)
+            guard rest < left else { return }
+            left = rest
         }
     }
 

@@ -150,25 +150,26 @@ public final class Message {
     /// Whether file descriptors came with it. They stay open as long as the message is there.
     public var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
 
-    /// Compares without making Swift strings: the test on every incoming message.
+    // These compare without making strings of either kind: they are the tests on every message that arrives.
+
     public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {
-        dbus_message_is_signal(pointer, interface.rawValue, member.rawValue) != 0
+        dbus_message_get_type(pointer) == DBUS_MESSAGE_TYPE_SIGNAL && hasMember(member) && hasInterface(interface)
     }
 
     public func hasPath(_ path: ObjectPath) -> Bool {
-        dbus_message_has_path(pointer, path.rawValue) != 0
+        path.rawValue.withCString { dbus_message_has_path(pointer, $0) != 0 }
     }
 
     public func hasInterface(_ interface: InterfaceName) -> Bool {
-        dbus_message_has_interface(pointer, interface.rawValue) != 0
+        interface.rawValue.withCString { dbus_message_has_interface(pointer, $0) != 0 }
     }
 
     public func hasMember(_ member: MemberName) -> Bool {
-        dbus_message_has_member(pointer, member.rawValue) != 0
+        member.rawValue.withCString { dbus_message_has_member(pointer, $0) != 0 }
     }
 
     public func hasSignature(_ signature: Signature) -> Bool {
-        dbus_message_has_signature(pointer, signature.rawValue) != 0
+        signature.rawValue.withCString { dbus_message_has_signature(pointer, $0) != 0 }
     }
 
     private func text(_ field: (OpaquePointer?) -> UnsafePointer<CChar>?) -> String? {

@@ -11,6 +11,8 @@ public protocol MessageBus: AnyObject {
     ///
     /// - Parameter message: holds values of exactly the types in its signature. Debug builds look.
     func send(_ message: MarshalledMessage)
+    /// What is sent while `body` runs may leave together, when it has ended or the loop turns.
+    func gather(_ body: () -> Void)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
     func call(
         _ message: Message, timeout: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void)
@@ -18,6 +20,7 @@ public protocol MessageBus: AnyObject {
 
 extension MessageBus {
     public func send(_ message: MarshalledMessage) { send(Message(message)) }
+    public func gather(_ body: () -> Void) { body() }
 }
 
 /// A connection of its own to a bus: a ``Connection``, or what a test puts in its place.

@@ -23,8 +23,8 @@ public final class ObjectExporter {
 
     /// Answers `message` if it is a method call; `bus` is where it came from.
     ///
-    /// `org.freedesktop.DBus.Peer` is answered on every path; unless ``Connection/routePeerCalls()`` was called, libdbus
-    /// does that before it comes here.
+    /// `org.freedesktop.DBus.Peer` is answered on every path; unless ``Connection/routePeerCalls()`` was called, the
+    /// connection does that before it comes here.
     public func handle(_ message: Message, from bus: any MessageBus) -> Bool {
         guard let call = MethodCall(message, bus: bus) else { return false }
         do throws(BusError) {
@@ -109,7 +109,7 @@ public final class ObjectExporter {
 
     private static let introspectable: InterfaceName = "org.freedesktop.DBus.Introspectable"
     private static let propertiesInterface: InterfaceName = "org.freedesktop.DBus.Properties"
-    private static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
+    static let peer: InterfaceName = "org.freedesktop.DBus.Peer"
 
     private func answerStandard(_ call: MethodCall, _ member: String) throws(BusError) {
         let asked = call.message.interface

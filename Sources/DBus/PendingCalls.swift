@@ -70,7 +70,7 @@ final class PendingCalls {
             case .milliseconds(let milliseconds): UInt32(max(0, milliseconds))
             case .never: nil
             }
-        let deadline = milliseconds.map { SuspendingClock.now + .milliseconds($0) }
+        let deadline = milliseconds.map { context.now + .milliseconds($0) }
         calls[serial] = Call(
             number: lastNumber, peer: peer, timeout: milliseconds, deadline: deadline, completion: completion)
         guard let deadline else { return }
@@ -169,7 +169,7 @@ final class PendingCalls {
     // MARK: Time
 
     private func setTimer(for due: SuspendingClock.Instant) {
-        let left = SuspendingClock.now.duration(to: due).components
+        let left = context.now.duration(to: due).components
         let milliseconds = left.seconds * 1000 + left.attoseconds / 1_000_000_000_000_000 + 1
         timer = (
             .once(milliseconds: UInt32(clamping: max(0, milliseconds)), on: context) { [unowned self] in
@@ -179,7 +179,7 @@ final class PendingCalls {
     }
 
     private func failLate() {
-        let now = SuspendingClock.now
+        let now = context.now
         timer = nil
         var late: [(serial: UInt32, number: UInt64)] = []
         var earliest: SuspendingClock.Instant?

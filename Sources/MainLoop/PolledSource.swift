@@ -2,15 +2,19 @@ import CGLib
 
 /// What a ``PolledSource`` asks and tells. The source holds it weakly.
 public protocol PolledSourceDelegate: AnyObject {
-    /// Whether there is work to do without waiting for a descriptor.
+    /// Whether there is work to do without waiting for a descriptor. Asked before each wait.
     func hasPendingWork() -> Bool
 
-    /// Does what is ready. Called on the thread that runs the context.
+    /// Does what is ready. Called on the thread that runs the context, and not again before it has returned.
     func dispatch()
 }
 
 /// A source over file descriptors whose owner may also have work of its own pending: the shape that a protocol
 /// library with internal buffers needs.
+///
+/// A loop inside of ``PolledSourceDelegate/dispatch()`` does not call it again. GLib sees to that for a source that may
+/// not recurse, by taking its descriptors out of the poll and putting them back at each dispatch, for which it wakes the
+/// loop: three system calls. So this source may recurse, and takes them out itself where there is such a loop.
 ///
 /// Threads: all members only on the thread that runs the context.
 public final class PolledSource {
@@ -30,44 +34,95 @@ public final class PolledSource {
 
     /// A descriptor's registration with the source.
     public struct Tag {
-        fileprivate let pointer: gpointer
+        fileprivate let number: Int
     }
 
-    private let source: AttachedSource
+    private struct Watch {
+        let number: Int
+        let descriptor: Int32
+        let conditions: Conditions
+        /// GLib's tag; nil while the descriptor is taken out.
+        var pointer: gpointer?
+    }
+
+    private weak var delegate: PolledSourceDelegate?
+    private var source: AttachedSource!
+    private var watches: [Watch] = []
+    private var lastNumber = 0
+    private var isRunning = false
+    /// Whether the descriptors are taken out.
+    private var isBlocked = false
 
     public init(delegate: PolledSourceDelegate, priority: EventSource.Priority, context: MainContext) {
-        source = AttachedSource(DelegateCaller(delegate), on: context, priority: priority)
+        self.delegate = delegate
+        source = AttachedSource(DelegateCaller(self), on: context, priority: priority, canRecurse: true)
     }
 
     public func add(descriptor: Int32, waitingFor conditions: Conditions) -> Tag {
-        Tag(pointer: g_source_add_unix_fd(source.pointer, descriptor, GIOCondition(rawValue: conditions.rawValue)))
+        lastNumber += 1
+        var watch = Watch(number: lastNumber, descriptor: descriptor, conditions: conditions, pointer: nil)
+        if !isBlocked { put(&watch) }
+        watches.append(watch)
+        return Tag(number: lastNumber)
     }
 
     public func remove(_ tag: Tag) {
-        g_source_remove_unix_fd(source.pointer, tag.pointer)
+        guard let index = watches.firstIndex(where: { $0.number == tag.number }) else { return }
+        take(&watches[index])
+        watches.remove(at: index)
     }
 
     /// The conditions of the descriptor that the last poll found.
     public func occurred(on tag: Tag) -> Conditions {
-        Conditions(rawValue: g_source_query_unix_fd(source.pointer, tag.pointer).rawValue)
+        guard let pointer = watches.first(where: { $0.number == tag.number })?.pointer else { return [] }
+        return Conditions(rawValue: g_source_query_unix_fd(source.pointer, pointer).rawValue)
+    }
+
+    fileprivate func hasPendingWork() -> Bool {
+        !isRunning && delegate?.hasPendingWork() == true
+    }
+
+    fileprivate func dispatch() {
+        guard !isRunning else {
+            isBlocked = true
+            for index in watches.indices { take(&watches[index]) }
+            return
+        }
+        isRunning = true
+        delegate?.dispatch()
+        isRunning = false
+        guard isBlocked else { return }
+        isBlocked = false
+        for index in watches.indices { put(&watches[index]) }
+    }
+
+    private func put(_ watch: inout Watch) {
+        let conditions = GIOCondition(rawValue: watch.conditions.rawValue)
+        watch.pointer = g_source_add_unix_fd(source.pointer, watch.descriptor, conditions)
+    }
+
+    private func take(_ watch: inout Watch) {
+        guard let pointer = watch.pointer else { return }
+        g_source_remove_unix_fd(source.pointer, pointer)
+        watch.pointer = nil
     }
 }
 
 private final class DelegateCaller: SourceHandler {
-    private weak var delegate: PolledSourceDelegate?
+    private weak var owner: PolledSource?
 
-    init(_ delegate: PolledSourceDelegate) {
-        self.delegate = delegate
+    init(_ owner: PolledSource) {
+        self.owner = owner
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        delegate?.hasPendingWork() == true ? .ready : .waiting
+        owner?.hasPendingWork() == true ? .ready : .waiting
     }
 
     // No check: pending work was answered before the poll, and for a descriptor that is ready GLib dispatches by itself.
 
     func dispatch(_ source: Source) -> Bool {
-        delegate?.dispatch()
+        owner?.dispatch()
         return true
     }
 }

@@ -49,7 +49,7 @@ final class CenterDriver {
         spareEffects = []
         let result = try event(&decided)
         effects.store?.reserveNumbers(of: center)
-        for effect in decided { effects.carryOut(effect) }
+        effects.carryOut(decided)
         decided.removeAll(keepingCapacity: true)
         spareEffects = decided
         // Before any answer: what was accepted is safe.

@@ -218,7 +218,7 @@ package final class CenterObject {
         !Self.withoutBarrier.contains(where: message.hasMember)
     }
 
-    private static let withoutBarrier = [PostCall.member, SetSuspended.member, FollowActivity.member, "Ping"]
+    private static let withoutBarrier = [PostCall.member, SetSuspended.member, FollowActivity.member]
 
     // MARK: Changes
 

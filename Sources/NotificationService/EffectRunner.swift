@@ -91,7 +91,15 @@ final class EffectRunner {
         }
     }
 
-    func carryOut(_ effect: Effect) {
+    /// Carries out what one event decided, in its order.
+    func carryOut(_ effects: [Effect]) {
+        guard !effects.isEmpty else { return }
+        bus.gather {
+            for effect in effects { carryOut(effect) }
+        }
+    }
+
+    private func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery):
             // Counted first: a crash in between makes a hole that is announced, not a number that comes twice.

@@ -74,6 +74,7 @@ final class ServiceLink {
         self.heritage = heritage
         self.onEnd = onEnd
         connection.routePeerCalls()
+        connection.gatherTurns()
         object = CenterObject(bus: connection, configuration: heritage?.configuration)
         connection.onMessage = { [unowned self] message in
             if losesName(message) {

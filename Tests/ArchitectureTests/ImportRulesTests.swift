@@ -14,7 +14,7 @@ private enum ImportRules {
         "BusNames": [],
         "JSON": [],
         "MainLoop": system.union(["CGLib"]),
-        "DBus": system.union(["CDBus", "BusNames", "MainLoop"]),
+        "DBus": system.union(["CDBus", "BusNames", "Collections", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
         "NotificationCore": ["Collections", "BusNames"],
         "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames", "JSON"]),

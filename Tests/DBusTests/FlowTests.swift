@@ -50,6 +50,55 @@ struct FlowTests {
         try loop.run("the echoes") { own == 100 }
     }
 
+    @Test("Reading goes on when more may be received, though nothing was given up", arguments: BusKind.available)
+    func receivedBytes(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (left, right) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        var kept: [Message] = []
+        right.onMessage = { message in
+            guard message.member == "Kept" else { return false }
+            kept.append(message)
+            return true
+        }
+        right.mostReceivedBytes = 100_000
+        for _ in 0..<400 {
+            let message = Sample.signal("Kept", to: right.uniqueName)
+            var writer = MessageWriter(message)
+            writer.append(String(repeating: "x", count: 1000))
+            left.send(message)
+        }
+        var isAnswered = false
+        left.busID { _ in isAnswered = true }
+        try loop.run("what may be received") { isAnswered && kept.count >= 80 }
+        #expect(kept.count < 200)
+        right.mostReceivedBytes = 1_000_000
+        try loop.run("the rest") { kept.count == 400 }
+    }
+
+    @Test("Messages of any size arrive whole beside each other", arguments: BusKind.available)
+    func sizes(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (left, right) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        let sizes = (0..<200).map { [0, 1, 2000, 2048, 4096, 5000, 100_000, 1 << 20][$0 * 7 % 8] }
+        var received: [Int] = []
+        right.onMessage = { message in
+            guard message.member == "Sized" else { return false }
+            var reader = MessageReader(message)
+            received.append((try? reader.readString())?.utf8.count ?? -1)
+            return true
+        }
+        for size in sizes {
+            let message = Sample.signal("Sized", to: right.uniqueName)
+            var writer = MessageWriter(message)
+            writer.append(String(repeating: "x", count: size))
+            left.send(message)
+        }
+        try loop.run("all of them") { received.count == sizes.count }
+        #expect(received == sizes)
+    }
+
     @Test("20,000 messages in both directions at once: none is lost, order is kept", arguments: BusKind.available)
     func flood(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
@@ -93,6 +142,55 @@ struct FlowTests {
         #expect(numbers.received == Array(0..<8))
     }
 
+    @Test("Messages with descriptors keep their place, also where the socket is full", arguments: BusKind.available)
+    func descriptorsInTheirPlace(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let (senders, receivers) = (Loop(), Loop())
+        let (sender, receiver) = (try senders.connect(to: bus), try receivers.connect(to: bus))
+        let numbers = Numbers(of: receiver)
+        let descriptor = FileDescriptor(adopting: dup(0))
+        let block = [UInt8](repeating: 1, count: 1 << 20)
+        for number in UInt32(0)..<9 {
+            let message = signal(number, to: receiver)
+            var writer = MessageWriter(message)
+            switch number % 3 {
+            case 0: writer.append(fixedArray: block)
+            case 1: writer.append(descriptor)
+            default: break
+            }
+            sender.send(message)
+        }
+        try senders.run("the backlog to go out") { sender.outgoingBytes == 0 }
+        try receivers.run("all of it") { numbers.received.count == 9 }
+        #expect(numbers.received == Array(0..<9))
+    }
+
+    @Test("What a handler sends leaves before a loop inside of it waits")
+    func loopInHandler() throws {
+        let bus = try PrivateBus()
+        let loop = Loop()
+        let (left, right) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        let numbers = Numbers(of: right)
+        var handled = 0
+        left.onMessage = { [unowned left] message in
+            guard message.member == "Begin" else { return false }
+            let before = numbers.received.count
+            left.send(signal(1, to: right))
+            left.gather { left.send(signal(2, to: right)) }
+            #expect(throws: Never.self) {
+                try loop.run("what was sent") { numbers.received.count == before + 2 }
+            }
+            handled += 1
+            return true
+        }
+        // Twice: the source of the connection is asked again behind such a loop.
+        for number in 1...2 {
+            right.send(Sample.signal("Begin", to: left.uniqueName))
+            try loop.run("the handler") { handled == number }
+        }
+        #expect(numbers.received == [1, 2, 1, 2])
+    }
+
     @Test("One turn of the loop hands on a bounded number of messages, so that a flood starves no other source")
     func turns() throws {
         let bus = try PrivateBus()
@@ -107,7 +205,10 @@ struct FlowTests {
             others += 1
             return .keep
         }
+        let deadline = Deadline(after: .patience)
         while numbers.received.count < 500 {
+            // The idle source never lets the loop wait, so that no timer is needed to look at this.
+            guard !deadline.hasPassed else { throw NotInTime("all messages: \(numbers.received.count) came") }
             let before = numbers.received.count
             receivers.context.iterate(mayBlock: true)
             largest = max(largest, numbers.received.count - before)

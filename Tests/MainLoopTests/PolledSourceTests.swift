@@ -144,6 +144,32 @@ struct PolledSourceTests {
         #expect(reader.dispatches == 2)
     }
 
+    @Test("A loop inside of it neither dispatches it nor spins, and it goes on behind that")
+    func loopInside() throws {
+        let (context, pipe, another) = (MainContext(), try Pipe(), try Pipe())
+        let reader = Reader(context, pipe.reading)
+        var added: PolledSource.Tag?
+        reader.onDispatch = { reader in
+            guard reader.dispatches == 1 else { return }
+            // GLib finds it readable once more, and then no more.
+            context.iterate(mayBlock: false)
+            #expect(!context.iterate(mayBlock: false))
+            added = reader.source!.add(descriptor: another.reading, waitingFor: .readable)
+            another.put()
+            #expect(!context.iterate(mayBlock: false))
+            #expect(reader.dispatches == 1)
+        }
+        pipe.put()
+        context.iterate(mayBlock: true)
+        #expect(reader.dispatches == 1)
+        context.iterate(mayBlock: true)
+        #expect(reader.dispatches == 2 && reader.occurred.last == [.readable])
+        pipe.take()
+        reader.source!.remove(reader.tag!)
+        context.iterate(mayBlock: true)
+        #expect(reader.source!.occurred(on: added!) == .readable)
+    }
+
     @Test("The source, and its owner, can go away while dispatching")
     func releaseInside() throws {
         let (context, pipe) = (MainContext(), try Pipe())

@@ -1,0 +1,40 @@
+import BusNames
+import MainLoop
+
+/// What carries the messages of a ``Connection``: a socket, or what a simulation puts in its place (E7).
+///
+/// Threads: all members on the thread that runs the connection's context.
+package protocol MessageTransport: AnyObject {
+    /// Gets every message that arrives, and at the end the signal `Disconnected` of `org.freedesktop.DBus.Local`, without
+    /// a sender.
+    var onMessage: ((Message) -> Void)? { get set }
+    var isConnected: Bool { get }
+    /// Sends, as far as it is connected.
+    ///
+    /// - Returns: the serial that the message has from then on.
+    @discardableResult
+    func send(_ message: Message) -> UInt32
+    /// Sends what is laid out already, and has a serial.
+    func send(_ message: MarshalledMessage)
+    /// What `body` sends may leave when it has ended, together.
+    func gather(_ body: () -> Void)
+    /// See ``Connection/gatherTurns()``.
+    func gatherTurns()
+    /// The bus has given the connection this name.
+    func registered(as name: UniqueName)
+    /// See ``Connection/mostReceivedBytes``.
+    var mostReceivedBytes: Int { get set }
+    /// See ``Connection/mostMessages``.
+    var mostMessages: Int? { get set }
+    /// See ``Connection/socket``.
+    var socket: Int32? { get }
+    /// See ``Connection/outgoingBytes``.
+    var outgoingBytes: Int { get }
+}
+
+/// For those that have nothing to gain from bytes, or from writing together.
+extension MessageTransport {
+    package func send(_ message: MarshalledMessage) { send(Message(message)) }
+    package func gather(_ body: () -> Void) { body() }
+    package func gatherTurns() {}
+}
