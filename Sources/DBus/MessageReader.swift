@@ -70,13 +70,6 @@ public struct MessageReader {
         return name
     }
 
-    /// The UTF-8 bytes of the next value, a string, object path or signature, valid only inside `body`.
-    public mutating func withNextText<Result>(_ body: (UnsafePointer<CChar>) -> Result) -> Result {
-        var text: UnsafePointer<CChar>?
-        dbus_message_iter_get_basic(&iterator, &text)
-        return body(text!)
-    }
-
     /// The bytes of the next value, an array of a fixed-size type, valid only inside `body`.
     public mutating func withNextFixedArray<Result>(_ body: (UnsafeRawPointer?, _ count: Int) -> Result) -> Result {
         var elements = DBusMessageIter()

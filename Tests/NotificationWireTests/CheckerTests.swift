@@ -104,6 +104,15 @@ struct CheckerTests {
             Sample.post("v") { $0.variant(of: "v") { $0.variant(of: "o") { $0.append(ObjectPath("/")) } } })
     }
 
+    @Test("N3: of a key the error shows so much that it can be read")
+    func longKeys() {
+        for (length, shown) in [(127, 127), (128, 128), (129, 128), (5000, 128)] {
+            let key = String(repeating: "k", count: length)
+            expectRefusal(
+                "userInfo." + key.prefix(shown), "o", Sample.post(key: key, "o") { $0.append(ObjectPath("/")) })
+        }
+    }
+
     @Test("One bad value among many good ones is found")
     func among() {
         let message = Sample.post { writer in

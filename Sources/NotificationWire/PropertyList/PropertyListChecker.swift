@@ -1,151 +1,230 @@
-import DBus
 import NotificationCore
 
-/// Walks a userInfo and refuses what is no property list on the wire, or beyond the limits (N3, E1).
+/// Walks a userInfo, in the bytes that it came in, and refuses what is no property list on the wire, or beyond the limits
+/// (N3, E1).
 ///
 /// Allowed: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk allocates
-/// nothing; the path of a fault is put together only when there is one, on the way out.
+/// nothing; the path of a fault is put together only when there is one, on the way out. It never leaves the bytes,
+/// whatever stands in them, but does not look at what libdbus has seen to: that texts are UTF-8, booleans 0 or 1, and
+/// padding is zero.
 struct PropertyListChecker {
+    /// One complete type, as a signature has it.
+    private typealias TypeText = UnsafeRawBufferPointer
+
     /// Characters of a key that a path shows.
     private static let longestKey = 128
-    private let maximumBytes: Int
-    private let maximumDepth: Int
+    /// Nesting of arrays in a type.
+    private static let mostArrays = 32
+    private let bytes: UnsafeRawBufferPointer
     private let limits: Limits
-    /// Bytes on the wire so far, counted as D-Bus aligns them.
-    private var offset = 0
+    private let maximumDepth: Int
+    /// Where the walk is.
+    private(set) var offset: Int
+    /// The offset at which the limit of bytes is reached.
+    private var end = 0
 
-    init(limits: Limits) {
+    /// - Parameters:
+    ///   - bytes: in this machine's byte order, from a place on that D-Bus would align to 8.
+    ///   - offset: of the `a{sv}`.
+    init(_ bytes: UnsafeRawBufferPointer, at offset: Int, limits: Limits) {
+        self.bytes = bytes
+        self.offset = offset
         self.limits = limits
-        maximumBytes = Int(limits[.userInfoBytes])
         maximumDepth = Int(limits[.userInfoDepth])
     }
 
-    /// Checks the `a{sv}` that comes next and moves `reader` behind it.
+    /// Checks the `a{sv}`, and moves ``offset`` behind it.
     ///
-    /// - Returns: its bytes on the wire.
-    mutating func check(userInfo reader: inout MessageReader) throws(CenterError) -> Int {
+    /// - Returns: its bytes on the wire, where it begins at a place that D-Bus aligns to 8.
+    mutating func check() throws(CenterError) -> Int {
         do throws(Fault) {
-            try checkArray(&reader, depth: 1)
+            guard maximumDepth >= 1 else { throw Fault(.tooDeep) }
+            let contents = try array(alignedTo: 8)
+            // With the length in front of them, and its padding.
+            let start = contents.lowerBound - 8
+            end = start + Int(limits[.userInfoBytes])
+            try checkSize()
+            try checkEntries(until: contents.upperBound, of: nil, depth: 1)
+            return offset - start
         } catch {
             throw error.centerError(limits: limits)
         }
-        reader.skip()
-        return offset
     }
+
+    // MARK: Values
 
     /// - Parameter depth: of the collection that holds the value.
-    private mutating func checkValue(_ reader: inout MessageReader, depth: Int) throws(Fault) {
-        switch reader.nextType {
-        case .string:
-            try count(alignedTo: 4, 4 + reader.withNextText { length(of: $0) } + 1)
-        case .array:
+    private mutating func checkValue(of type: TypeText, depth: Int) throws(Fault) {
+        switch type[0] {
+        case UInt8(ascii: "s"): _ = try text()
+        case UInt8(ascii: "v"): try checkVariant(depth: depth)
+        case UInt8(ascii: "a"):
             // Data is a value, not a collection.
-            try checkArray(&reader, depth: reader.nextElementType == .byte ? depth : depth + 1)
-        case .variant:
-            try checkVariant(&reader, depth: depth)
-        case .structure:
-            try count(alignedTo: 8, 8)  // (x), as the signature was checked
-        case let type where type.fixedSize > 0 && type != .unixFD:
-            try count(alignedTo: type.fixedSize, type.fixedSize)
-        case let type:
-            throw Fault(.notPropertyList(Signature(type)))
+            let isData = type[1] == UInt8(ascii: "y")
+            try checkArray(of: TypeText(rebasing: type[1...]), depth: isData ? depth : depth + 1)
+        case UInt8(ascii: "("): try skip(8, alignedTo: 8)  // (x), as the type was looked at
+        case let letter: try skip(Self.fixedSize(letter), alignedTo: Self.fixedSize(letter))
         }
+        try checkSize()
     }
 
-    private mutating func checkArray(_ reader: inout MessageReader, depth: Int) throws(Fault) {
+    private mutating func checkArray(of type: TypeText, depth: Int) throws(Fault) {
         guard depth <= maximumDepth else { throw Fault(.tooDeep) }
-        let elementType = reader.nextElementType
-        try count(alignedTo: 4, 4)
-        if elementType.fixedSize > 0 {
-            let bytes = reader.withNextFixedArray { _, count in count * elementType.fixedSize }
-            return try count(alignedTo: elementType.fixedSize, bytes)
-        }
+        let size = Self.fixedSize(type[0])
+        let isOfEntries = type[0] == UInt8(ascii: "{")
         // The padding before the first element is there without one, too.
-        if elementType == .dictEntry || elementType == .structure { try count(alignedTo: 8, 0) }
-        var elements = reader.nextContents()
+        let contents = try array(alignedTo: Self.alignment(type[0]))
+        try checkSize()
+        guard !isOfEntries else {
+            let value = TypeText(rebasing: type[2..<type.count - 1])
+            return try checkEntries(until: contents.upperBound, of: value, depth: depth)
+        }
+        guard size == 0 else {
+            guard contents.count % size == 0 else { throw Fault(.malformed) }
+            offset = contents.upperBound
+            return try checkSize()
+        }
         var position = 0
-        while !elements.isAtEnd {
-            if elementType == .dictEntry {
-                try checkEntry(&elements, depth: depth)
-            } else {
-                do throws(Fault) {
-                    try checkValue(&elements, depth: depth)
-                } catch {
-                    throw error.inside("[\(position)]")
-                }
+        while offset < contents.upperBound {
+            do throws(Fault) {
+                try checkValue(of: type, depth: depth)
+            } catch {
+                throw error.inside("[\(position)]")
             }
-            elements.skip()
             position += 1
         }
+        guard offset == contents.upperBound else { throw Fault(.malformed) }
     }
 
-    private mutating func checkEntry(_ entries: inout MessageReader, depth: Int) throws(Fault) {
-        try count(alignedTo: 8, 0)
-        var entry = entries.nextContents()
-        try count(alignedTo: 4, 4 + entry.withNextText { length(of: $0) } + 1)
-        let key = entry
-        entry.skip()
-        do throws(Fault) {
-            try checkValue(&entry, depth: depth)
-        } catch {
-            var key = key
-            throw error.inside(".\(((try? key.readString()) ?? "").prefix(Self.longestKey))")
-        }
-    }
-
-    private mutating func checkVariant(_ reader: inout MessageReader, depth: Int) throws(Fault) {
-        var value = reader.nextContents()
-        switch value.nextType {
-        case .array, .structure:
-            // The whole type, so that an empty collection of something forbidden is refused as well.
-            let signature = value.nextSignature
-            guard Self.isPropertyList(signature) else { throw Fault(.notPropertyList(signature)) }
-            try count(alignedTo: 1, signature.rawValue.utf8.count + 2)
-            try checkValue(&value, depth: depth)
-        case .variant:
-            // A variant in a variant is no collection, but has to be bounded like one.
-            guard depth < maximumDepth else { throw Fault(.tooDeep) }
-            try count(alignedTo: 1, 3)
-            try checkVariant(&value, depth: depth + 1)
-        default:
-            try count(alignedTo: 1, 3)
-            try checkValue(&value, depth: depth)
-        }
-    }
-
-    /// Whether a type is made of property-list types only.
-    private static func isPropertyList(_ signature: Signature) -> Bool {
-        let text = Array(signature.rawValue.utf8)
-        var index = 0
-        while index < text.count {
-            switch UInt8(text[index]) {
-            case UInt8(ascii: "("):
-                guard text[index...].starts(with: "(x)".utf8) else { return false }
-                index += 2
-            case UInt8(ascii: "{"):
-                guard text[index + 1] == UInt8(ascii: "s") else { return false }
-            case UInt8(ascii: "o"), UInt8(ascii: "g"), UInt8(ascii: "h"):
-                return false
-            default:
-                break
+    /// - Parameter type: of their values; nil for variants.
+    private mutating func checkEntries(until end: Int, of type: TypeText?, depth: Int) throws(Fault) {
+        while offset < end {
+            try align(to: 8)
+            let key = try text()
+            do throws(Fault) {
+                try checkSize()
+                if let type { try checkValue(of: type, depth: depth) } else { try checkVariant(depth: depth) }
+            } catch {
+                throw error.inside(".\(String(decoding: bytes[key], as: UTF8.self).prefix(Self.longestKey))")
             }
-            index += 1
         }
-        return true
+        guard offset == end else { throw Fault(.malformed) }
     }
 
-    private mutating func count(alignedTo alignment: Int, _ bytes: Int) throws(Fault) {
-        offset = (offset + alignment - 1) / alignment * alignment + bytes
-        guard offset <= maximumBytes else { throw Fault(.tooLarge) }
+    private mutating func checkVariant(depth: Int) throws(Fault) {
+        let count = Int(try load(UInt8.self, at: offset))
+        guard offset + count + 2 <= bytes.count, count > 0 else { throw Fault(.malformed) }
+        let type = TypeText(rebasing: bytes[offset + 1..<offset + 1 + count])
+        offset += count + 2
+        // The whole type, so that an empty collection of something forbidden is refused as well.
+        guard Self.endOfType(type, from: 0, arrays: 0) == count else {
+            throw Fault(.notPropertyList(String(decoding: type, as: UTF8.self)))
+        }
+        try checkSize()
+        guard type[0] == UInt8(ascii: "v") else { return try checkValue(of: type, depth: depth) }
+        // A variant in a variant is no collection, but has to be bounded like one.
+        guard depth < maximumDepth else { throw Fault(.tooDeep) }
+        try checkVariant(depth: depth + 1)
+    }
+
+    private func checkSize() throws(Fault) {
+        guard offset <= end else { throw Fault(.tooLarge) }
+    }
+
+    // MARK: Types
+
+    /// Where the type ends that begins at `index`; nil when it is made of others than property-list types.
+    private static func endOfType(_ text: TypeText, from index: Int, arrays: Int) -> Int? {
+        guard index < text.count else { return nil }
+        switch text[index] {
+        case UInt8(ascii: "s"), UInt8(ascii: "v"): return index + 1
+        case UInt8(ascii: "("):
+            guard text[index...].starts(with: "(x)".utf8) else { return nil }
+            return index + 3
+        case UInt8(ascii: "a"):
+            guard arrays < mostArrays else { return nil }
+            guard text[(index + 1)...].starts(with: "{s".utf8) else {
+                return endOfType(text, from: index + 1, arrays: arrays + 1)
+            }
+            guard let end = endOfType(text, from: index + 3, arrays: arrays + 1), end < text.count,
+                text[end] == UInt8(ascii: "}")
+            else { return nil }
+            return end + 1
+        case let letter: return fixedSize(letter) > 0 ? index + 1 : nil
+        }
+    }
+
+    /// Bytes on the wire, which is also the alignment; 0 for other types than numbers and booleans.
+    private static func fixedSize(_ letter: UInt8) -> Int {
+        switch letter {
+        case UInt8(ascii: "y"): 1
+        case UInt8(ascii: "n"), UInt8(ascii: "q"): 2
+        case UInt8(ascii: "b"), UInt8(ascii: "i"), UInt8(ascii: "u"): 4
+        case UInt8(ascii: "x"), UInt8(ascii: "t"), UInt8(ascii: "d"): 8
+        default: 0
+        }
+    }
+
+    private static func alignment(_ letter: UInt8) -> Int {
+        switch letter {
+        case UInt8(ascii: "v"): 1
+        case UInt8(ascii: "s"), UInt8(ascii: "a"): 4
+        case UInt8(ascii: "("), UInt8(ascii: "{"): 8
+        default: fixedSize(letter)
+        }
+    }
+
+    // MARK: Bytes
+
+    private mutating func align(to alignment: Int) throws(Fault) {
+        offset = (offset + alignment - 1) & ~(alignment - 1)
+        guard offset <= bytes.count else { throw Fault(.malformed) }
+    }
+
+    private mutating func skip(_ count: Int, alignedTo alignment: Int) throws(Fault) {
+        try align(to: alignment)
+        guard count <= bytes.count - offset else { throw Fault(.malformed) }
+        offset += count
+    }
+
+    private func load<Value: FixedWidthInteger>(_: Value.Type, at offset: Int) throws(Fault) -> Value {
+        guard offset <= bytes.count - MemoryLayout<Value>.size else { throw Fault(.malformed) }
+        return bytes.loadUnaligned(fromByteOffset: offset, as: Value.self)
+    }
+
+    private mutating func length() throws(Fault) -> Int {
+        try skip(4, alignedTo: 4)
+        return Int(try load(UInt32.self, at: offset - 4))
+    }
+
+    /// Passes over a text. Returns where its bytes are.
+    private mutating func text() throws(Fault) -> Range<Int> {
+        let count = try length()
+        let start = offset
+        try skip(count, alignedTo: 1)
+        guard try load(UInt8.self, at: offset) == 0 else { throw Fault(.malformed) }
+        offset += 1
+        return start..<start + count
+    }
+
+    /// Passes over the beginning of an array. Returns where its elements are.
+    private mutating func array(alignedTo alignment: Int) throws(Fault) -> Range<Int> {
+        let count = try length()
+        try align(to: alignment)
+        guard count <= bytes.count - offset else { throw Fault(.malformed) }
+        return offset..<offset + count
     }
 }
 
 /// What is wrong, and the way to it, put together from the inside out.
 private struct Fault: Error {
     enum Reason {
-        case notPropertyList(Signature)
+        /// A type, as a signature has it.
+        case notPropertyList(String)
         case tooDeep
         case tooLarge
+        /// The bytes are not as D-Bus lays values out.
+        case malformed
     }
 
     let reason: Reason
@@ -166,14 +245,9 @@ private struct Fault: Error {
         case .notPropertyList(let signature):
             .invalidUserInfo(
                 path: "userInfo" + path, reason: "D-Bus type '\(signature)' is no property-list type")
+        case .malformed: .invalidUserInfo(path: "userInfo" + path, reason: "it is not laid out as D-Bus lays it out")
         case .tooDeep: .limitExceeded(.userInfoDepth, value: limits[.userInfoDepth])
         case .tooLarge: .limitExceeded(.userInfoBytes, value: limits[.userInfoBytes])
         }
     }
-}
-
-private func length(of text: UnsafePointer<CChar>) -> Int {
-    var length = 0
-    while text[length] != 0 { length += 1 }
-    return length
 }

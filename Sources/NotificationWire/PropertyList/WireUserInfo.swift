@@ -14,9 +14,8 @@ public final class WireUserInfo: UserInfo {
     /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for what is no property-list value, or
     ///   ``CenterError/limitExceeded(_:value:)`` (N3, E1).
     public init(of post: Message, at userInfo: inout MessageReader, limits: Limits) throws(CenterError) {
-        var checker = PropertyListChecker(limits: limits)
-        byteCount = try checker.check(userInfo: &userInfo)
-        commonBody = Self.commonBody(of: post.marshalledBody)
+        (commonBody, byteCount) = try Self.check(post, limits: limits)
+        userInfo.skip()
     }
 
     private init(commonBody: [UInt8], byteCount: Int) {
@@ -38,23 +37,27 @@ public final class WireUserInfo: UserInfo {
         var limits = Limits()
         limits[.userInfoBytes] = .max
         limits[.userInfoDepth] = .max
-        var checker = PropertyListChecker(limits: limits)
         var reader = MessageReader(message)
         guard let name = try? reader.readString(), !name.isEmpty, let object = try? reader.readString(),
-            let byteCount = try? checker.check(userInfo: &reader)
+            let (_, byteCount) = try? check(message, limits: limits)
         else { return nil }
         return (name, object, WireUserInfo(commonBody: body, byteCount: byteCount))
     }
 
-    /// The bytes up to the end of the third argument.
-    private static func commonBody(of body: [UInt8]) -> [UInt8] {
-        body.withUnsafeBytes { body in
-            func length(at offset: Int) -> Int { Int(body.load(fromByteOffset: offset, as: UInt32.self)) }
-            func aligned(_ offset: Int, _ alignment: Int) -> Int { (offset + alignment - 1) & ~(alignment - 1) }
-            let object = aligned(4 + length(at: 0) + 1, 4)
-            let userInfo = aligned(object + 4 + length(at: object) + 1, 4)
-            let end = aligned(userInfo + 4, 8) + length(at: userInfo)
-            return Array(UnsafeRawBufferPointer(rebasing: body[..<end]))
+    /// Checks the third argument of a message.
+    ///
+    /// - Returns: the bytes up to its end, and its size.
+    private static func check(
+        _ message: Message, limits: Limits
+    ) throws(CenterError) -> (commonBody: [UInt8], byteCount: Int) {
+        try message.withMarshalledBody { body throws(CenterError) in
+            func endOfText(at offset: Int) -> Int {
+                let start = (offset + 3) & ~3
+                return start + 4 + Int(body.loadUnaligned(fromByteOffset: start, as: UInt32.self)) + 1
+            }
+            var checker = PropertyListChecker(body, at: endOfText(at: endOfText(at: 0)), limits: limits)
+            let byteCount = try checker.check()
+            return (Array(body[..<checker.offset]), byteCount)
         }
     }
 }
