@@ -29,7 +29,8 @@ final class CenterDriver {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
                 case .witnessed(let client, let hasRead):
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
-                case .deliveryRefused(let client): center.deliveryRefused(client, effects: &effects)
+                case .deliveryRefused(let client, let losses):
+                    center.deliveryRefused(client, losses: losses, effects: &effects)
                 case .deliveryTooLarge(let client): center.deliveryTooLarge(client, effects: &effects)
                 case .probeRefused(let client, let isCounted):
                     center.probeRefused(client, isCounted: isCounted, effects: &effects)
@@ -118,8 +119,9 @@ final class CenterDriver {
     func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
         let (counts, largest) = effects.recentDeliveries()
         perform { effects in
-            for (client, count) in counts.sorted(by: { $0.key < $1.key }) {
-                center.deliveriesCut(client, atMost: count, effects: &effects)
+            for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
+                center.deliveriesCut(
+                    client, atMost: recent.notifications, losses: recent.losses, effects: &effects)
             }
             center.rememberAllDue(effects: &effects)
         }

@@ -12,7 +12,7 @@ final class EffectRunner {
     enum Event {
         case answered(ClientName)
         case witnessed(ClientName, hasRead: Bool)
-        case deliveryRefused(ClientName)
+        case deliveryRefused(ClientName, losses: UInt64)
         case deliveryTooLarge(ClientName)
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
@@ -40,8 +40,8 @@ final class EffectRunner {
     private let witness: ReadingWitness
     /// Through which answers to calls go out.
     let answers = AnswerGate()
-    /// The message serial of the last notification. They are counted in the upper half of the numbers, where libdbus,
-    /// which numbers all other messages, does not come.
+    /// The message serial of the last notification, or word about losses. They are counted in the upper half of the
+    /// numbers, where the connection, which numbers all other messages, does not come.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
     private var sentSignals = SentSignals()
@@ -74,13 +74,13 @@ final class EffectRunner {
     func signalRefused(serial: UInt32) {
         guard serial >= Self.firstSignal else { return }
         areRefusalsTold = true
-        if let client = sentSignals.takeClient(of: serial) { report(.deliveryRefused(client)) }
+        if let (client, losses) = sentSignals.take(serial) { report(.deliveryRefused(client, losses: losses)) }
     }
 
-    /// How many notifications went to each client lately, so that they may still have been on their way.
-    /// `largest` is the size of the largest of them, as ``mostBytes`` counts.
-    func recentDeliveries() -> (counts: [ClientName: Int], largest: Int) {
-        sentSignals.recent()
+    /// What went to each client lately, so that it may still have been on its way.
+    /// `largest` is the size of the largest notification, as ``mostBytes`` counts.
+    func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
+        sentSignals.recent(at: bus.context.now)
     }
 
     /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
@@ -148,16 +148,15 @@ final class EffectRunner {
         }
         let size = delivery.notification.byteCount + 8 * delivery.observers.count
         guard size < mostBytes else { return report(.deliveryTooLarge(delivery.client)) }
-        lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
-        sentSignals.note(lastSignal, to: delivery.client, size: size)
-        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: lastSignal))
+        let serial = nextSignal()
+        sentSignals.note(serial, to: delivery.client, size: size, at: bus.context.now)
+        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: serial))
         receipts?.noteSent(delivery.sequence, to: delivery.client, dropped: nil)
     }
 
-    /// Sends what has a number of the client's.
-    private func send(_ message: Message, to client: ClientName, sequence: UInt64, dropped: UInt64?) {
-        bus.send(message)
-        receipts?.noteSent(sequence, to: client, dropped: dropped)
+    private func nextSignal() -> UInt32 {
+        lastSignal = lastSignal == .max ? Self.firstSignal : lastSignal + 1
+        return lastSignal
     }
 
     /// All that one event decided was carried out.
@@ -190,8 +189,10 @@ final class EffectRunner {
         Log.info(
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
-        send(
-            DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client), to: client,
-            sequence: sequence, dropped: count)
+        let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
+        let serial = message.numbered(nextSignal)
+        sentSignals.note(serial, to: client, size: 0, losses: count, at: bus.context.now)
+        bus.send(message)
+        receipts?.noteSent(sequence, to: client, dropped: count)
     }
 }

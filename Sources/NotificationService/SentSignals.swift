@@ -1,13 +1,22 @@
 import NotificationCore
 
-/// To whom the last notifications went, by the serials of their messages: for what the bus refuses, or loses with the
-/// connection.
+/// To whom the last notifications and words about losses went, by the serials of their messages: for what the bus
+/// refuses, or loses with the connection.
 struct SentSignals {
     private struct Entry {
         var serial: UInt32
         var client: ClientName?
         var time: SuspendingClock.Instant
         var size: Int
+        /// How many it told of; 0 for a notification.
+        var losses: UInt64
+    }
+
+    /// What went to one client.
+    struct Recent: Equatable {
+        var notifications = 0
+        /// Losses that it was told of.
+        var losses: UInt64 = 0
     }
 
     /// More than the bus leaves unread in any but the worst case; a power of two.
@@ -17,30 +26,38 @@ struct SentSignals {
 
     private var entries: [Entry] = []
 
-    /// - Parameter size: in bytes, about.
-    mutating func note(_ serial: UInt32, to client: ClientName, size: Int) {
-        let entry = Entry(serial: serial, client: client, time: .now, size: size)
+    /// - Parameters:
+    ///   - size: in bytes, about.
+    ///   - losses: how many it tells of; 0 for a notification.
+    ///   - now: the present.
+    mutating func note(
+        _ serial: UInt32, to client: ClientName, size: Int, losses: UInt64 = 0, at now: SuspendingClock.Instant
+    ) {
+        let entry = Entry(serial: serial, client: client, time: now, size: size, losses: losses)
         let place = Int(serial) & (Self.capacity - 1)
         // Grows with the first ones, which come in order.
         while entries.count <= place { entries.append(entry) }
         entries[place] = entry
     }
 
-    /// The client that was sent this; nil when that is long ago, or was asked before.
-    mutating func takeClient(of serial: UInt32) -> ClientName? {
+    /// The client that was sent this, and how many losses it told of; nil when that is long ago, or was asked before.
+    mutating func take(_ serial: UInt32) -> (client: ClientName, losses: UInt64)? {
         let place = Int(serial) & (Self.capacity - 1)
-        guard place < entries.count, entries[place].serial == serial else { return nil }
-        defer { entries[place].client = nil }
-        return entries[place].client
+        guard place < entries.count, entries[place].serial == serial, let client = entries[place].client else {
+            return nil
+        }
+        entries[place].client = nil
+        return (client, entries[place].losses)
     }
 
-    /// How many went to each client so lately that the bus may not have read them yet, and the size of the largest.
-    func recent() -> (counts: [ClientName: Int], largest: Int) {
-        let earliest = SuspendingClock.now - Self.timeOnTheWay
-        var (counts, largest): ([ClientName: Int], Int) = ([:], 0)
+    /// What went to each client so lately that the bus may not have read it yet, and the size of the largest.
+    func recent(at now: SuspendingClock.Instant) -> (counts: [ClientName: Recent], largest: Int) {
+        let earliest = now - Self.timeOnTheWay
+        var (counts, largest): ([ClientName: Recent], Int) = ([:], 0)
         for entry in entries where entry.time > earliest {
             guard let client = entry.client else { continue }
-            counts[client, default: 0] += 1
+            if entry.losses == 0 { counts[client, default: Recent()].notifications += 1 }
+            counts[client, default: Recent()].losses += entry.losses
             largest = max(largest, entry.size)
         }
         return (counts, largest)

@@ -57,6 +57,11 @@ struct CarryingTests {
         try center.post(1, of: "A")
         center.refuseProbe(of: one)
         #expect(center.witnesses[one] == 1)
+        try center.post(1, of: "A")
+        #expect(sequences(one) == [1])
+        center.witness(one, hasRead: true)
+        #expect(dropped(one) == [.dropped(1, of: [], .busLimits)])
+        #expect(sequences(one) == [1, 2])
     }
 
     @Test("E5: what a closed connection may have lost is bounded by what is not confirmed")
@@ -66,8 +71,54 @@ struct CarryingTests {
         try center.post(5, of: "A")
         center.cutDeliveries(to: one, atMost: 3)
         center.cutDeliveries(to: one, atMost: 100)
+        #expect(center.overflows[one] == [.busDisconnected], "one log line")
+        #expect(center.status(one)?.dropped == 3 && center.statistics.dropped == 3)
         center.answer(one)
         #expect(dropped(one) == [.dropped(3, of: [], .busDisconnected)])
+    }
+
+    /// Two were lost to a client that did not read, and it has just been told so.
+    private func withLoss() throws -> Scenario {
+        let center = Scenario([.queuedPerClient: 3])
+        let observer = try center.observe(one, "A")
+        center.stop(one)
+        try center.post(133, of: "A")
+        center.answer(one)
+        #expect(center.happened(one).contains(.dropped(2, of: [observer], .queueFull)))
+        #expect(center.sequences(one).last == 133)
+        #expect(center.statistics.dropped == 2)
+        center.clear()
+        return center
+    }
+
+    @Test("E5, S4: a word about losses that went with the connection is told again, and not counted again")
+    func cutWord() throws {
+        let center = try withLoss()
+        center.cutDeliveries(to: one, atMost: 3, losses: 2)
+        center.answer(one)
+        #expect(center.happened(one) == [.dropped(5, of: [], .busDisconnected)])
+        #expect(center.statistics.dropped == 5, "three notifications more")
+        center.clear()
+        center.cutDeliveries(to: one, atMost: 0, losses: 5)
+        center.answer(one)
+        #expect(center.happened(one) == [.dropped(5, of: [], .busDisconnected)], "that word, too")
+        #expect(center.statistics.dropped == 5)
+    }
+
+    @Test("E5, S4: a word about losses that the bus refused, or discarded in silence, is told again")
+    func refusedWord() throws {
+        let center = try withLoss()
+        center.refuseDelivery(to: one, losses: 2)
+        for _ in 0..<3 { center.answer(one) }
+        #expect(center.happened(one) == [.dropped(2, of: [], .busLimits)])
+        #expect(center.statistics.dropped == 2)
+
+        let other = try withLoss()
+        other.refuseProbe(of: one)
+        for _ in 0..<3 { other.answer(one) }
+        // All that was behind the probe that has been answered: one window, the word, and three.
+        #expect(other.happened(one) == [.dropped(69, of: [], .busLimits)])
+        #expect(other.statistics.dropped == 69)
     }
 
     @Test("E5: one that is too large for the bus is told at once, and keeps its number")
@@ -103,5 +154,31 @@ struct CarryingTests {
         #expect(delivered.map(\.client) == [two, two])
         #expect(delivered.map(\.sequence) == [4, 5])
         #expect(try next.addObserver(of: one, name: "B", object: "", options: .init(), effects: &effects) > id)
+    }
+
+    @Test("S4: which losses are a bound, and have their numbers already")
+    func bounds() {
+        let bounds = DropReason.allCases.filter(\.isBound)
+        #expect(Set(bounds) == [.busLimits, .busDisconnected, .serviceRestarted])
+    }
+
+    @Test("E5, S5: what a client was told of its suspension, and may not have heard, is told again")
+    func suspensionCut() throws {
+        try center.observe(one, "A")
+        try center.observe(two, "A")
+        try center.suspend(one)
+        // With this the window is full, and the client confirms it.
+        try center.observe(three, "C")
+        try center.post(63, of: "C")
+        try center.suspend(three)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        var effects: [Effect] = []
+        next.finishRestoring(effects: &effects)
+        let told = effects.compactMap { effect -> ClientName? in
+            if case .suspensionChanged(let client, _, _) = effect { client } else { nil }
+        }
+        #expect(told == [one])
+        try next.checkInvariants()
     }
 }

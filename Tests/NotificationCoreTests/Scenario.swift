@@ -169,16 +169,17 @@ final class Scenario {
 
     // MARK: The bus
 
-    func refuseDelivery(to client: ClientName) {
-        perform { effects in center.deliveryRefused(client, effects: &effects) }
+    /// - Parameter losses: how many the signal told of; 0 for a notification.
+    func refuseDelivery(to client: ClientName, losses: UInt64 = 0) {
+        perform { effects in center.deliveryRefused(client, losses: losses, effects: &effects) }
     }
 
     func refuseProbe(of client: ClientName, isCounted: Bool = false) {
         perform { effects in center.probeRefused(client, isCounted: isCounted, effects: &effects) }
     }
 
-    func cutDeliveries(to client: ClientName, atMost count: Int) {
-        perform { effects in center.deliveriesCut(client, atMost: count, effects: &effects) }
+    func cutDeliveries(to client: ClientName, atMost count: Int, losses: UInt64 = 0) {
+        perform { effects in center.deliveriesCut(client, atMost: count, losses: losses, effects: &effects) }
     }
 
     func findTooLarge(for client: ClientName) {

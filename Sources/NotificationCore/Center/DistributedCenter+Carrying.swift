@@ -4,14 +4,20 @@
 /// Such notifications have their sequence numbers already. So the client is told, by ``Effect/dropped``, that so many
 /// of the numbers before the next notification may be missing; the count of the sequence does not go on by it. Where
 /// the bus does not say which signals it refused, the count is an upper bound.
+///
+/// A word about losses gets lost in the same way. What it told is told again then, and not counted again.
 extension DistributedCenter {
     /// The bus refused one notification that was sent to the client.
     ///
     /// Nothing more goes there until the client has answered a probe, which shows that there is room again.
-    public func deliveryRefused(_ name: ClientName, effects: inout [Effect]) {
+    ///
+    /// - Parameter losses: how many the signal told of that was refused; 0 for a notification.
+    public func deliveryRefused(_ name: ClientName, losses: UInt64 = 0, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        noteUncarried(1, of: client, because: .busLimits, effects: &effects)
+        noteUncarried(
+            FlowWindow.Told(notifications: losses > 0 ? 0 : 1, losses: losses), of: client, because: .busLimits,
+            effects: &effects)
         block(client, effects: &effects)
     }
 
@@ -19,13 +25,13 @@ extension DistributedCenter {
     public func deliveryTooLarge(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
-        noteUncarried(1, of: client, because: .busLimits, effects: &effects)
+        noteUncarried(FlowWindow.Told(notifications: 1), of: client, because: .busLimits, effects: &effects)
         if client.reads { announceUncarried(to: client, effects: &effects) }
     }
 
     /// The bus refused a probe of the client. The driver sends it again until it gets through.
     ///
-    /// - Parameter isCounted: whether ``deliveryRefused(_:effects:)`` told what else was refused. Otherwise all that the
+    /// - Parameter isCounted: whether ``deliveryRefused(_:losses:effects:)`` told what else was refused. Otherwise all that the
     ///   client has not confirmed may be lost: dbus-broker refuses signals without a word.
     public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
@@ -36,12 +42,18 @@ extension DistributedCenter {
 
     /// The connection ended while notifications to the client may have been on their way.
     ///
-    /// - Parameter count: of them, at most.
-    public func deliveriesCut(_ name: ClientName, atMost count: Int, effects: inout [Effect]) {
+    /// - Parameters:
+    ///   - count: of them, at most.
+    ///   - losses: that it was told of at the same time, at most.
+    public func deliveriesCut(
+        _ name: ClientName, atMost count: Int, losses: UInt64 = 0, effects: inout [Effect]
+    ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
+        let told = client.peer.flow.writeOff()
         noteUncarried(
-            min(count, client.peer.flow.writeOff()), of: client, because: .busDisconnected, effects: &effects)
+            FlowWindow.Told(notifications: min(count, told.notifications), losses: min(losses, told.losses)),
+            of: client, because: .busDisconnected, effects: &effects)
     }
 
     /// Sends nothing more until the client answers, which has to be asked for that.
@@ -53,13 +65,15 @@ extension DistributedCenter {
     }
 
     private func noteUncarried(
-        _ count: Int, of client: Client, because reason: DropReason, effects: inout [Effect]
+        _ told: FlowWindow.Told, of client: Client, because reason: DropReason, effects: inout [Effect]
     ) {
-        guard count > 0 else { return }
+        let count = UInt64(told.notifications)
+        guard count + told.losses > 0 else { return }
         let isFirst = client.uncarried == nil
-        client.uncarried = Client.Uncarried(count: (client.uncarried?.count ?? 0) + UInt64(count), reason: reason)
-        client.counts.dropped += UInt64(count)
-        counters.dropped += UInt64(count)
+        client.uncarried = Client.Uncarried(
+            count: (client.uncarried?.count ?? 0) + count + told.losses, reason: reason)
+        client.counts.dropped += count
+        counters.dropped += count
         if isFirst { effects.append(.overflowed(client.name, reason)) }
     }
 
@@ -71,6 +85,7 @@ extension DistributedCenter {
             .dropped(
                 client.name, count: uncarried.count, observers: [], reason: uncarried.reason,
                 sequence: client.counts.sequence))
-        countSent(Self.signalSize, to: client.peer, effects: &effects)
+        countSent(
+            Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
     }
 }

@@ -147,7 +147,9 @@ extension DistributedCenter {
             .dropped(
                 client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason,
                 sequence: client.counts.sequence))
-        countSent(Self.signalSize + 8 * loss.observers.count, to: client.peer, effects: &effects)
+        countSent(
+            Self.signalSize + 8 * loss.observers.count, telling: FlowWindow.Told(losses: loss.count), to: client.peer,
+            effects: &effects)
         // Behind it: a crash in between tells it twice, and not never.
         remember(.lossAnnounced(client.name), effects: &effects)
     }

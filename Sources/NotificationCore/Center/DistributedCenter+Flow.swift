@@ -48,10 +48,14 @@ extension DistributedCenter {
     // MARK: Sending
 
     /// Counts a message that goes to a connection now.
-    func countSent(_ byteCount: Int, isNotification: Bool = false, to peer: Peer, effects: inout [Effect]) {
+    ///
+    /// - Parameter told: what it tells that has a number.
+    func countSent(
+        _ byteCount: Int, telling told: FlowWindow.Told = FlowWindow.Told(), to peer: Peer, effects: inout [Effect]
+    ) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
-        let isFull = peer.flow.sent(byteCount: byteCount, isNotification: isNotification)
+        let isFull = peer.flow.sent(byteCount: byteCount, telling: told)
         guard isFull || (isRoomWanted && peer.flow.isIdle) else { return }
         probe(peer, effects: &effects)
         if !peer.flow.isOpen { closed(peer, effects: &effects) }

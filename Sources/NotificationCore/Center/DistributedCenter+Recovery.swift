@@ -180,7 +180,12 @@ extension DistributedCenter {
         counters.coalesced = other.counters.coalesced
         counters.lostPosts = other.counters.lostPosts
         other.forEachRememberedChange { _ = restore($0) }
-        for (name, client) in other.clients { clients[name]?.uncarried = client.uncarried }
+        for (name, before) in other.clients {
+            guard let client = clients[name] else { continue }
+            client.uncarried = before.uncarried
+            // It may have been cut off on its way. Hearing it twice tells nothing wrong.
+            if before.isSuspensionOnTheWay { client.isSuspensionOwed = true }
+        }
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
     }
 

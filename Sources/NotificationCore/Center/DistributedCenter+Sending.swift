@@ -74,7 +74,8 @@ extension DistributedCenter {
             remember(.popped(client.name, lane), effects: &effects)
             client.remembersDue = client.queue.hasDue
         }
-        countSent(entry.byteCount, isNotification: true, to: client.peer, effects: &effects)
+        countSent(
+            entry.byteCount, telling: FlowWindow.Told(notifications: 1), to: client.peer, effects: &effects)
         return true
     }
 

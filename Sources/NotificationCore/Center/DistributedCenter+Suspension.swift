@@ -51,6 +51,7 @@ extension DistributedCenter {
             effects.append(
                 .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
             countSent(Self.signalSize, to: client.peer, effects: &effects)
+            client.sentWhenTold = client.peer.confirmedBytes + UInt64(client.peer.usage[.inFlightBytes])
         }
         noteSuspensionOwed(to: client, effects: &effects)
     }

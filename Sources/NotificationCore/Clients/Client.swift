@@ -31,6 +31,8 @@ final class Client {
 
     /// What it was told last about its suspension; nil when that is not known.
     var toldSuspension: (Bool, SuspensionCause)? = (false, .none)
+    /// All that it had been sent, in bytes, when it was told so.
+    var sentWhenTold: UInt64 = 0
     /// Whether a later process is known to have to tell it about its suspension (E3), as it does not read.
     var isSuspensionOwed = false
 
@@ -82,6 +84,9 @@ final class Client {
 
     /// Whether it was told what holds about its suspension.
     var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
+
+    /// Whether what it was told last about that may not have arrived.
+    var isSuspensionOnTheWay: Bool { sentWhenTold > peer.confirmedBytes }
 
     var name: ClientName { peer.name }
 

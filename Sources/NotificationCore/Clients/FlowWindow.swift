@@ -18,8 +18,16 @@ struct FlowWindow {
     struct Amount: Equatable {
         var messages = 0
         var bytes = 0
-        /// Those of the messages that are notifications, without those that were written off.
+        /// What they tell, without what was written off.
+        var told = Told()
+    }
+
+    /// What a client does not know when messages do not reach it.
+    struct Told: Equatable {
+        /// Each has a number of the sequence.
         var notifications = 0
+        /// Losses that it was told of: as many numbers, too, which nothing else explains.
+        var losses: UInt64 = 0
     }
 
     /// Sent since the last probe.
@@ -56,16 +64,19 @@ struct FlowWindow {
         probed.reduce(unprobed) { sum, amount in
             Amount(
                 messages: sum.messages + amount.messages, bytes: sum.bytes + amount.bytes,
-                notifications: sum.notifications + amount.notifications)
+                told: Told(
+                    notifications: sum.told.notifications + amount.told.notifications,
+                    losses: sum.told.losses + amount.told.losses))
         }
     }
 
     /// Counts a message that is sent now.
     ///
     /// - Returns: whether a window is full, so that the connection has to be probed.
-    mutating func sent(byteCount: Int, isNotification: Bool) -> Bool {
+    mutating func sent(byteCount: Int, telling told: Told) -> Bool {
         unprobed.messages += 1
-        if isNotification { unprobed.notifications += 1 }
+        unprobed.told.notifications += told.notifications
+        unprobed.told.losses += told.losses
         unprobed.bytes += byteCount
         return unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
     }
@@ -99,12 +110,12 @@ struct FlowWindow {
 
     /// Nothing of what is not confirmed yet need have reached the connection.
     ///
-    /// - Returns: how many notifications that are; each is counted once.
-    mutating func writeOff() -> Int {
-        let count = unconfirmed.notifications
-        unprobed.notifications = 0
-        for index in probed.indices { probed[index].notifications = 0 }
-        return count
+    /// - Returns: what they told; each is counted once.
+    mutating func writeOff() -> Told {
+        let told = unconfirmed.told
+        unprobed.told = Told()
+        for index in probed.indices { probed[index].told = Told() }
+        return told
     }
 
     /// Whether it has to be found out now in another way whether the connection reads.
