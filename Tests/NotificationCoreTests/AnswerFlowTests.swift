@@ -147,6 +147,19 @@ struct AnswerFlowTests {
         for client in [one, two] { #expect(center.objects(client) == ["1", "2", "3"]) }
     }
 
+    @Test("B6: one that never answers, and waits for room that it takes itself, is asked elsewhere, too")
+    func silentWithoutRoom() throws {
+        let center = Scenario([.inFlightBytes: 20_000])
+        center.stop(one)
+        try center.observe(one, "A")
+        try center.post(100, of: "A", bytes: 1000)
+        #expect(center.received(one).count < 20)
+        #expect(center.witnesses[one] == 1)
+        for _ in 0..<200 where center.received(one).count < 100 { center.witness(one, hasRead: false) }
+        #expect(center.objects(one) == (1...100).map(String.init))
+        try center.center.checkInvariants()
+    }
+
     @Test("D8: connections that are no clients are asked after a while, and forgotten when they confirmed")
     func strangers() throws {
         let center = Scenario()

@@ -118,9 +118,10 @@ struct FlowWindow {
         return told
     }
 
-    /// Whether it has to be found out now in another way whether the connection reads.
+    /// Whether it has to be found out now in another way whether the connection reads. One that waits for room may take
+    /// that itself, with what it has not confirmed.
     mutating func needsWitness() -> Bool {
-        guard isUsedUp || isBlocked, !hasAnswered, !isBeingWitnessed else { return false }
+        guard isUsedUp || isBlocked || isHeldBack && !isIdle, !hasAnswered, !isBeingWitnessed else { return false }
         isBeingWitnessed = true
         isSilent = true
         return true
