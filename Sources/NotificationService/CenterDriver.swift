@@ -12,14 +12,21 @@ final class CenterDriver {
     let effects: EffectRunner
     private var waitingPosters = WaitingPosters()
     private let memory: MemoryReturn
+    private let machine: Machine
+    private let context: MainContext
+    /// Whether all that there was has been given to the next connection, or left to the next process. From then on
+    /// nothing is carried out: numbers would be given twice, and what was accepted would not be kept.
+    private(set) var isOver = false
     /// Called after each event while posts are to be read slowly.
     var onCrowded: (() -> Void)?
     /// An empty array whose memory is used again from event to event.
     private var spareEffects: [Effect] = []
 
-    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier) {
+    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
+        self.machine = machine
+        context = bus.context
         memory = MemoryReturn(context: bus.context)
-        effects = EffectRunner(bus: bus, clients: clients, barrier: barrier)
+        effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
         effects.answers.maySend = { [unowned self] caller, byteCount in
             perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
         }
@@ -50,7 +57,7 @@ final class CenterDriver {
         spareEffects = []
         let result = try event(&decided)
         effects.store?.reserveNumbers(of: center)
-        effects.carryOut(decided)
+        if !isOver { effects.carryOut(decided) }
         decided.removeAll(keepingCapacity: true)
         spareEffects = decided
         // Before any answer: what was accepted is safe.
@@ -87,7 +94,8 @@ final class CenterDriver {
     func recover(directory: String, busID: String, address: String, takesLock: Bool) -> Bool {
         do throws(FileError) {
             let store = try RecoveryStore(
-                directory: directory, busID: busID, address: address, limits: center.limits, takesLock: takesLock)
+                directory: directory, in: machine.files, busID: busID, address: address, limits: center.limits,
+                takesLock: takesLock, now: { [context, start = context.now] in context.now - start })
             let count = store.restore(into: center)
             if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
             center.remembersChanges = true
@@ -111,6 +119,7 @@ final class CenterDriver {
     func finish() {
         perform { effects in center.sendAllReady(effects: &effects) }
         effects.store?.finish(from: center)
+        isOver = true
     }
 
     // MARK: From one connection to the next (E5)
@@ -125,7 +134,10 @@ final class CenterDriver {
             }
             center.rememberAllDue(effects: &effects)
         }
-        defer { effects.store = nil }
+        defer {
+            effects.store = nil
+            isOver = true
+        }
         return (center, effects.store, largest)
     }
 

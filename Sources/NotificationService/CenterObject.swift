@@ -11,7 +11,7 @@ import NotificationWire
 package final class CenterObject {
     private let barrier: BusBarrier
     private unowned let bus: any MessageBus
-    private let processes: any ProcessTable = ProcFileSystem()
+    private let machine: Machine
     private let clients: ClientRegistry
     private let callers: Callers
     private let gate: PolicyGate
@@ -26,20 +26,22 @@ package final class CenterObject {
 
     /// - Parameter bus: where effects go; the caller keeps it.
     package convenience init(bus: any MessageBus) {
-        self.init(bus: bus, configuration: nil)
+        self.init(bus: bus, on: .own(address: ""), configuration: nil)
     }
 
     /// - Parameters:
     ///   - bus: where effects go; the caller keeps it.
+    ///   - machine: where the service runs.
     ///   - inherited: what was read before; nil to read it.
-    init(bus: any MessageBus, configuration inherited: ConfigurationKeeper?) {
+    init(bus: any MessageBus, on machine: Machine, configuration inherited: ConfigurationKeeper?) {
         self.bus = bus
-        configuration = inherited ?? ConfigurationKeeper()
-        clients = ClientRegistry(bus: bus, table: processes)
-        callers = Callers(bus: bus, table: processes)
-        gate = PolicyGate(callers: callers) { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) }
+        self.machine = machine
+        configuration = inherited ?? ConfigurationKeeper(reading: machine.readConfiguration)
+        clients = ClientRegistry(bus: bus, table: machine.processes)
+        callers = Callers(bus: bus, table: machine.processes)
+        gate = PolicyGate(callers: callers, maySandboxesCall: machine.maySandboxesCall)
         barrier = BusBarrier(bus: bus)
-        driver = CenterDriver(bus: bus, clients: clients, barrier: barrier)
+        driver = CenterDriver(bus: bus, clients: clients, barrier: barrier, machine: machine)
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
@@ -88,7 +90,8 @@ package final class CenterObject {
     func followActivity(uniqueName: UniqueName) {
         let driver = driver
         let monitor = ActivityMonitor(
-            bus: bus, uniqueName: uniqueName, choice: configuration.current.activityChoice, processes: processes
+            bus: bus, uniqueName: uniqueName, choice: configuration.current.activityChoice, session: machine.session,
+            processes: machine.processes
         ) { [unowned driver] client, activity in
             Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client.rawValue])
             driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
@@ -130,6 +133,9 @@ package final class CenterObject {
             mostBytes: driver.effects.mostBytes, largest: largest)
     }
 
+    /// To look at.
+    var center: DistributedCenter { driver.center }
+
     /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
     var mostBytes: Int {
         get { driver.effects.mostBytes }
@@ -155,6 +161,8 @@ package final class CenterObject {
     }
 
     private func handleNow(_ message: Message) -> Bool {
+        // What lies unread behind the end is for nobody here. Who called gets an error of the bus.
+        guard !driver.isOver else { return true }
         turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender { return serve(message, of: sender) }
         let activity = driver.effects.activity
@@ -176,6 +184,7 @@ package final class CenterObject {
     /// Serves a call of a connection of which it is known who is behind it.
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
+        machine.noteServing()
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         }

@@ -5,17 +5,17 @@ import NotificationCore
 /// What an administrator or a user can set: `carillon/carillon.conf` in the XDG configuration directories.
 ///
 /// Each file may set any of the keys; the user's own counts before the system's.
-struct Configuration: Equatable {
-    var limits = Limits()
+package struct Configuration: Equatable {
+    package var limits = Limits()
     /// Whether the service suspends applications by itself (A2).
-    var suspendsAutomatically = true
+    package var suspendsAutomatically = true
     /// Where it learns which one is active (A3).
     var activitySource = ActivityChoice.automatic
     /// Who may do what (P3).
     var policy = Policy()
 
     /// That of a machine without files.
-    static let standard = Configuration(standard: ())
+    package static let standard = Configuration(standard: ())
 
     private init(standard: Void) {}
 

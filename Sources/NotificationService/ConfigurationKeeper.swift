@@ -5,6 +5,11 @@ final class ConfigurationKeeper {
     private(set) var current = Configuration.standard
     /// Called after each reading without a fault, with what was in force before.
     var onRead: ((_ before: Configuration) -> Void)?
+    private let readFiles: () throws(KeyFile.Fault) -> Configuration
+
+    init(reading readFiles: @escaping () throws(KeyFile.Fault) -> Configuration) {
+        self.readFiles = readFiles
+    }
 
     /// Reads the files. With a fault in one of them, everything stays as it was.
     ///
@@ -12,7 +17,7 @@ final class ConfigurationKeeper {
     func read() throws(KeyFile.Fault) {
         do throws(KeyFile.Fault) {
             let before = current
-            current = try Configuration()
+            current = try readFiles()
             onRead?(before)
         } catch {
             Log.warning("configuration refused, the old one stays: \(error)", ["CARILLON_REASON": error.reason])

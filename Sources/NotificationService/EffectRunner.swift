@@ -55,13 +55,13 @@ final class EffectRunner {
     private var inactivityTimers: [ClientName: EventSource] = [:]
 
     /// - Parameter bus: where signals go; the caller keeps it.
-    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier) {
+    init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
         self.bus = bus
         self.clients = clients
         self.barrier = barrier
         let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
-        witness = ReadingWitness(bus: bus)
+        witness = ReadingWitness(bus: bus, sockets: machine.sockets())
         witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
         witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
         prober.onAnswer = { [unowned self] client in report(.answered(client)) }

@@ -1,5 +1,6 @@
 import DBus
 import MainLoop
+import NotificationCore
 import NotificationWire
 
 /// The notification center on a bus: a connection, the service's name on it, and the object behind both.
@@ -24,17 +25,19 @@ public final class Service {
         case disconnected
     }
 
-    private let address: String
+    private let machine: Machine
     private let context: MainContext
     private let onEnd: (End) -> Void
     private var link: ServiceLink?
     /// What the link before had, until the next one has it.
     private var heritage: Heritage?
-    /// A link that has ended, until its callbacks have returned; then the next attempt.
+    /// Lets go of a link that has ended, when its callbacks have returned.
+    private var release: EventSource?
+    /// The next attempt.
     private var retry: EventSource?
     /// Attempts since the service last served for long.
     private var attempts = 0
-    private var servingSince: ContinuousClock.Instant?
+    private var servingSince: SuspendingClock.Instant?
     private var hasEnded = false
 
     /// About a quarter of a minute, as the pauses grow. What starts the service anew comes after that.
@@ -49,8 +52,15 @@ public final class Service {
     ///
     /// - Parameter onEnd: called once, from the loop, when the service can't go on.
     /// - Throws: ``End/noBus(_:)``.
-    public init(address: String, context: MainContext = .default, onEnd: @escaping (End) -> Void) throws(End) {
-        self.address = address
+    public convenience init(
+        address: String, context: MainContext = .default, onEnd: @escaping (End) -> Void
+    ) throws(End) {
+        try self.init(on: .own(address: address), context: context, onEnd: onEnd)
+    }
+
+    /// The same on a machine that may be simulated (E7).
+    package init(on machine: Machine, context: MainContext, onEnd: @escaping (End) -> Void) throws(End) {
+        self.machine = machine
         self.context = context
         self.onEnd = onEnd
         do throws(BusError) {
@@ -80,14 +90,17 @@ public final class Service {
         link?.object.reloadConfiguration()
     }
 
+    /// The state machine behind the present connection, to look at.
+    package var center: DistributedCenter? { link?.object.center }
+
     private func connect() throws(BusError) {
-        let link = try ServiceLink(address: address, context: context, heritage: heritage) { [unowned self] reason in
+        let link = try ServiceLink(on: machine, context: context, heritage: heritage) { [unowned self] reason in
             linkEnded(reason)
         }
         link.onServing = { [unowned self] in
             if attempts > 0 { Log.notice("connected to the bus again, with all that was there") }
             heritage = nil
-            servingSince = .now
+            servingSince = context.now
         }
         self.link = link
     }
@@ -112,16 +125,19 @@ public final class Service {
     }
 
     private func connectLater() {
-        if let since = servingSince, ContinuousClock.now - since > Self.goodTime { attempts = 0 }
+        if let since = servingSince, context.now - since > Self.goodTime { attempts = 0 }
         servingSince = nil
         guard attempts < Self.mostAttempts else { return end(.disconnected) }
         let pause = attempts == 0 ? 0 : min(UInt32(25) << UInt32(attempts), Self.longestPause)
         attempts += 1
+        // One of its connections may still be there, and what is served on it from now on would not be kept.
+        release = .once(milliseconds: 0, on: context, priority: .of(.control)) { [unowned self] in link = nil }
         retry = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in connectAgain() }
     }
 
     private func connectAgain() {
         // Ends its connections: as long as the bus has the old one, the name is taken.
+        release = nil
         link = nil
         do throws(BusError) {
             try connect()

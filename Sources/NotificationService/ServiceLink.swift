@@ -2,12 +2,6 @@ import DBus
 import MainLoop
 import NotificationWire
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 /// One stay of the service on its bus: the connections, the object behind them, and the way to the name.
 final class ServiceLink {
     /// How it ended.
@@ -25,7 +19,7 @@ final class ServiceLink {
     }
 
     let object: CenterObject
-    private let address: String
+    private let machine: Machine
     private let connection: Connection
     /// For ``ClientProber``. Its answers come before the posts, in the loop as well.
     private let control: Connection
@@ -63,19 +57,20 @@ final class ServiceLink {
     /// Connects. Call ``start()`` next.
     ///
     /// - Parameters:
+    ///   - machine: where the service runs.
     ///   - heritage: what the service had when the bus closed its connection before.
     ///   - onEnd: called once, from the loop.
     init(
-        address: String, context: MainContext, heritage: Heritage?, onEnd: @escaping (End) -> Void
+        on machine: Machine, context: MainContext, heritage: Heritage?, onEnd: @escaping (End) -> Void
     ) throws(BusError) {
-        self.address = address
-        connection = try Connection(address: address, context: context, priority: .of(.reading))
-        control = try Connection(address: address, context: context, priority: .of(.control))
+        self.machine = machine
+        connection = try machine.connect(context, .of(.reading))
+        control = try machine.connect(context, .of(.control))
         self.heritage = heritage
         self.onEnd = onEnd
         connection.routePeerCalls()
         connection.gatherTurns()
-        object = CenterObject(bus: connection, configuration: heritage?.configuration)
+        object = CenterObject(bus: connection, on: machine, configuration: heritage?.configuration)
         connection.onMessage = { [unowned self] message in
             if losesName(message) {
                 end(.nameLost)
@@ -205,7 +200,7 @@ final class ServiceLink {
     ///   - known: what may be sent when the bus carries one of that size.
     ///   - pause: until another test, in milliseconds.
     private func test(_ size: Int, otherwise known: Int, pause: UInt32) {
-        sizeTest = SizeTest(size: size, address: address, context: connection.context) { [unowned self] isCarried in
+        sizeTest = SizeTest(size: size, machine: machine, context: connection.context) { [unowned self] isCarried in
             let isFirst = pause == Self.firstPause
             if isCarried {
                 object.mostBytes = known
@@ -232,7 +227,7 @@ final class ServiceLink {
     }
 
     private func recover(onBus busID: String) {
-        guard let directory = runtimeDirectory() else {
+        guard let directory = machine.runtimeDirectory else {
             Log.notice("XDG_RUNTIME_DIR is not set: a crash of the service will lose registrations")
             return serve()
         }
@@ -247,7 +242,8 @@ final class ServiceLink {
     private func recover(directory: String, busID: String, attempt: Int) {
         let isLate = attempt > Self.mostAttempts
         if isLate { Log.warning("the process that had the name before does not give the state up: it is taken") }
-        guard !object.recover(directory: directory, busID: busID, address: address, takesLock: !isLate), !isLate else {
+        guard !object.recover(directory: directory, busID: busID, address: machine.address, takesLock: !isLate), !isLate
+        else {
             return serve()
         }
         stateTimer = .once(milliseconds: Self.stateInterval, on: connection.context) { [unowned self] in
@@ -281,9 +277,4 @@ final class ServiceLink {
         hasEnded = true
         onEnd(reason)
     }
-}
-
-private func runtimeDirectory() -> String? {
-    guard let directory = getenv("XDG_RUNTIME_DIR"), directory[0] == UInt8(ascii: "/") else { return nil }
-    return String(cString: directory)
 }

@@ -14,10 +14,10 @@ final class SizeTest {
     private var completion: ((Bool) -> Void)?
 
     /// - Parameter completion: gets the outcome, from the loop. What can't be tried counts as carried.
-    init(size: Int, address: String, context: MainContext, completion: @escaping (Bool) -> Void) {
+    init(size: Int, machine: Machine, context: MainContext, completion: @escaping (Bool) -> Void) {
         self.completion = completion
         do throws(BusError) {
-            connection = try Connection(address: address, context: context)
+            connection = try machine.connect(context, .default)
         } catch {
             end(true)
         }

@@ -25,6 +25,9 @@ package struct SessionEnvironment: Equatable {
         self.values = values.filter { !$0.value.isEmpty }
     }
 
+    /// That of a process without a desktop.
+    package static var none: SessionEnvironment { SessionEnvironment() }
+
     /// That of this process.
     package static var own: SessionEnvironment {
         var values: [Variable: String] = [:]

@@ -68,7 +68,7 @@ final class ClientProber {
         let ping = Message.methodCall(
             to: client, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
             startsService: false)
-        let end = SuspendingClock.now + .milliseconds(patience)
+        let end = bus.context.now + .milliseconds(patience)
         bus.call(ping, timeout: .milliseconds(patience)) { [weak self, weak bus] result in
             guard let self else { return }
             switch result {
@@ -77,7 +77,7 @@ final class ClientProber {
                 refused(client, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
             // By the time: a client can answer with any error.
-            case .failure(let error) where error.name == BusError.noReplyName && SuspendingClock.now >= end:
+            case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
                 self.ping(client, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
             default: onAnswer?(client)

@@ -26,7 +26,7 @@ final class ReadingWitness {
     var isOnTheWay: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
-    private let sockets = UnixSockets()
+    private let sockets: UnixSockets?
     /// What the bus's ends of connections are bound to; nil as long as that was not asked.
     private var busName: [UInt8]??
     private var looks: [UniqueName: Look] = [:]
@@ -53,9 +53,12 @@ final class ReadingWitness {
     /// More than that in one socket may be all that it holds: that it does not change tells nothing then.
     private static let mostStanding: UInt32 = 32 << 10
 
-    /// - Parameter bus: the caller keeps it.
-    init(bus: any MessageBus) {
+    /// - Parameters:
+    ///   - bus: the caller keeps it.
+    ///   - sockets: those of the machine; nil where the kernel does not tell.
+    init(bus: any MessageBus, sockets: UnixSockets?) {
         self.bus = bus
+        self.sockets = sockets
     }
 
     deinit {

@@ -1,11 +1,4 @@
-import CSystem
 import MainLoop
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
 
 /// What services left behind for buses that are gone (E3). A bus that ends while no service runs on it leaves the files of
 /// its state, which no service of another bus would ever look at.
@@ -22,7 +15,7 @@ enum AbandonedState {
     private struct Unknown {
         let log: RecoveryLog
         let id: String
-        let time: timespec
+        let time: Duration
         let size: Int
     }
 
@@ -30,52 +23,49 @@ enum AbandonedState {
     private static let suffixes = ["log", "counts", "log.new"]
 
     /// - Parameters:
+    ///   - files: where the directory is.
     ///   - busID: of the bus whose state is in use here.
     ///   - address: of that bus: another one that had it is gone.
     ///   - limit: of the bytes that are left of buses of which nothing is known.
-    static func remove(in directory: String, except busID: String, address: String, atMost limit: Int) {
+    static func remove(
+        in directory: String, of files: any StateFiles, except busID: String, address: String, atMost limit: Int
+    ) {
         var removed = 0
         var unknown: [Unknown] = []
-        for id in busIDs(in: directory) where id != busID {
+        for id in busIDs(in: files.names(in: directory)) where id != busID {
             // With the lock nobody has the state, and nobody takes it up meanwhile.
-            guard let log = try? RecoveryLog(path: "\(directory)/\(id).log") else { continue }
-            switch bus(of: log, ours: address) {
+            guard let log = try? RecoveryLog(path: "\(directory)/\(id).log", in: files) else { continue }
+            switch bus(of: log, ours: address, files) {
             case .there: break
             case .gone:
-                remove(id, log, in: directory)
+                remove(id, log, in: directory, files)
                 removed += 1
             case .unknown:
-                var status = stat()
-                guard stat("\(directory)/\(id).log", &status) == 0 else { continue }
-                unknown.append(Unknown(log: log, id: id, time: status.st_mtim, size: Int(status.st_size)))
+                guard let status = files.status(of: "\(directory)/\(id).log") else { continue }
+                unknown.append(Unknown(log: log, id: id, time: status.modified, size: status.size))
             }
         }
-        unknown.sort { ($0.time.tv_sec, $0.time.tv_nsec) > ($1.time.tv_sec, $1.time.tv_nsec) }
+        unknown.sort { $0.time > $1.time }
         var size = 0
         for (number, state) in unknown.enumerated() {
             size += state.size
             guard number >= mostUnknown || size > limit else { continue }
-            remove(state.id, state.log, in: directory)
+            remove(state.id, state.log, in: directory, files)
             removed += 1
         }
         if removed > 0 { Log.notice("removed the state of \(removed) buses that are gone") }
     }
 
-    private static func remove(_ id: String, _ log: RecoveryLog, in directory: String) {
-        for suffix in suffixes where suffix != "log" { unlink("\(directory)/\(id).\(suffix)") }
+    private static func remove(_ id: String, _ log: RecoveryLog, in directory: String, _ files: any StateFiles) {
+        for suffix in suffixes where suffix != "log" { files.remove("\(directory)/\(id).\(suffix)") }
         // Last, as the lock is on it.
         log.remove()
     }
 
-    /// The ids by which files in the directory are named.
-    private static func busIDs(in path: String) -> Set<String> {
-        guard let directory = opendir(path) else { return [] }
-        defer { closedir(directory) }
+    /// The ids by which files are named.
+    private static func busIDs(in names: [String]) -> Set<String> {
         var ids: Set<String> = []
-        while let entry = readdir(directory) {
-            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-            }
+        for name in names {
             let parts = name.split(separator: ".", maxSplits: 1)
             if parts.count == 2, parts[0].allSatisfy(\.isHexDigit), suffixes.contains(String(parts[1])) {
                 ids.insert(String(parts[0]))
@@ -84,7 +74,7 @@ enum AbandonedState {
         return ids
     }
 
-    private static func bus(of log: RecoveryLog, ours: String) -> Bus {
+    private static func bus(of log: RecoveryLog, ours: String, _ files: any StateFiles) -> Bus {
         var decoder = ChangeDecoder()
         var address: String?
         // It stands first.
@@ -93,28 +83,8 @@ enum AbandonedState {
             return false
         }
         guard let address, let path = socketPath(address) else { return .unknown }
-        return path == socketPath(ours) ? .gone : bus(at: path)
-    }
-
-    /// Whether something listens there. Nothing is waited for.
-    private static func bus(at path: [UInt8]) -> Bus {
-        var address = sockaddr_un()
-        address.sun_family = sa_family_t(AF_UNIX)
-        guard path.count < MemoryLayout.size(ofValue: address.sun_path) else { return .unknown }
-        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path) }
-        let descriptor = socket(
-            AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
-        guard descriptor >= 0 else { return .unknown }
-        defer { close(descriptor) }
-        // An abstract name is what it is; a path ends with a zero.
-        let length = MemoryLayout<sa_family_t>.size + path.count + (path.first == 0 ? 0 : 1)
-        let isConnected = withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(length)) == 0
-            }
-        }
-        if isConnected || errno == EAGAIN { return .there }
-        return errno == ECONNREFUSED || errno == ENOENT ? .gone : .unknown
+        if path == socketPath(ours) { return .gone }
+        return files.isListening(at: path).map { $0 ? .there : .gone } ?? .unknown
     }
 
     /// The socket of an address such as `unix:path=/run/user/1000/bus,guid=…`; nil when it is another kind of address, or

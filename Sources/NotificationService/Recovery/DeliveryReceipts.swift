@@ -25,7 +25,7 @@ final class DeliveryReceipts {
     private var asked: [ClientName: Sent] = [:]
     private var timer: EventSource?
 
-    private var lastAsked = SuspendingClock.now - .seconds(1)
+    private var lastAsked: SuspendingClock.Instant?
     /// In milliseconds. Long against the time that the bus needs for a post, so that a stream of them costs few barriers.
     private static let pause: UInt32 = 2
     /// After one that the bus did not carry, in milliseconds.
@@ -48,7 +48,7 @@ final class DeliveryReceipts {
     /// All that belongs together was sent.
     func eventEnded() {
         guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
-        if SuspendingClock.now - lastAsked >= .milliseconds(Self.pause) { ask() } else { ask(after: Self.pause) }
+        if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
     }
 
     /// Whether the bus is known to have carried all that was sent.
@@ -62,7 +62,7 @@ final class DeliveryReceipts {
     }
 
     private func ask() {
-        lastAsked = .now
+        lastAsked = context.now
         swap(&asked, &sent)
         barrier.pass { [weak self] result in self?.passed(result) }
     }

@@ -30,8 +30,9 @@ final class RecoveryCounters {
     }
 
     private let path: String
+    private let files: any StateFiles
     /// Nil while there is none that can be written.
-    private var file: RegularFile?
+    private var file: (any StateFile)?
     private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
@@ -39,8 +40,9 @@ final class RecoveryCounters {
     private var earlier: [UInt64] = []
     private static let waitingPosts = fields - 1
 
-    init(path: String) {
+    init(path: String, in files: any StateFiles) {
         self.path = path
+        self.files = files
         table = Array(repeating: 0, count: 128 * Self.fields)
         table.withUnsafeMutableBytes { $0.copyBytes(from: Self.format) }
     }
@@ -49,7 +51,7 @@ final class RecoveryCounters {
     ///
     /// - Throws: ``FileError``, when it can be neither read nor replaced.
     func takeUp() throws(FileError) {
-        guard let file = try? RegularFile(path, for: .table), let size = try? file.size(),
+        guard let file = try? files.open(path, for: .table), let size = try? file.size(),
             size <= Self.mostSlots * Self.slotSize, let bytes = try? file.read(at: 0, atMost: size),
             bytes.starts(with: Self.format)
         else { return try replace() }
@@ -64,7 +66,7 @@ final class RecoveryCounters {
 
     /// Puts a new file into the place of whatever is there.
     func replace() throws(FileError) {
-        let file = try RegularFile(path, for: .newTable)!
+        let file = try files.open(path, for: .newTable)
         try file.allocate(table.count * 8)
         self.file = file
         try write(0..<table.count)

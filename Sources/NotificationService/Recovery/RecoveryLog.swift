@@ -50,20 +50,24 @@ final class RecoveryLog {
     /// What is written at a time when the log is written anew.
     private static let pieceSize = 1 << 18
     private let path: String
-    private var file: RegularFile
+    private let files: any StateFiles
+    private var file: any StateFile
     /// Bytes in the file.
     private(set) var size = 0
 
     /// Opens the log at `path`, or makes it.
     ///
-    /// - Parameter takesLock: keep other processes from doing the same; false for whoever knows that the one that may
-    ///   still do so has nothing to write any more.
+    /// - Parameters:
+    ///   - files: where it is.
+    ///   - takesLock: keep other processes from doing the same; false for whoever knows that the one that may still do so
+    ///     has nothing to write any more.
     /// - Throws: ``FileError``, with `EWOULDBLOCK` when another process has it.
-    init(path: String, takesLock: Bool = true) throws(FileError) {
+    init(path: String, in files: any StateFiles = SystemFiles(), takesLock: Bool = true) throws(FileError) {
         self.path = path
+        self.files = files
         // Another process may put a new file into its place between opening and locking.
         for _ in 0..<10 {
-            file = try RegularFile(path, for: .log)!
+            file = try files.open(path, for: .log)
             if takesLock, try !file.lock() {
                 throw FileError(operation: "lock \(path)", reason: .system(EWOULDBLOCK))
             }
@@ -74,10 +78,12 @@ final class RecoveryLog {
 
     /// Puts a new log with these records at `path`, in the place of whatever is there.
     init(
-        path: String, records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+        path: String, in files: any StateFiles,
+        records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
     ) throws(FileError) {
         self.path = path
-        (file, size) = try Self.make(path, records)
+        self.files = files
+        (file, size) = try Self.make(path, in: files, records)
     }
 
     /// Reads all records that are whole.
@@ -125,7 +131,7 @@ final class RecoveryLog {
     ) throws(FileError) {
         // One that has lost its place to another process's has nothing to say any more.
         guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
-        (file, size) = try Self.make(path, records)
+        (file, size) = try Self.make(path, in: files, records)
     }
 
     /// Leaves nothing but these records in the file, for want of room for more. Where even that fails, nothing.
@@ -145,9 +151,10 @@ final class RecoveryLog {
     }
 
     private static func make(
-        _ path: String, _ records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
-    ) throws(FileError) -> (RegularFile, size: Int) {
-        let replacement = try RegularFile(path + ".new", for: .newLog)!
+        _ path: String, in files: any StateFiles,
+        _ records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+    ) throws(FileError) -> (any StateFile, size: Int) {
+        let replacement = try files.open(path + ".new", for: .newLog)
         var size = 0
         do throws(FileError) {
             guard try replacement.lock() else {
@@ -196,11 +203,11 @@ final class RecoveryLog {
 /// A piece of a file in memory, which moves along while that is read.
 private struct Window {
     private static let size = 1 << 18
-    private let file: RegularFile
+    private let file: any StateFile
     private var piece: [UInt8] = []
     private var start = 0
 
-    init(file: RegularFile) {
+    init(file: any StateFile) {
         self.file = file
     }
 

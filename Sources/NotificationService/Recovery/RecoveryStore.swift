@@ -42,6 +42,7 @@ final class RecoveryStore {
     private static let longestWait = Duration.seconds(64)
 
     private let directory: String
+    private let files: any StateFiles
     private let busID: String
     private let address: String
     private let path: String
@@ -70,6 +71,7 @@ final class RecoveryStore {
     ///
     /// - Parameters:
     ///   - directory: private to the user; made if it does not exist.
+    ///   - files: where it is.
     ///   - busID: what the bus's method `GetId` answers.
     ///   - address: of the bus, by which a later process sees whether it is still there.
     ///   - limits: of the center that it is for.
@@ -78,30 +80,26 @@ final class RecoveryStore {
     ///   - report: gets a line for each thing that could not be taken up or kept.
     /// - Throws: ``FileError`` with `EWOULDBLOCK` when another process has it; everything else only suspends it.
     init(
-        directory: String, busID: String, address: String = "", limits: Limits = Limits(), takesLock: Bool = true,
-        now: @escaping () -> Duration = monotonicTime, report: @escaping (String) -> Void = { Log.warning($0) }
+        directory: String, in files: any StateFiles = SystemFiles(), busID: String, address: String = "",
+        limits: Limits = Limits(), takesLock: Bool = true, now: @escaping () -> Duration = monotonicTime,
+        report: @escaping (String) -> Void = { Log.warning($0) }
     ) throws(FileError) {
         self.directory = directory
+        self.files = files
         self.busID = busID
         self.address = address
         path = "\(directory)/\(busID).log"
-        counters = RecoveryCounters(path: "\(directory)/\(busID).counts")
+        counters = RecoveryCounters(path: "\(directory)/\(busID).counts", in: files)
         limit = Int(limits[.stateBytes])
         self.now = now
         self.report = report
         do throws(FileError) {
-            try makeDirectory()
-            log = try RecoveryLog(path: path, takesLock: takesLock)
+            try files.makeDirectory(directory)
+            log = try RecoveryLog(path: path, in: files, takesLock: takesLock)
             try counters.takeUp()
         } catch {
             if error.code == EWOULDBLOCK { throw error }
             suspend(error)
-        }
-    }
-
-    private func makeDirectory() throws(FileError) {
-        if mkdir(directory, 0o700) != 0 && errno != EEXIST {
-            throw FileError(operation: "make \(directory)", reason: .system(errno))
         }
     }
 
@@ -111,7 +109,7 @@ final class RecoveryStore {
     ///
     /// - Returns: how many clients came back. They have to be watched: ``DistributedCenter/finishRestoring(effects:)``.
     func restore(into center: DistributedCenter) -> Int {
-        AbandonedState.remove(in: directory, except: busID, address: address, atMost: limit)
+        AbandonedState.remove(in: directory, of: files, except: busID, address: address, atMost: limit)
         guard let log, !isSuspended else { return 0 }
         var decoder = ChangeDecoder()
         var misfits = 0
@@ -345,7 +343,11 @@ final class RecoveryStore {
             }
             if let failure { throw failure }
         }
-        if let log { try log.replace(with: records) } else { log = try RecoveryLog(path: path, records: records) }
+        if let log {
+            try log.replace(with: records)
+        } else {
+            log = try RecoveryLog(path: path, in: files, records: records)
+        }
         rewrittenSize = log?.size ?? 0
     }
 
@@ -399,7 +401,7 @@ final class RecoveryStore {
     private func resume(from center: DistributedCenter) {
         wait = min(wait * 2, Self.longestWait)
         do throws(FileError) {
-            try makeDirectory()
+            try files.makeDirectory(directory)
             try counters.replace()
             reserved = (center.lastSerial, center.lastObserver)
             extent = .whole

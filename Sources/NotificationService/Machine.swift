@@ -1,0 +1,62 @@
+import DBus
+import DesktopActivity
+import MainLoop
+import NotificationWire
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What a service takes from the machine that it runs on. All that it sees of the world, but time, which is its context's,
+/// comes through here, so that a simulation can be one (E7).
+package struct Machine {
+    /// Of the bus, in the syntax of D-Bus: whoever reads the state later tries whether something listens there.
+    var address: String
+    /// A new connection to the bus, which has not said hello yet.
+    var connect: (MainContext, EventSource.Priority) throws(BusError) -> Connection
+    /// Where state goes that shall outlive the process; nil where there is no such place.
+    var runtimeDirectory: String?
+    var files: any StateFiles
+    var processes: any ProcessTable
+    /// The desktop that the process itself belongs to.
+    var session: SessionEnvironment
+    /// Whether an application in a sandbox could have called until now.
+    var maySandboxesCall: () -> Bool
+    var readConfiguration: () throws(KeyFile.Fault) -> Configuration
+    /// What the kernel tells of sockets; nil where it does not.
+    var sockets: () -> UnixSockets?
+    /// Told of each call when it is served, for a simulation in which that takes time.
+    var noteServing: () -> Void = {}
+
+    /// This one.
+    static func own(address: String) -> Machine {
+        Machine(
+            address: address,
+            connect: { context, priority throws(BusError) in
+                try Connection(address: address, context: context, priority: priority)
+            },
+            runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(), processes: ProcFileSystem(), session: .own,
+            maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
+            readConfiguration: { () throws(KeyFile.Fault) in try Configuration() }, sockets: { UnixSockets() })
+    }
+
+    /// A simulated one: without sandboxes, a desktop, or a kernel that tells of sockets.
+    package static func simulated(
+        address: String, runtimeDirectory: String, files: any StateFiles, processes: any ProcessTable,
+        configuration: @escaping () -> Configuration,
+        connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
+        noteServing: @escaping () -> Void = {}
+    ) -> Machine {
+        Machine(
+            address: address, connect: connect, runtimeDirectory: runtimeDirectory, files: files,
+            processes: processes, session: .none, maySandboxesCall: { false },
+            readConfiguration: configuration, sockets: { nil }, noteServing: noteServing)
+    }
+}
+
+private func ownRuntimeDirectory() -> String? {
+    guard let directory = getenv("XDG_RUNTIME_DIR"), directory[0] == UInt8(ascii: "/") else { return nil }
+    return String(cString: directory)
+}
