@@ -78,7 +78,7 @@ enum AbandonedState {
         var decoder = ChangeDecoder()
         var address: String?
         // It stands first.
-        _ = try? log.read(atMost: .max) { record in
+        _ = try? log.read { record in
             if case .bus(let text) = try? decoder.decode(record, counts: { _, _, _ in nil }) { address = text }
             return false
         }

@@ -45,8 +45,10 @@ struct RecordGroup {
 /// the first that is cut off or does not fit its checksum. There is no `fsync`: the file outlives the process, which is
 /// what it is for, and not the machine, with which the bus goes too.
 final class RecoveryLog {
-    private static let format = Array("Carillon log 2\n\0".utf8)
+    private static let format = Array("Carillon log 3\n\0".utf8)
     private static let frameSize = 12
+    /// More than any group has: one is written when it has 4 MiB, and a record has no more than a message.
+    private static let mostInGroup = 1 << 28
     /// What is written at a time when the log is written anew.
     private static let pieceSize = 1 << 18
     private let path: String
@@ -86,16 +88,13 @@ final class RecoveryLog {
         (file, size) = try Self.make(path, in: files, records)
     }
 
-    /// Reads all records that are whole.
+    /// Reads all records that are whole, however large the file is: what stands behind them is not looked at.
     ///
-    /// - Parameters:
-    ///   - limit: of the bytes in the file; a larger one is not looked at.
-    ///   - body: gets each record; false ends the reading there.
+    /// - Parameter body: gets each record; false ends the reading there.
     /// - Returns: the bytes behind the last group that was read, which are of no use.
-    func read(atMost limit: Int, _ body: (ArraySlice<UInt8>) -> Bool) throws(FileError) -> Int {
+    func read(_ body: (ArraySlice<UInt8>) -> Bool) throws(FileError) -> Int {
         size = try file.size()
         guard size > 0 else { return 0 }
-        guard size <= limit else { throw FileError(operation: "read \(path)", reason: .tooLarge(limit: limit)) }
         var window = Window(file: file)
         guard let format = try window.bytes(at: 0, count: Self.format.count), format.elementsEqual(Self.format) else {
             return size
@@ -109,7 +108,7 @@ final class RecoveryLog {
                 )
             }
             let start = offset + Self.frameSize
-            guard length <= size - start, let group = try window.bytes(at: start, count: length),
+            guard length <= min(size - start, Self.mostInGroup), let group = try window.bytes(at: start, count: length),
                 Self.checksum(group) == checksum, RecordGroup.read(group, body)
             else { break }
             offset = start + length
@@ -190,11 +189,20 @@ final class RecoveryLog {
         frames += bytes
     }
 
-    /// FNV-1a: for torn writes, not against malice.
+    /// For torn writes, not against malice. Like FNV-1a, but eight bytes at a time, which makes it as fast as the copying
+    /// of the bytes. Each step can be undone, so that no change of one word is lost on the way.
     private static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
         bytes.withUnsafeBytes { bytes in
             var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-            for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+            func mix(_ word: UInt64) {
+                hash = (hash ^ word) &* 0x9E37_79B9_7F4A_7C15
+                hash ^= hash >> 32
+            }
+            let whole = bytes.count & ~7
+            for offset in stride(from: 0, to: whole, by: 8) {
+                mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+            }
+            for byte in bytes[whole...] { mix(UInt64(byte)) }
             return hash
         }
     }

@@ -116,9 +116,9 @@ final class RecoveryStore {
         var hasQueues = true
         var used = (serial: UInt64(0), observer: UInt64(0))
         do throws(FileError) {
-            // One that was lowered since does not cost the state that there is.
-            let most = max(limit, Int(Limits.row(.stateBytes).standard))
-            let rest = try log.read(atMost: most) { record in
+            // Whatever the limit is now: one that was lowered since, or a configuration that can't be read at the moment,
+            // does not cost the state that there is.
+            let rest = try log.read { record in
                 let content = try? decoder.decode(record) { client, slot, written in
                     takeSlot(slot, for: client, written: written, hasQueues: hasQueues)
                 }

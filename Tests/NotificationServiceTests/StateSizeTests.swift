@@ -1,0 +1,171 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationCore
+import NotificationWire
+import TestSupport
+import Testing
+
+@testable import NotificationService
+
+/// How much the files take, and what becomes of what there is no room for.
+@Suite("E4: the size of state on disk", .timeLimit(.minutes(20)))
+struct StateSizeTests: StateTests {
+    @Test("E3: a log grows no longer than what it has to hold, twice and a little")
+    func tidy() throws {
+        let directory = try TemporaryDirectory()
+        let center = DistributedCenter()
+        center.remembersChanges = true
+        let store = try RecoveryStore(directory: directory.path, busID: "b")
+        _ = store.restore(into: center)
+        var effects: [Effect] = []
+        _ = try center.addObserver(
+            of: ":1.1", name: "", object: "", options: ObserverOptions(suspensionBehavior: .coalesce),
+            effects: &effects)
+        try center.setSuspended(true, of: ":1.1", effects: &effects)
+        for _ in 0..<20_000 {
+            _ = try center.post(
+                name: "Ding", object: "", userInfo: try userInfo("Ding"), from: ":1.9", effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+        }
+        var options = PostOptions()
+        options.postingStyle = .whenIdle
+        options.coalescing = [.name]
+        for _ in 0..<20_000 {
+            _ = try center.post(
+                name: "Ding", object: "", userInfo: try userInfo("Ding"), options: options, from: ":1.9",
+                effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+        }
+        let size = try FileManager.default.attributesOfItem(atPath: directory.path + "/b.log")[.size] as? Int
+        #expect(try #require(size) < 1_100_000)
+        #expect(!store.isSuspended)
+    }
+
+    @Test("E4, E3: over state-bytes queues are not kept, registrations are, and what so is lost is announced")
+    func stateBytes() throws {
+        var limits = Limits()
+        limits[.stateBytes] = 1 << 20
+        let directory = try TemporaryDirectory()
+        let count = 1500
+        let (center, effects) = try afterKill(in: directory, limits: limits) { center, store in
+            var effects: [Effect] = []
+            let hold = ObserverOptions(suspensionBehavior: .hold)
+            _ = try center.addObserver(of: ":1.1", name: "", object: "", options: hold, effects: &effects)
+            try center.setSuspended(true, of: ":1.1", effects: &effects)
+            for _ in 0..<count {
+                _ = try center.post(
+                    name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
+                    from: ":1.9", effects: &effects)
+                carryOut(&effects, in: store)
+                store.tidy(from: center)
+                #expect(try size(directory) <= 1 << 20)
+            }
+            #expect(!store.isSuspended)
+        }
+        #expect(center.statistics.observers == 1 && center.clientStatuses.first?.isSuspended == true)
+        #expect(losses(effects) == [[UInt64(count), UInt64(count)]])
+        #expect(deliveries(effects).isEmpty)
+    }
+
+    @Test("E4, E3: the log has a long list of observers once for each client, and not with each notification")
+    func observerLists() throws {
+        let directory = try TemporaryDirectory()
+        let (center, _) = try afterKill(in: directory) { center, store in
+            var effects: [Effect] = []
+            let hold = ObserverOptions(suspensionBehavior: .hold)
+            for _ in 0..<1000 {
+                _ = try center.addObserver(of: ":1.1", name: "Ding", object: "", options: hold, effects: &effects)
+            }
+            try center.setSuspended(true, of: ":1.1", effects: &effects)
+            carryOut(&effects, in: store)
+            let before = try size(directory)
+            for _ in 0..<1000 {
+                _ = try center.post(
+                    name: "Ding", object: "", userInfo: try userInfo("Ding"), from: ":1.9", effects: &effects)
+                carryOut(&effects, in: store)
+            }
+            #expect(try size(directory) - before < 200_000)
+        }
+        #expect(center.statistics.queued == 1000)
+    }
+
+    @Test("E4: the log is written anew in proportion to what was written")
+    func amortised() throws {
+        let directory = try TemporaryDirectory()
+        let center = DistributedCenter()
+        for key in [Limits.Key.observerBytes, .observerBytesPerClient] { center.limits[key] = 1 << 30 }
+        center.remembersChanges = true
+        let store = try open(directory)
+        _ = store.restore(into: center)
+        var effects: [Effect] = []
+        var (rewritten, last) = (0, try size(directory))
+        for number in 0..<13_500 {
+            _ = try center.addObserver(
+                of: ":1.1", name: String(repeating: "n", count: 1000), object: "\(number)", options: ObserverOptions(),
+                effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+            let size = try size(directory)
+            if size < last { rewritten += 1 }
+            last = size
+        }
+        #expect(rewritten <= 5)
+    }
+
+    @Test("E3: state that is larger than a service allows that can't read its configuration is taken up")
+    func lowered() throws {
+        var limits = Limits()
+        limits[.stateBytes] = 200 << 20
+        limits[.queuedBytesPerClient] = 100 << 20
+        limits[.queuedBytes] = 100 << 20
+        let directory = try TemporaryDirectory()
+        // The store begins with the standard limits.
+        let (center, _) = try afterKill(in: directory, limits: limits) { center, store in
+            var effects: [Effect] = []
+            let hold = ObserverOptions(suspensionBehavior: .hold)
+            for client in [":1.1", ":1.2"] as [ClientName] {
+                _ = try center.addObserver(of: client, name: "Ding", object: "", options: hold, effects: &effects)
+            }
+            try center.setSuspended(true, of: ":1.1", effects: &effects)
+            let large = try userInfo(String(repeating: "x", count: 1 << 20))
+            for _ in 0..<70 {
+                _ = try center.post(name: "Ding", object: "", userInfo: large, from: ":1.9", effects: &effects)
+                carryOut(&effects, in: store)
+                store.tidy(from: center)
+            }
+            #expect(try UInt64(size(directory)) > Limits()[.stateBytes])
+        }
+        #expect(Set(center.clientStatuses.map(\.name)) == [":1.1", ":1.2"])
+        #expect(center.waiting(for: ":1.1") == 70)
+    }
+
+    @Test("E3, Q7: posts that waited for their posters and were not kept are counted by the next process, once")
+    func postsNotKept() throws {
+        var limits = Limits()
+        limits[.stateBytes] = 1 << 20
+        let directory = try TemporaryDirectory()
+        let (center, _) = try afterKill(in: directory, limits: limits) { center, store in
+            var effects: [Effect] = []
+            var options = PostOptions()
+            options.postingStyle = .whenIdle
+            for _ in 0..<1500 {
+                _ = try center.post(
+                    name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
+                    options: options, from: ":1.9", effects: &effects)
+                carryOut(&effects, in: store)
+                store.tidy(from: center)
+            }
+            // Two have had their turn.
+            center.postQueued(.whenIdle, limit: 2, effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+        }
+        #expect(center.statistics.lostPosts == 1498)
+        #expect(center.statistics.queuedPosts == 0)
+        let (next, _) = try afterKill(in: directory, limits: limits) { _, _ in }
+        #expect(next.statistics.lostPosts == 0, "the one before has said it")
+    }
+}
