@@ -20,25 +20,33 @@ final class Callers {
         /// Whether it runs in the sandbox of an application.
         let confinement: Confinement
         private let table: any ProcessTable
+        /// Whether the bus could not be asked.
+        fileprivate let isProvisional: Bool
+        /// Who pays for it.
+        let account: AccountID
         /// The id of its application, as its desktop file is named; nil where nothing tells. Looked up when it is wanted.
         private(set) lazy var application: String? = processID > 0 ? table.application(of: processID) : nil
 
-        fileprivate init(_ credentials: ConnectionCredentials, table: any ProcessTable) {
+        fileprivate init(
+            _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool, table: any ProcessTable
+        ) {
+            self.isProvisional = isProvisional
             processID = credentials.processID
             userID = credentials.userID
             confinement = processID > 0 ? table.confinement(of: processID) : .unknown
+            account =
+                if let sandbox = confinement.sandbox {
+                    .sandbox(sandbox)
+                } else if processID > 0 {
+                    .process(processID)
+                } else {
+                    userID.map(AccountID.user) ?? .connection(name)
+                }
             self.table = table
         }
 
         /// The application in whose sandbox it runs; nil where it is in none, or nothing tells.
         var sandbox: String? { confinement.sandbox }
-
-        /// Who pays for it.
-        func account(of name: UniqueName) -> AccountID {
-            if let sandbox { return .sandbox(sandbox) }
-            if processID > 0 { return .process(processID) }
-            return userID.map(AccountID.user) ?? .connection(name)
-        }
     }
 
     private unowned let bus: any MessageBus
@@ -83,12 +91,26 @@ final class Callers {
 
     /// Asks where it is not.
     private func isKnown(_ name: UniqueName) -> Bool {
-        if callers[name] != nil { return true }
-        guard asked.insert(name).inserted else { return false }
-        (control ?? bus).credentials(of: name) { [weak self] result in
-            self?.learned((try? result.get()) ?? ConnectionCredentials(), of: name)
+        if let caller = callers[name] {
+            if caller.isProvisional { ask(about: name) }
+            return true
         }
+        ask(about: name)
         return false
+    }
+
+    private func ask(about name: UniqueName) {
+        guard asked.insert(name).inserted else { return }
+        (control ?? bus).credentials(of: name) { [weak self] result in
+            switch result {
+            case .success(let credentials): self?.learned(credentials, of: name)
+            // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
+            // about again with its next call.
+            case .failure(let error):
+                self?.learned(
+                    ConnectionCredentials(), of: name, isProvisional: error.name != BusError.nameHasNoOwnerName)
+            }
+        }
     }
 
     /// Nothing of the connection is left.
@@ -96,9 +118,11 @@ final class Callers {
         callers[name] = nil
     }
 
-    private func learned(_ credentials: ConnectionCredentials, of name: UniqueName) {
+    private func learned(
+        _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool = false
+    ) {
         asked.remove(name)
-        let caller = Caller(credentials, table: table)
+        let caller = Caller(credentials, of: name, isProvisional: isProvisional, table: table)
         callers[name] = caller
         onKnown(name, caller)
         while let (message, caller) = waiting.first, caller.map(isKnown) ?? true {

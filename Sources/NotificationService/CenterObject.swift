@@ -53,7 +53,7 @@ package final class CenterObject {
         callers.onKnown = { [unowned self] name, caller in
             gate.learned(caller)
             driver.perform { effects in
-                driver.center.identify(name, as: caller.account(of: name), effects: &effects)
+                driver.center.identify(name, as: caller.account, effects: &effects)
             }
             revokeForbidden(of: name)
         }

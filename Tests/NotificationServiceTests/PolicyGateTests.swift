@@ -15,10 +15,15 @@ struct PolicyGateTests {
     private final class Bus: MessageBus {
         let context = MainContext()
         var processes: [String: UInt32] = [:]
+        /// Whether it has no room for questions.
+        var isFull = false
 
         func send(_: Message) {}
 
         func call(_ message: Message, timeout _: ReplyTimeout, completion: (Result<Message, BusError>) -> Void) {
+            guard !isFull else {
+                return completion(.failure(BusError(name: BusError.limitsExceededName, message: "no room")))
+            }
             var reader = MessageReader(message)
             guard let name = try? reader.readString(), let process = processes[name] else {
                 return completion(.failure(BusError(name: BusError.nameHasNoOwnerName, message: "it left")))
@@ -196,5 +201,21 @@ struct PolicyGateTests {
         #expect(gate.forbidden(registrations(of: ":1.2"), of: ":1.2").map(\.rawValue).sorted() == [0, 1])
         gate.policy.applications = ["org.x.Y": [.observe: [.exactly("Ding")]]]
         #expect(gate.forbidden(registrations(of: ":1.2"), of: ":1.2").map(\.rawValue) == [0])
+    }
+
+    @Test("E4, E5: a caller about whom the bus could not be asked is asked about again, one that left is not")
+    func askedAgain() {
+        var learned: [AccountID] = []
+        callers.onKnown = { _, caller in learned.append(caller.account) }
+        bus.isFull = true
+        call(":1.7", .some(.none))
+        #expect(callers[":1.7"]?.account == .connection(":1.7"), "served as one of whom nothing is known")
+        bus.isFull = false
+        callers.identify(":1.7")
+        callers.identify(":1.7")
+        #expect(learned == [.connection(":1.7"), .process(1)])
+        call(":1.8", nil)
+        callers.identify(":1.8")
+        #expect(learned.count == 3)
     }
 }
