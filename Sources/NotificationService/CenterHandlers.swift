@@ -218,6 +218,7 @@ struct CenterHandlers {
                 case .queuedPostBytes: statistics.queuedPostBytes
                 case .inFlightBytes: statistics.inFlightBytes
                 case .answerBytes: statistics.answerBytes
+                case .waitingCallBytes: statistics.waitingCallBytes
                 case .refused: refusals.refused
                 case .rejected: refusals.rejected
                 }

@@ -129,6 +129,7 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case lostPosts = "lost-posts"
     case inFlightBytes = "in-flight-bytes"
     case answerBytes = "answer-bytes"
+    case waitingCallBytes = "waiting-call-bytes"
     /// Calls that the service refused.
     case refused = "refused"
     /// Signals that the bus did not carry.

@@ -156,6 +156,39 @@ struct CarryingTests {
         #expect(try next.addObserver(of: one, name: "B", object: "", options: .init(), effects: &effects) > id)
     }
 
+    @Test("E5: it has the counts of the other, too, and tells what that could not tell any more")
+    func takesOverCounts() throws {
+        try center.observe(one, "A")
+        try center.observe(two, "B")
+        try center.suspend(two)
+        try center.post(3, of: "A")
+        try center.post("nobody")
+        for _ in 0..<3 { try center.post("B") }
+        try center.lose(2, "A")
+        center.center.countLostPosts(5)
+        center.cutDeliveries(to: one, atMost: 2)
+        let before = center.statistics
+        #expect(before.posted == 9 && before.unmatched == 1 && before.delivered == 3 && before.dropped == 4)
+        #expect(before.coalesced == 2 && before.lostPosts == 5)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        let after = next.statistics
+        #expect(after.posted == before.posted && after.unmatched == before.unmatched)
+        #expect(after.delivered == before.delivered && after.dropped == before.dropped)
+        #expect(after.coalesced == before.coalesced && after.lostPosts == before.lostPosts)
+        var effects: [Effect] = []
+        next.finishRestoring(effects: &effects)
+        let told = effects.compactMap { effect -> [UInt64]? in
+            if case .dropped(one, let count, [], .busDisconnected, let sequence) = effect {
+                [count, sequence]
+            } else {
+                nil
+            }
+        }
+        #expect(told == [[2, 5]])
+        try next.checkInvariants()
+    }
+
     @Test("S4: which losses are a bound, and have their numbers already")
     func bounds() {
         let bounds = DropReason.allCases.filter(\.isBound)

@@ -38,9 +38,9 @@ struct LimitsTests {
                 "queued-bytes 134217728 4294967296", "queued-posts-per-client 131072 1048576",
                 "queued-post-bytes-per-client 67108864 1073741824", "queued-post-bytes 134217728 4294967296",
                 "answer-bytes-per-client 8388608 1073741824", "answer-bytes 33554432 4294967296",
-                "in-flight-bytes 33554432 1073741824", "state-bytes 67108864 1073741824",
-                "name-length 1024 65536", "object-length 4096 65536", "user-info-bytes 1048576 16777216",
-                "user-info-depth 16 20",
+                "in-flight-bytes 33554432 1073741824", "waiting-call-bytes 134217728 4294967296",
+                "state-bytes 67108864 1073741824", "name-length 1024 65536", "object-length 4096 65536",
+                "user-info-bytes 1048576 16777216", "user-info-depth 16 20",
             ])
     }
 

@@ -105,6 +105,22 @@ final class Scenario {
         for number in 1...count { try post(name, "\(number)", bytes: bytes, immediately: immediately) }
     }
 
+    /// Posts that nobody could serve.
+    func lose(_ count: UInt64, _ name: String, from poster: ClientName = ":1.0") throws {
+        try perform { effects throws(CenterError) in
+            try center.losePosts(count, name: name, object: "", from: poster, effects: &effects)
+        }
+    }
+
+    /// A call waits to be served.
+    func keepCall(_ byteCount: Int, of caller: ClientName) {
+        perform { effects in center.callIsKept(of: caller, byteCount: byteCount, effects: &effects) }
+    }
+
+    func mayKeep(_ byteCount: Int, of caller: ClientName) -> Bool {
+        center.mayKeepCall(of: caller, byteCount: byteCount, wantsAnswer: false)
+    }
+
     /// The process behind a connection becomes known.
     func identify(_ client: ClientName, as process: UInt32) {
         perform { effects in center.identify(client, as: .process(process), effects: &effects) }

@@ -79,9 +79,13 @@ extension DistributedCenter {
         let limit = limits[key]
         try limits.check(key, totals[resource] + amount)
         guard limit >= Self.smallestShared, amount > 0 else { return }
-        let left = Int(limit) - totals[resource] - amount
-        let used = (peer?.account.usage[resource] ?? 0) + amount
-        guard used <= 7 * left else { throw .shareExceeded(key, value: limit) }
+        guard isWithinShare(peer, resource, adding: amount) else { throw .shareExceeded(key, value: limit) }
+    }
+
+    /// Whether an account stays within so many times what is left to others.
+    func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
+        let left = Int(limits[resource.limit]) - totals[resource] - amount
+        return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 
     private static let smallestShared: UInt64 = 64
@@ -121,6 +125,8 @@ extension DistributedCenter {
 
     /// All that may pay for something: connections that there are, and those that left posts behind.
     private var payers: [Peer] {
-        Array(peers.values) + postingQueues.payers.filter { !$0.isKnown }
+        let left = postingQueues.payers.filter { !$0.isKnown }
+        let called = waitingCallers.values.filter { caller in !caller.isKnown && !left.contains { $0 === caller } }
+        return Array(peers.values) + left + called
     }
 }

@@ -129,12 +129,40 @@ extension DistributedCenter {
     /// Takes the oldest out of the queue and notes what the client has to be told. Does not count it.
     func dropOldest(of client: Client, because reason: DropReason) -> Bool {
         guard let observers = changeQueue(of: client, { $0.dropOldest() }) else { return false }
+        noteLoss(1, of: client, observers: observers, because: reason)
+        return true
+    }
+
+    private func noteLoss(
+        _ count: UInt64, of client: Client, observers: some Sequence<ObserverID>, because reason: DropReason
+    ) {
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
         client.unannounced = nil  // so that the set below is not shared
-        loss.count += 1
+        loss.count += count
         loss.observers.formUnion(observers)
         client.unannounced = loss
-        return true
+    }
+
+    /// Counts notifications as lost that never were in the queue. Who reads is told at once.
+    func lose(
+        _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
+        effects: inout [Effect]
+    ) {
+        let isFirst = client.unannounced == nil
+        noteLoss(count, of: client, observers: observers.ids, because: reason)
+        client.counts.dropped += count
+        counters.dropped += count
+        if let loss = client.unannounced {
+            remember(
+                .unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason),
+                effects: &effects)
+        }
+        if isFirst { effects.append(.overflowed(client.name, reason)) }
+        if client.reads {
+            announceLoss(to: client, effects: &effects)
+        } else {
+            findWitness(for: client.peer, effects: &effects)
+        }
     }
 
     /// The lost are the oldest: their place in the sequence is right here, before what is delivered next.

@@ -105,6 +105,7 @@ extension DistributedCenter {
             return withClient(name) { if dropOldest(of: $0, because: reason) { $0.counts.dropped += 1 } }
         case .unannouncedLoss(let name, let count, let observers, let reason):
             return withClient(name) {
+                $0.counts.dropped &-= $0.unannounced?.count ?? 0
                 $0.counts.dropped &+= count
                 $0.unannounced = Client.Loss(count: count, observers: observers, reason: reason)
             }

@@ -6,7 +6,7 @@ import Collections
 /// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.
 ///
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
-/// that wait for their time, `+Delivery` queues and their limits, `+Flow` and `+Crowding` who is sent and read how much, `+Sending` the turns in which what is due leaves, `+Suspension`
+/// that wait for their time, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
 /// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
 /// `+Invariants` what holds between events.
 ///
@@ -28,6 +28,8 @@ public final class DistributedCenter {
     var heldBack = Deque<Peer>()
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
+    /// Those whose calls wait to be served, also when nothing else is left of them.
+    var waitingCallers: [ClientName: Peer] = [:]
     /// Whether so much is on its way that confirmations are asked for early.
     var isShortOfRoom = false
     var counters = Statistics()
@@ -228,12 +230,14 @@ public final class DistributedCenter {
         statistics.queuedPostBytes = UInt64(totals[.queuedPostBytes])
         statistics.inFlightBytes = UInt64(totals[.inFlightBytes])
         statistics.answerBytes = UInt64(totals[.answerBytes])
+        statistics.waitingCallBytes = UInt64(totals[.waitingCallBytes])
         return statistics
     }
 
     /// What is kept for clients and what they posted, in bytes.
     public var heldBytes: Int {
         totals[.observerBytes] + totals[.queuedBytes] + totals[.queuedPostBytes] + totals[.answerBytes]
+            + totals[.waitingCallBytes]
     }
 
     /// Every client, and who else does not read what it was sent, in no particular order.

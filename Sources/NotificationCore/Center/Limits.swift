@@ -16,6 +16,7 @@ public struct Limits: Equatable, Sendable {
         case answerBytesPerClient = "answer-bytes-per-client"
         case answerBytes = "answer-bytes"
         case inFlightBytes = "in-flight-bytes"
+        case waitingCallBytes = "waiting-call-bytes"
         case stateBytes = "state-bytes"
         case nameLength = "name-length"
         case objectLength = "object-length"
@@ -75,6 +76,10 @@ public struct Limits: Equatable, Sendable {
             key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30,
             reason: "what the bus may hold for all that were sent something; a process gets what is left to others"),
         Row(
+            key: .waitingCallBytes, standard: 128 << 20, hardMaximum: 4 << 30,
+            reason:
+                "a hundred thousand posts that come faster than they are served; a process gets what is left to others"),
+        Row(
             key: .stateBytes, standard: 64 << 20, hardMaximum: 1 << 30,
             reason: "what outlives the service, in the user's runtime directory, which is memory; queues go first"),
         Row(
@@ -124,11 +129,12 @@ extension Limits.Key {
         case .answerBytesPerClient: 11
         case .answerBytes: 12
         case .inFlightBytes: 13
-        case .stateBytes: 14
-        case .nameLength: 15
-        case .objectLength: 16
-        case .userInfoBytes: 17
-        case .userInfoDepth: 18
+        case .waitingCallBytes: 14
+        case .stateBytes: 15
+        case .nameLength: 16
+        case .objectLength: 17
+        case .userInfoBytes: 18
+        case .userInfoDepth: 19
         }
     }
 }

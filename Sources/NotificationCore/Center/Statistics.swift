@@ -54,6 +54,8 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var inFlightBytes: UInt64 = 0
     /// Answers that are kept for callers that do not read, in bytes.
     public internal(set) var answerBytes: UInt64 = 0
+    /// Calls that wait to be served, in bytes.
+    public internal(set) var waitingCallBytes: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
 }

@@ -4,6 +4,8 @@ public enum DropReason: String, Sendable, CaseIterable {
     case queueFull = "queue-full"
     /// The client does not read, and the queues of all clients together reached their limit.
     case totalQueueFull = "total-queue-full"
+    /// More was posted than the service can serve, and its posters' part of what may wait was used up.
+    case overload = "overload"
     /// The bus had no room for what was sent: so many at most.
     case busLimits = "bus-limits"
     /// The bus closed the service's connection with this on its way: so many at most.

@@ -13,6 +13,8 @@ enum Resource: Int, CaseIterable {
     case answerBytes
     /// What is on its way and not confirmed, in bytes.
     case inFlightBytes
+    /// Calls that wait to be served, in bytes.
+    case waitingCallBytes
 
     /// The limit of what all together may use.
     var limit: Limits.Key {
@@ -24,6 +26,7 @@ enum Resource: Int, CaseIterable {
         case .queuedPostBytes: .queuedPostBytes
         case .answerBytes: .answerBytes
         case .inFlightBytes: .inFlightBytes
+        case .waitingCallBytes: .waitingCallBytes
         }
     }
 }

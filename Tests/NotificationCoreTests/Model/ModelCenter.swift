@@ -58,6 +58,9 @@ struct ModelCenter {
                 findWitnesses()
             }
             return .numbers(receivers)
+        case .lose(_, let name, let object, let count):
+            try check(name, object)
+            lose(count, name: name, object: object)
         case .queue(let poster, let name, let object, let bytes, let immediately, let style, let coalescing):
             try check(name, object)
             let queued = ModelPosters.Queued(
@@ -176,14 +179,8 @@ struct ModelCenter {
         let post = Post(
             serial: lastSerial, name: unnumbered.name, object: unnumbered.object, bytes: unnumbered.bytes,
             poster: unnumbered.poster)
-        var receivers: [(client: ModelClient, matching: [ModelClient.Observer])] = []
-        for client in clients {
-            let matching = client.observers.filter { $0.matches(name: post.name, object: post.object) }
-            if !matching.isEmpty { receivers.append((client, matching)) }
-        }
+        let receivers = receivers(name: post.name, object: post.object)
         if receivers.isEmpty { view.unmatched += 1 }
-        // The order in which clients have their turn shows only where all queues together are full.
-        receivers.sort { $0.matching[0].id < $1.matching[0].id }
         for (client, matching) in receivers {
             let wanting = matching.filter { $0.behavior != .drop }
             if immediately {
@@ -204,6 +201,31 @@ struct ModelCenter {
         }
         while turns.count > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 { takeTurn(in: mostUrgent!) }
         return UInt64(receivers.count)
+    }
+
+    private func receivers(name: Int, object: Int) -> [(client: ModelClient, matching: [ModelClient.Observer])] {
+        var receivers: [(client: ModelClient, matching: [ModelClient.Observer])] = []
+        for client in clients {
+            let matching = client.observers.filter { $0.matches(name: name, object: object) }
+            if !matching.isEmpty { receivers.append((client, matching)) }
+        }
+        // The order in which clients have their turn shows only where all queues together are full.
+        receivers.sort { $0.matching[0].id < $1.matching[0].id }
+        return receivers
+    }
+
+    /// E4, S4: all who would have got them are told, whoever does not want them while suspended left aside.
+    private mutating func lose(_ count: UInt64, name: Int, object: Int) {
+        lastSerial += count
+        view.posted += count
+        let receivers = receivers(name: name, object: object)
+        if receivers.isEmpty { view.unmatched += count }
+        for (client, matching) in receivers {
+            let wanting = client.isSuspended ? matching.filter { $0.behavior != .drop } : matching
+            guard !wanting.isEmpty else { continue }
+            note(count, lostBy: client, wanting, because: .overload)
+            announceLoss(to: client)
+        }
     }
 
     /// S3: after all that is held.
@@ -302,14 +324,20 @@ struct ModelCenter {
     private mutating func loseOldest(of client: ModelClient, because reason: DropReason) {
         let oldest = client.waiting.min { $0.post.serial < $1.post.serial }!
         client.waiting.removeAll { $0.post.serial == oldest.post.serial }
-        client.dropped += 1
-        view.dropped += 1
+        note(1, lostBy: client, oldest.observers, because: reason)
+    }
+
+    private mutating func note(
+        _ count: UInt64, lostBy client: ModelClient, _ observers: [ModelClient.Observer], because reason: DropReason
+    ) {
+        client.dropped += count
+        view.dropped += count
         if client.lost == nil {
             client.lost = (0, [], reason)
             outcomes.append(.overflowed(reason), for: client.number)
         }
-        client.lost!.count += 1
-        client.lost!.observers.formUnion(oldest.observers.map(\.id))
+        client.lost!.count += count
+        client.lost!.observers.formUnion(observers.map(\.id))
     }
 
     // MARK: Turns (M6)
@@ -317,19 +345,22 @@ struct ModelCenter {
     /// A client that reads is first of all told what it lost, and gets what was held; the rest waits for its turn.
     private mutating func pump(_ client: ModelClient) {
         tellSuspension(client)
-        if client.reads, let lost = client.lost {
-            client.lost = nil
-            client.sequence += lost.count
-            outcomes.append(
-                .dropped(lost.count, observers: lost.observers.sorted(), lost.reason, sequence: client.sequence),
-                for: client.number)
-            count(256 + 8 * lost.observers.count, to: client)
-        }
+        announceLoss(to: client)
         sendWhatIs(in: .flushed, to: client)
         guard client.reads else { return }
         for lane in DeliveryLane.allCases where client.first(in: lane) != nil && !hasTurn(client, lane) {
             turns.append((client, lane, 0))
         }
+    }
+
+    private mutating func announceLoss(to client: ModelClient) {
+        guard client.reads, let lost = client.lost else { return }
+        client.lost = nil
+        client.sequence += lost.count
+        outcomes.append(
+            .dropped(lost.count, observers: lost.observers.sorted(), lost.reason, sequence: client.sequence),
+            for: client.number)
+        count(256 + 8 * lost.observers.count, to: client)
     }
 
     private func hasTurn(_ client: ModelClient, _ lane: DeliveryLane) -> Bool {

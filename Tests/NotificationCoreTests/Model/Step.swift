@@ -8,6 +8,8 @@ enum Step {
     case remove(client: Int, pick: Int)
     case removeAll(client: Int, name: Int, object: Int)
     case post(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, times: Int)
+    /// So many posts that nobody could serve (E4).
+    case lose(poster: Int, name: Int, object: Int, UInt64)
     /// A post for the poster's queue, or one that takes the place of what is there (Q7).
     case queue(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, PostingStyle, Set<CoalescingKey>)
     /// So many posts of a style are taken out of the queues and posted.
@@ -57,6 +59,8 @@ extension Step: CustomStringConvertible {
             return "\(client(poster)) posts \(text(name)) of \(text(object))"
                 + (bytes > 0 ? ", \(bytes) bytes" : "") + (immediately ? ", immediately" : "")
                 + (times > 1 ? ", \(times) times" : "")
+        case .lose(let poster, let name, let object, let count):
+            return "\(count) posts by \(client(poster)) of \(text(name)) of \(text(object)) are lost"
         case .setSuspended(let number, let isSuspended): return "\(client(number)) is suspended: \(isSuspended)"
         case .tell(let number, let activity): return "the application of \(client(number)) is \(activity.rawValue)"
         case .endMoment(let number, let isLate):
@@ -147,6 +151,10 @@ extension Step {
             return .tell(client: client, activity)
         case ..<(526 + answers): return .endMoment(client: client, isLate: number(0..<6) == 0)
         case ..<(530 + answers): return .automation(number(0..<4) > 0)
+        case ..<(545 + answers):
+            return .lose(
+                poster: client, name: number(0..<20) == 0 ? number(0..<6) : number(1..<5), object: text(&generator),
+                UInt64(number(1..<4)))
         default:
             let isBurst = number(0..<60) == 0
             return .post(
@@ -182,8 +190,8 @@ extension Step {
         case .queuedPostsPerClient: values = 1...4
         case .queuedPostBytesPerClient: values = 500...40_000
         case .queuedPostBytes: values = 1000...40_000
-        // Answers are no part of these sequences, and what is on its way has tests of its own.
-        case .answerBytesPerClient, .answerBytes, .inFlightBytes: values = 1 << 30...1 << 30
+        // Answers and waiting calls are no part of these sequences, and what is on its way has tests of its own.
+        case .answerBytesPerClient, .answerBytes, .inFlightBytes, .waitingCallBytes: values = 1 << 30...1 << 30
         case .stateBytes: values = 1...1  // the store's
         case .nameLength, .objectLength: values = 2...4
         case .userInfoBytes, .userInfoDepth: values = 1...1

@@ -81,6 +81,10 @@ final class Subject {
                 settle()
             }
             return .numbers(receivers)
+        case .lose(let poster, let name, let object, let count):
+            try center.losePosts(
+                count, name: Step.texts[name], object: Step.texts[object], from: Step.clients[poster],
+                effects: &effects)
         case .queue(let poster, let name, let object, let bytes, let immediately, let style, let coalescing):
             var options = PostOptions()
             options.deliverImmediately = immediately

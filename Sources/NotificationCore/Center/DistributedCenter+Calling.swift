@@ -1,0 +1,66 @@
+import Collections
+
+/// Calls that came faster than they can be served (E4).
+///
+/// Whoever drives the center keeps them, and serves all processes in turns. What is kept is charged to whose calls they
+/// are. When a process has its share of it, its further calls can't be kept: its posts are lost then, and announced to
+/// all whom they would have reached (S4).
+extension DistributedCenter {
+    /// Whether another call of a connection may be kept.
+    ///
+    /// A process gets seven times what it leaves to others; of calls that want an answer a little more, so that who has
+    /// posted without end still hears whether that arrived.
+    ///
+    /// - Parameter byteCount: what is to be left for it, at least.
+    public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
+        isWithinShare(
+            waitingCallers[name] ?? peers[name], .waitingCallBytes, adding: byteCount, times: wantsAnswer ? 15 : 7)
+    }
+
+    /// Whether calls of a connection are kept.
+    public func keepsCalls(of name: ClientName) -> Bool { waitingCallers[name] != nil }
+
+    /// A call of a connection is kept, behind those that are.
+    public func callIsKept(of name: ClientName, byteCount: Int, effects: inout [Effect]) {
+        defer { eventEnded() }
+        let peer = waitingCallers[name] ?? peer(name, effects: &effects)
+        waitingCallers[name] = peer
+        charge(peer, .waitingCallBytes, byteCount)
+    }
+
+    /// A call that was kept is served next.
+    public func callIsTaken(of name: ClientName, byteCount: Int) {
+        defer { eventEnded() }
+        guard let peer = waitingCallers[name] else { return }
+        charge(peer, .waitingCallBytes, -byteCount)
+        guard peer.usage[.waitingCallBytes] == 0 else { return }
+        waitingCallers[name] = nil
+        forgetIfUnused(peer)
+    }
+
+    /// Counts posts that nobody could serve as lost to all whom they would have reached. What they carried is not looked
+    /// at, and not how they were to be posted.
+    ///
+    /// - Throws: what ``checkPost(name:object:)`` throws.
+    public func losePosts(
+        _ count: UInt64, name: String, object: String, from poster: ClientName, effects: inout [Effect]
+    ) throws(CenterError) {
+        defer { eventEnded() }
+        try checkPost(name: name, object: object)
+        lastSerial += count
+        counters.posted += count
+        peers[poster]?.posted += count
+        var matches = Matches()
+        index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
+            matches.append($0)
+        }
+        if matches.receivers.isEmpty { counters.unmatched += count }
+        for receiver in matches.receivers {
+            let isSuspended = receiver.client.isSuspended
+            guard let observers = matches.observers(of: receiver, where: { !isSuspended || $0 != .drop }) else {
+                continue
+            }
+            lose(count, of: receiver.client, observers: observers, because: .overload, effects: &effects)
+        }
+    }
+}

@@ -1,0 +1,113 @@
+import NotificationCore
+import TestLimits
+import Testing
+
+/// More calls than can be served (`docs/flow-control.md`).
+@Suite("E4: calls that wait, and posts that nobody could serve", .watched)
+struct CallingTests {
+    @Test("E4: what waits is charged to whose calls it is, and given back")
+    func charge() throws {
+        let center = Scenario()
+        center.keepCall(1000, of: one)
+        center.keepCall(500, of: one)
+        #expect(center.center.keepsCalls(of: one) && !center.center.keepsCalls(of: two))
+        #expect(center.statistics.waitingCallBytes == 1500)
+        center.center.callIsTaken(of: one, byteCount: 1000)
+        center.center.callIsTaken(of: one, byteCount: 500)
+        #expect(!center.center.keepsCalls(of: one))
+        #expect(center.statistics.waitingCallBytes == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: all connections of a process share its part, and others always find some")
+    func shares() {
+        let center = Scenario([.waitingCallBytes: 80_000])
+        center.identify(one, as: 7)
+        center.identify(two, as: 7)
+        center.identify(three, as: 8)
+        center.keepCall(35_000, of: one)
+        center.keepCall(35_000, of: two)
+        #expect(!center.mayKeep(1000, of: one))
+        #expect(!center.mayKeep(1000, of: two))
+        #expect(center.mayKeep(1000, of: three))
+        #expect(center.center.mayKeepCall(of: one, byteCount: 1000, wantsAnswer: true), "a little more")
+        #expect(!center.center.mayKeepCall(of: one, byteCount: 6000, wantsAnswer: true))
+        #expect(!center.mayKeep(10_001, of: three), "not more than there is")
+    }
+
+    @Test("E4: a process gets seven times what it leaves, and fifteen times for calls that want an answer")
+    func exactShares() {
+        let center = Scenario([.waitingCallBytes: 80_000]).center
+        for (bytes, wantsAnswer) in [(70_000, false), (75_000, true)] {
+            #expect(center.mayKeepCall(of: one, byteCount: bytes, wantsAnswer: wantsAnswer))
+            #expect(!center.mayKeepCall(of: one, byteCount: bytes + 1, wantsAnswer: wantsAnswer))
+        }
+    }
+
+    @Test("D8, E4: who leaves pays until its calls are served")
+    func leaving() throws {
+        let center = Scenario([.waitingCallBytes: 80_000])
+        center.identify(one, as: 7)
+        try center.observe(one, "A")
+        center.keepCall(60_000, of: one)
+        center.disappear(one)
+        try center.center.checkInvariants()
+        #expect(center.statistics.waitingCallBytes == 60_000)
+        center.identify(two, as: 7)
+        #expect(!center.mayKeep(12_000, of: two), "its process has it still")
+        center.center.callIsTaken(of: one, byteCount: 60_000)
+        #expect(center.mayKeep(12_000, of: two))
+        try center.center.checkInvariants()
+    }
+
+    @Test("S4: lost posts are told to all whom they would have reached, with their numbers")
+    func lost() throws {
+        let center = Scenario()
+        let first = try center.observe(one, "A")
+        let second = try center.observe(one)
+        try center.observe(two, "B")
+        try center.post("A")
+        try center.lose(5, "A")
+        try center.post("A")
+        #expect(
+            center.happened(one) == [
+                .delivered("A", to: [first, second], sequence: 1), .dropped(5, of: [first, second], .overload),
+                .delivered("A", to: [first, second], sequence: 7),
+            ])
+        #expect(center.happened(two) == [])
+        #expect(center.statistics.posted == 7 && center.statistics.dropped == 5)
+        try center.lose(2, "C")
+        #expect(center.statistics.dropped == 7, "one observer has any name")
+    }
+
+    @Test("S4: who does not read is told when it does, in one sum")
+    func unread() throws {
+        let center = Scenario()
+        let observer = try center.observe(one, "A")
+        center.stop(one)
+        try center.post(128, of: "A")  // two windows are on their way
+        try center.lose(3, "A")
+        try center.lose(4, "A")
+        center.goOn(one)
+        #expect(center.happened(one).last == .dropped(7, of: [observer], .overload))
+    }
+
+    @Test("S1: a suspended client that does not want it lost nothing")
+    func suspended() throws {
+        let center = Scenario()
+        try center.observe(one, "A", "", .drop)
+        let held = try center.observe(two, "A", "", .hold)
+        for client in [one, two] { try center.suspend(client) }
+        try center.lose(1, "A")
+        #expect(!center.happened(one).contains { if case .dropped = $0 { true } else { false } })
+        #expect(center.happened(two).last == .dropped(1, of: [held], .overload))
+    }
+
+    @Test("N1, E1: what could not have been posted is not lost")
+    func refused() {
+        let center = Scenario()
+        #expect(throws: CenterError.invalidName) { try center.lose(1, "") }
+        #expect(throws: CenterError.self) { try center.lose(1, String(repeating: "n", count: 2000)) }
+        #expect(center.statistics.posted == 0)
+    }
+}
