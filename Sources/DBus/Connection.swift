@@ -88,11 +88,11 @@ public final class Connection: BusConnection {
         set { transport.mostReceivedBytes = newValue }
     }
 
-    /// How many of the messages that arrive are handed on from now on, replies among them; nil for all. The rest waits, up
-    /// to ``mostReceivedBytes`` here and then in the bus.
-    public var mostMessages: Int? {
-        get { transport.mostMessages }
-        set { transport.mostMessages = newValue }
+    /// Whether nothing that arrives is handed on, replies among it. It waits, up to ``mostReceivedBytes`` here and then
+    /// in the bus.
+    public var isPaused: Bool {
+        get { transport.isPaused }
+        set { transport.isPaused = newValue }
     }
 
     /// How many messages one turn of the loop hands on at most.

@@ -79,13 +79,13 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     // MARK: Dispatching
 
-    /// Messages that may still be handed on; nil for any number. See ``Connection/mostMessages``.
-    var mostMessages: Int?
+    /// See ``Connection/isPaused``.
+    var isPaused = false
     /// Called when a turn begins, with false, and when it has ended, with true.
     var onTurn: ((Bool) -> Void)?
 
     func hasPendingWork() -> Bool {
-        mostMessages != 0 && dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
+        !isPaused && dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
     }
 
     func dispatch() {
@@ -97,12 +97,11 @@ final class ConnectionDriver: PolledSourceDelegate {
         defer { onTurn?(true) }
         handleReadyWatches()
         var transfers = 1
-        for _ in 0..<Self.messagesPerTurn where mostMessages != 0 {
+        for _ in 0..<Self.messagesPerTurn where !isPaused {
             while dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS {
                 guard transfers < Self.transfersPerTurn, readMore() else { return }
                 transfers += 1
             }
-            if let most = mostMessages { mostMessages = most - 1 }
             dbus_connection_dispatch(connection)
         }
     }

@@ -24,8 +24,8 @@ package protocol MessageTransport: AnyObject {
     func registered(as name: UniqueName)
     /// See ``Connection/mostReceivedBytes``.
     var mostReceivedBytes: Int { get set }
-    /// See ``Connection/mostMessages``.
-    var mostMessages: Int? { get set }
+    /// See ``Connection/isPaused``.
+    var isPaused: Bool { get set }
     /// See ``Connection/socket``.
     var socket: Int32? { get }
     /// See ``Connection/outgoingBytes``.

@@ -36,6 +36,13 @@ public final class ObjectExporter {
         return true
     }
 
+    /// Refuses `message`, if it is a method call, whatever it asks for.
+    public func refuse(_ message: Message, with error: BusError, from bus: any MessageBus) {
+        guard let call = MethodCall(message, bus: bus) else { return }
+        call.reply(with: error)
+        onRefusal?(call, error)
+    }
+
     /// Answers `message`, if it is a method call, as a connection does that has no objects: `org.freedesktop.DBus.Peer` it
     /// has all the same.
     public static func answerWithoutObject(_ message: Message, from bus: any MessageBus) -> Bool {

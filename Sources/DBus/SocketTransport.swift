@@ -120,9 +120,9 @@ final class SocketTransport: MessageTransport {
         }
     }
 
-    var mostMessages: Int? {
-        get { driver.mostMessages }
-        set { driver.mostMessages = newValue }
+    var isPaused: Bool {
+        get { driver.isPaused }
+        set { driver.isPaused = newValue }
     }
 
     var socket: Int32? {

@@ -26,6 +26,8 @@ public enum LoopWork: Sendable, CaseIterable {
     case delivery
     /// Receiving, matching, and writing out what the socket did not take.
     case reading
+    /// Calls that wait because more came than could be served (E4).
+    case waitingCalls
     /// Posts of the style *as soon as possible* that clients queued (Q7).
     case queuedAsap
     /// Posts of the style *when idle* that clients queued (Q7).
@@ -46,6 +48,7 @@ extension EventSource.Priority {
     /// | `immediate` | −80 | −80 | −80 | Ahead of every mode, and of reading, which would let more come before it |
     /// | `delivery` | −60 | −40 | 0 | What is urgent is ahead of reading: it never waits for what has not been read yet. The rest at `G_PRIORITY_DEFAULT`; GTK's numbers are behind it, but not in this loop |
     /// | `reading` | −20 | −20 | −20 | Ahead of the default mode, so that something urgent is found behind a burst of the ordinary; how far is bounded by the core and by the service, so that the default mode goes on |
+    /// | `waitingCalls` | −10 | −10 | −10 | Behind reading, so that who calls rarely never waits behind those who call too much; a timer serves some of them all the same. Ahead of the default mode for the reason of reading |
     /// | `queuedAsap` | −20 | −20 | −20 | Beside reading: in the iteration after the one that read it, and never starved by a flood of posts |
     /// | `queuedWhenIdle` | 200 | 200 | 200 | `G_PRIORITY_DEFAULT_IDLE`: nothing else is ready. All sources of this loop are known, so it need not stand behind `G_PRIORITY_LOW` (300) |
     ///
@@ -70,6 +73,7 @@ extension EventSource.Priority {
             case .immediate: -80
             case .delivery: urgency == 0 ? G_PRIORITY_DEFAULT : -20 - 20 * urgency
             case .reading, .queuedAsap: -20
+            case .waitingCalls: -10
             case .queuedWhenIdle: G_PRIORITY_DEFAULT_IDLE
             }
         return EventSource.Priority(rawValue: number)

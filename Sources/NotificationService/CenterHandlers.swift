@@ -69,16 +69,22 @@ struct CenterHandlers {
     private func method<Method: CenterMethod>(
         _: Method.Type, shows handler: @escaping (Method, PolicyGate.Sight) throws(BusError) -> Method.Reply
     ) -> Interface.Method {
-        Interface.Method(Method.self) { [gate] method, client throws(BusError) in
-            try handler(method, gate.sight(of: client))
-        }
+        self.method(
+            Method.self,
+            shows: { (call: MethodCall, sight: PolicyGate.Sight) throws(BusError) in
+                var arguments = call.arguments
+                let method = try Method(from: &arguments)
+                try call.expectNoDescriptors()
+                call.reply(to: Method.self, try handler(method, sight))
+            })
     }
 
-    /// The same, when it answers by itself.
+    /// The same, when it answers by itself. Who wants no answer has asked nothing, and it may be long.
     private func method<Method: CenterMethod>(
         _: Method.Type, shows handler: @escaping (MethodCall, PolicyGate.Sight) throws(BusError) -> Void
     ) -> Interface.Method {
         Interface.Method(Method.self) { [gate] call throws(BusError) in
+            guard call.answer.isWanted else { return try call.expectNoDescriptors() }
             try handler(call, gate.sight(of: call.sender))
         }
     }

@@ -20,7 +20,8 @@ package final class CenterObject {
     private let refusals: Refusals
     private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
-    private var pace: ReadingPace?
+    /// Nil where nothing is read from a bus.
+    private var calls: CallQueue?
     /// Where what arrives from the bus is answered.
     private let answers: any MessageBus
 
@@ -110,8 +111,12 @@ package final class CenterObject {
         if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }
 
+    /// What had to wait is served for so long when the process is about to end.
+    private static let timeToSettle = Duration.milliseconds(1500)
+
     /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
     func settle(_ completion: @escaping () -> Void) {
+        calls?.serveAll(for: Self.timeToSettle)
         guard callers.isAnythingWaiting else { return driver.settle(completion) }
         // Behind the answers that are waited for.
         (callers.control ?? bus).busID { [weak self] result in
@@ -122,14 +127,18 @@ package final class CenterObject {
 
     /// The process ends now; a later one will take up from here.
     package func finish() {
+        if let count = calls?.takeAll().count, count > 0 {
+            Log.warning("\(count) calls that came faster than they can be served are lost, as the service ends")
+        }
         driver.finish()
     }
 
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
     func handOver(busID: String) -> Heritage {
+        let kept = calls?.takeAll() ?? []
         let (center, store, largest) = driver.handOver()
         return Heritage(
-            busID: busID, center: center, store: store, configuration: configuration,
+            busID: busID, center: center, store: store, configuration: configuration, calls: kept,
             mostBytes: driver.effects.mostBytes, largest: largest)
     }
 
@@ -164,13 +173,15 @@ package final class CenterObject {
         // What lies unread behind the end is for nobody here. Who called gets an error of the bus.
         guard !driver.isOver else { return true }
         turns.noteActivity()
-        if message.kind == .methodCall, let sender = message.sender { return serve(message, of: sender) }
-        let activity = driver.effects.activity
+        if message.kind == .methodCall, let sender = message.sender {
+            guard let calls else { return serve(message, of: sender) }
+            return calls.take(message, of: sender, account(of: sender)) { serve(message, of: sender) }
+        }
         if let change = OwnerChange(message) {
-            if let client = change.departed {
-                driver.perform { effects in driver.center.clientDisappeared(client, effects: &effects) }
+            if let client = change.departed, calls?.keep(message, about: client, account(of: client)) == true {
+                return true
             }
-            activity?.ownerChanged(change)
+            ownerChanged(change)
             return true
         }
         if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {
@@ -178,7 +189,26 @@ package final class CenterObject {
             driver.effects.signalRefused(serial: message.replySerial)
             return true
         }
-        return activity?.handle(message) == true
+        return driver.effects.activity?.handle(message) == true
+    }
+
+    private func account(of connection: UniqueName) -> AccountID {
+        callers[connection]?.account ?? .connection(connection)
+    }
+
+    /// Serves a message that ``CallQueue`` kept.
+    private func serveKept(_ message: Message) {
+        turns.noteActivity()
+        if let change = OwnerChange(message) { return ownerChanged(change) }
+        guard let sender = message.sender, !serve(message, of: sender), !message.expectsNoReply else { return }
+        answers.send(message.errorReply(.unknownMethod("there is no such method")))
+    }
+
+    private func ownerChanged(_ change: OwnerChange) {
+        if let client = change.departed {
+            driver.perform { effects in driver.center.clientDisappeared(client, effects: &effects) }
+        }
+        driver.effects.activity?.ownerChanged(change)
     }
 
     /// Serves a call of a connection of which it is known who is behind it.
@@ -204,13 +234,28 @@ package final class CenterObject {
     ///
     /// - Parameter main: where calls come from; the caller keeps both.
     func use(control: Connection, beside main: Connection) {
-        pace = ReadingPace(of: driver, on: main)
+        calls = makeCallQueue(on: main)
         barrier.use(control: control)
         callers.control = control
         control.routePeerCalls()
         control.onMessage = { [unowned self, unowned control] message in
             barrier.handle(message) || refuseStray(message, on: control)
         }
+    }
+
+    private func makeCallQueue(on main: Connection) -> CallQueue {
+        let calls = CallQueue(of: driver, on: main)
+        calls.serve = { [unowned self] message in serveKept(message) }
+        calls.refuse = { [unowned self] message in
+            exporter.refuse(
+                message,
+                with: BusError(
+                    .limitExceeded,
+                    message: "calls come faster than they can be served, and too many of this process wait"),
+                from: answers)
+        }
+        calls.mayPost = { [gate] name, poster in (try? gate.check(poster) { .post(name: name) }) != nil }
+        return calls
     }
 
     /// Answers a call to the control connection, which has no objects.

@@ -109,23 +109,3 @@ final class DeliveryTurns {
         }
     }
 }
-
-/// A source without descriptors that runs when a condition holds.
-private final class ReadySource: PolledSourceDelegate {
-    private let isReady: () -> Bool
-    private let run: () -> Void
-    private var source: PolledSource!
-
-    init(
-        on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,
-        run: @escaping () -> Void
-    ) {
-        self.isReady = isReady
-        self.run = run
-        source = PolledSource(delegate: self, priority: priority, context: context)
-    }
-
-    func hasPendingWork() -> Bool { isReady() }
-
-    func dispatch() { run() }
-}

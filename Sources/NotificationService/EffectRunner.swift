@@ -178,6 +178,11 @@ final class EffectRunner {
                 "the bus may not have carried notifications to \(client) (\(reason.rawValue), \(count) times so far)",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         }
+        if reason == .overload {
+            return Log.warning(
+                "more was posted to \(client) than can be served (\(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
         Log.warning(
             "\(client) does not keep up: its oldest notifications are lost (\(reason.rawValue), \(count) times so far)",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])

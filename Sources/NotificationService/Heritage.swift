@@ -1,3 +1,4 @@
+import DBus
 import NotificationCore
 
 /// What the service takes from one connection to the next, when the bus closed the first and lives on (E5).
@@ -11,6 +12,8 @@ struct Heritage {
     let store: RecoveryStore?
     /// The limits in force stay so, also when the files have a fault now.
     let configuration: ConfigurationKeeper
+    /// Calls that were read and not served, in their order.
+    let calls: [Message]
     /// What the bus is known to carry (``EffectRunner/mostBytes``).
     let mostBytes: Int
     /// The size of the largest notification that was on its way; it may be why the bus closed the connection.

@@ -33,7 +33,7 @@ final class ServiceLink {
     private var hasState = false
     private var hasEnded = false
     /// Calls that came before the state was taken up; nil when it has been.
-    private var waitingCalls: [Message]? = []
+    private var waitingCalls: [Message]?
     private var waitingBytes = 0
     private var stateTimer: EventSource?
     /// How often another process is asked whether it has given the state up: in milliseconds.
@@ -44,9 +44,6 @@ final class ServiceLink {
     private static let mostWaitingBytes = 16 << 20
     /// What keeping a call costs besides its bytes, roughly.
     private static let callOverhead = 512
-    /// What is read ahead of being served. The rest waits in the bus, which can make posters wait in turn. Only from then
-    /// on: before that, answers of the bus that are needed for it stand behind calls that wait.
-    private static let mostReceivedBytes = 1 << 20
     /// Set while it stops.
     private var stopTimer: EventSource?
     private static let stopTime: UInt32 = 2000
@@ -67,6 +64,7 @@ final class ServiceLink {
         connection = try machine.connect(context, .of(.reading))
         control = try machine.connect(context, .of(.control))
         self.heritage = heritage
+        waitingCalls = heritage?.calls ?? []
         self.onEnd = onEnd
         connection.routePeerCalls()
         connection.gatherTurns()
@@ -165,7 +163,8 @@ final class ServiceLink {
         Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
         let calls = waitingCalls ?? []
         waitingCalls = nil
-        connection.mostReceivedBytes = Self.mostReceivedBytes
+        // Not before: answers of the bus that were needed stood behind calls that wait.
+        connection.mostReceivedBytes = CallQueue.readAhead
         for call in calls where !object.handle(call) && !call.expectsNoReply {
             connection.send(call.errorReply(.unknownMethod("there is no such method")))
         }

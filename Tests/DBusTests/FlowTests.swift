@@ -50,6 +50,25 @@ struct FlowTests {
         try loop.run("the echoes") { own == 100 }
     }
 
+    @Test("A paused connection hands nothing on, and then all of it in its order", arguments: BusKind.available)
+    func pause(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let loop = Loop()
+        let (left, right) = (try loop.connect(to: bus), try loop.connect(to: bus))
+        let numbers = Numbers(of: right)
+        var isAnswered = false
+        right.isPaused = true
+        for number in 0..<UInt32(100) { left.send(signal(number, to: right)) }
+        right.busID { _ in isAnswered = true }
+        var answers = 0
+        for _ in 0..<3 { left.busID { _ in answers += 1 } }
+        try loop.run("the bus to have carried them") { answers == 3 }
+        #expect(numbers.received.isEmpty && !isAnswered)
+        right.isPaused = false
+        try loop.run("all of it") { numbers.received.count == 100 && isAnswered }
+        #expect(numbers.received == Array(0..<100))
+    }
+
     @Test("Reading goes on when more may be received, though nothing was given up", arguments: BusKind.available)
     func receivedBytes(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

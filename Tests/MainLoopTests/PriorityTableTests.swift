@@ -80,5 +80,6 @@ struct PriorityTableTests {
         #expect(number(.reading) < number(.delivery))
         #expect(number(.queuedAsap) == number(.reading))
         #expect(number(.queuedAsap) < number(.queuedWhenIdle))
+        #expect(number(.reading) < number(.waitingCalls) && number(.waitingCalls) < number(.delivery))
     }
 }

@@ -56,4 +56,18 @@ struct FloodTests {
             "\(Load.flood) posts of 3 kB, \(kind.testDescription), \(answered) of another answered, longest \(longest), "
                 + "lost \(report.dropped)", growth)
     }
+
+    @Test(
+        "E4: with hardly any room for what waits nobody is shut out, and what is lost is announced",
+        arguments: [0, 500_000])
+    func hardlyAnyRoom(bytes: Int) throws {
+        let load = try Load(.dbusDaemon, limits: ["waiting-call-bytes": bytes])
+        let observer = try load.observer()
+        let other = try Client(on: load.bus)
+        try other.addObserver("other")
+        _ = try load.post(5000, arguments: ["--unpaced"], meanwhile: { _ = try other.post("other") })
+        let report = try observer.report()
+        #expect(report.received + report.dropped == 5000, "\(report)")
+        #expect(report.faults == 0, "\(report)")
+    }
 }

@@ -21,7 +21,7 @@ struct LinkEndTests {
         var onMessage: ((Message) -> Void)?
         var isConnected = true
         var mostReceivedBytes = 63 << 20
-        var mostMessages: Int?
+        var isPaused = false
         let socket: Int32? = nil
         let outgoingBytes = 0
         let name: UniqueName

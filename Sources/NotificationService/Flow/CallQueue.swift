@@ -1,0 +1,257 @@
+import BusNames
+import Collections
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// Serves callers fairly when more comes than can be served (E4, A4).
+///
+/// Reading goes ahead of serving, so that a call of somebody who calls rarely does not wait behind those of somebody who
+/// calls without end. What a process calls beyond its part of the time is kept here, in its order, and served in turns
+/// with that of others. While an observer is behind that reads, calls are served at the pace at which it is.
+///
+/// When a process has as much here as it may, nothing more is read: that makes it wait where the bus bounds what it keeps.
+/// Where the bus takes all it can get, what others send would come to stand behind that. So when the bus's own answers
+/// are late (``InboxWatch``), all is read again, and what there is no room for is lost: posts are announced as such to
+/// whom they would have reached, other calls are refused.
+final class CallQueue {
+    typealias Instant = SuspendingClock.Instant
+
+    /// What the connection reads ahead of being served, besides what is kept here, in bytes.
+    static let readAhead = 1 << 20
+    /// What keeping a call costs besides its bytes, roughly.
+    private static let overhead = 768
+    /// Reading goes on when a process has room for so much again.
+    private static let roomToGoOn = 1 << 20
+    /// How often there is a turn for what waits, however much there is to read: in milliseconds.
+    private static let interval: UInt32 = 10
+    private static let timeInInterval = Duration.milliseconds(4)
+    /// The same while what the bus holds has to wait there for long: reading it is what others wait for.
+    private static let leastTimeInInterval = Duration.milliseconds(1)
+    /// The time of a turn when there is nothing to read.
+    private static let timeAtRest = Duration.milliseconds(2)
+    /// Calls that are served in each interval however far observers are behind: 3,200 in a second.
+    private static let leastInInterval = 32
+    /// Calls of one process that are served at once in a slot while an observer is behind.
+    private static let mostAtOnceInCrowd = 8
+
+    private struct Call {
+        let message: Message
+        let caller: UniqueName
+        let byteCount: Int
+    }
+
+    private struct LostPost: Hashable {
+        let name: String
+        let object: String
+        let poster: UniqueName
+    }
+
+    private unowned let driver: CenterDriver
+    private unowned let connection: Connection
+    private var inbox = InboxWatch()
+    private var lines = FairLines<AccountID, Call>()
+    /// The messages that are kept, in bytes; and when the connection was told last.
+    private var byteCount = 0
+    private var byteCountTold = 0
+    /// Who had no room when reading was paused.
+    private var full: UniqueName?
+    /// Calls that may be served before the next interval.
+    private var credit = Int.max
+    /// Posts that were lost since the last interval, and ever.
+    private var lost: [LostPost: UInt64] = [:]
+    private var lostCount: UInt64 = 0
+    private var timer: EventSource?
+    private var source: ReadySource!
+
+    /// Serves a message that was kept.
+    var serve: ((Message) -> Void)!
+    /// Refuses a call for which there is no room.
+    var refuse: ((Message) -> Void)!
+    /// Whether policy lets a connection post this name.
+    var mayPost: ((String, UniqueName) -> Bool)!
+
+    /// - Parameters:
+    ///   - driver: gets what comes of the calls.
+    ///   - connection: from which they come.
+    init(of driver: CenterDriver, on connection: Connection) {
+        self.driver = driver
+        self.connection = connection
+        source = ReadySource(
+            on: connection.context, priority: .of(.waitingCalls),
+            isReady: { [unowned self] in !lines.isEmpty && credit > 0 },
+            run: { [unowned self] in serve(for: Self.timeAtRest) })
+        driver.onCrowded = { [unowned self] in start() }
+    }
+
+    /// Serves a call at once, or keeps it.
+    ///
+    /// - Parameter serve: runs in the first case.
+    /// - Returns: what it returns; true in the second.
+    func take(
+        _ call: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Bool
+    ) -> Bool {
+        // What has descriptors is refused in any case, and they are not kept open for that.
+        guard !call.hasDescriptors else { return serve() }
+        let start = connection.context.now
+        let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
+        guard lines.mayServe(account, at: start, most: most) else {
+            keep(call, of: caller, account, at: start)
+            return true
+        }
+        defer { lines.note(connection.context.now - start, of: account) }
+        return serve()
+    }
+
+    /// Keeps what the bus tells of a connection behind the calls of it that are kept.
+    ///
+    /// - Returns: false when there are none.
+    func keep(_ signal: Message, about caller: UniqueName, _ account: AccountID) -> Bool {
+        guard driver.center.keepsCalls(of: caller) else { return false }
+        append(Call(message: signal, caller: caller, byteCount: signal.byteCount), account)
+        return true
+    }
+
+    /// Serves what is kept without regard to anybody's pace, for as long as the time lasts: there will be no later.
+    func serveAll(for time: Duration) {
+        announceLost()
+        credit = .max
+        serve(for: time)
+    }
+
+    /// Takes out all that is kept. What was read is not lost with the connection, and what was lost before is told.
+    func takeAll() -> [Message] {
+        announceLost()
+        var messages: [Message] = []
+        while let call = pop() { messages.append(call.message) }
+        return messages
+    }
+
+    // MARK: Keeping
+
+    private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID, at now: Instant) {
+        let call = Call(message: message, caller: caller, byteCount: message.byteCount)
+        inbox.noteRead(call.byteCount, at: now)
+        let hasRoom = driver.center.mayKeepCall(
+            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !message.expectsNoReply)
+        if !hasRoom {
+            guard !inbox.isUnbounded(at: now) else { return lose(message, of: caller) }
+            if !inbox.isCatchingUp {
+                full = caller
+                connection.isPaused = true
+            }
+        }
+        append(call, account)
+    }
+
+    private func append(_ call: Call, _ account: AccountID) {
+        driver.perform { effects in
+            driver.center.callIsKept(of: call.caller, byteCount: call.byteCount + Self.overhead, effects: &effects)
+        }
+        byteCount += call.byteCount
+        tellConnection()
+        lines.append(call, of: account)
+        start()
+    }
+
+    private func pop() -> Call? {
+        guard let call = lines.popNext() else { return nil }
+        driver.center.callIsTaken(of: call.caller, byteCount: call.byteCount + Self.overhead)
+        byteCount -= call.byteCount
+        tellConnection()
+        return call
+    }
+
+    /// What is kept counts as received and not given up, too.
+    private func tellConnection() {
+        guard abs(byteCount - byteCountTold) > Self.readAhead / 4 || byteCount == 0 else { return }
+        byteCountTold = byteCount
+        connection.mostReceivedBytes = Self.readAhead + byteCount
+    }
+
+    // MARK: Serving
+
+    private func serve(for time: Duration) {
+        let start = connection.context.now
+        var before = start
+        while credit > 0, let call = pop() {
+            if credit < .max { credit -= 1 }
+            serve(call.message)
+            let now = connection.context.now
+            lines.noteTurn(now - before)
+            before = now
+            if now - start >= time { return }
+        }
+    }
+
+    private func start() {
+        guard timer == nil else { return }
+        timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
+            intervalEnded()
+            guard lines.isEmpty, lost.isEmpty, !driver.center.isCrowded else { return .keep }
+            timer = nil
+            return .remove
+        }
+    }
+
+    private func intervalEnded() {
+        let now = connection.context.now
+        if inbox.mayAsk {
+            inbox.asked(at: now)
+            connection.busID { [weak self] _ in self?.inboxAnswered() }
+        }
+        announceLost()
+        let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0
+        credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
+        serve(for: inbox.isLong(at: now) ? Self.leastTimeInInterval : Self.timeInInterval)
+        // A limit may leave no room for that at all.
+        if let caller = full,
+            lines.isEmpty || inbox.isLate(at: now)
+                || driver.center.mayKeepCall(of: caller, byteCount: Self.roomToGoOn, wantsAnswer: false)
+        {
+            full = nil
+            connection.isPaused = false
+        }
+    }
+
+    private func inboxAnswered() {
+        inbox.answered(at: connection.context.now)
+    }
+
+    // MARK: Losing
+
+    private func lose(_ message: Message, of caller: UniqueName) {
+        guard let post = lostPost(message, of: caller), mayPost(post.name, caller) else { return refuse(message) }
+        lost[post, default: 0] += 1
+        start()
+    }
+
+    /// Nil for what is no post, or one whose poster can be told.
+    private func lostPost(_ message: Message, of caller: UniqueName) -> LostPost? {
+        guard message.expectsNoReply, message.hasMember(PostCall.member), message.hasPath(Wire.path),
+            message.interface.map({ $0 == Wire.interface }) ?? true
+        else { return nil }
+        var arguments = MessageReader(message)
+        guard let name = try? arguments.readString(), let object = try? arguments.readString() else { return nil }
+        return LostPost(name: name, object: object, poster: caller)
+    }
+
+    private func announceLost() {
+        guard !lost.isEmpty else { return }
+        for (post, count) in lost {
+            // One that can't be posted would have been refused.
+            try? driver.perform { effects throws(CenterError) in
+                try driver.center.losePosts(
+                    count, name: post.name, object: post.object, from: post.poster, effects: &effects)
+            }
+        }
+        let poster = lost.keys.first?.poster.rawValue ?? ""
+        if let count = Log.throttle(&lostCount, times: lost.values.reduce(0, +)) {
+            Log.warning(
+                "posts come faster than they can be served, some of them from \(poster): \(count) are lost so far",
+                ["CARILLON_CLIENT": poster, "CARILLON_REASON": DropReason.overload.rawValue])
+        }
+        lost = [:]
+    }
+}

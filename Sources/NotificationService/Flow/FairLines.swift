@@ -1,0 +1,111 @@
+import Collections
+
+/// Who is served next when there is more to do than time (E4): everybody has a line, and the lines take turns.
+///
+/// Whoever stays within its part of a slot is served at once. What comes from somebody beyond that waits in a line, in its
+/// order, and so does all that comes behind it. Each slot begins anew; the part of one is smaller the more there are.
+/// Time is told from outside: there is no clock in here.
+struct FairLines<Caller: Hashable, Item> {
+    typealias Instant = SuspendingClock.Instant
+
+    private final class Line {
+        var items = Deque<Item>()
+        /// In which slot `used` and `count` were begun.
+        var slot: UInt64 = 0
+        var used = Duration.zero
+        var count = 0
+    }
+
+    /// The unit of time in which parts are counted.
+    private static var slotTime: Duration { .milliseconds(20) }
+    /// What all together are served at once in a slot; the rest is for what waits.
+    private static var timeAtOnce: Duration { .milliseconds(10) }
+    /// Nobody's part is smaller.
+    private static var leastTime: Duration { .microseconds(200) }
+    /// What is served of a line before it is the next one's turn.
+    private static var turnTime: Duration { .microseconds(500) }
+
+    private var lines: [Caller: Line] = [:]
+    /// Those in which something waits.
+    private var turns = Deque<Line>()
+    private var slot: UInt64 = 1
+    private var slotStart: Instant?
+    /// How many were served at once in this slot, and in the one before.
+    private var callers = 0
+    private var callersBefore = 1
+    private var turnUsed = Duration.zero
+    /// Whether what was taken last was the last of its line.
+    private var isLineEmpty = false
+    /// How many items wait.
+    private(set) var count = 0
+
+    var isEmpty: Bool { count == 0 }
+
+    /// Whether something of the caller waits.
+    func isWaiting(_ caller: Caller) -> Bool { lines[caller]?.items.isEmpty == false }
+
+    /// Whether something that just came from the caller may be served at once. Otherwise ``append(_:of:)`` is due, and
+    /// if it is, ``note(_:of:)``.
+    ///
+    /// - Parameter most: of them in a slot, besides the bound of time; nil for any number.
+    mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?) -> Bool {
+        begin(at: now)
+        let line = line(of: caller)
+        guard line.items.isEmpty else { return false }
+        if line.slot != slot {
+            (line.slot, line.used, line.count) = (slot, .zero, 0)
+            callers += 1
+        }
+        line.count += 1
+        return line.used < max(Self.timeAtOnce / callersBefore, Self.leastTime) && line.count <= most ?? .max
+    }
+
+    /// So long it took to serve what ``mayServe(_:at:most:)`` let through.
+    mutating func note(_ time: Duration, of caller: Caller) {
+        lines[caller]?.used += time
+    }
+
+    /// Puts something at the end of the caller's line.
+    mutating func append(_ item: Item, of caller: Caller) {
+        let line = line(of: caller)
+        if line.items.isEmpty { turns.append(line) }
+        line.items.append(item)
+        count += 1
+    }
+
+    /// What is to be served next. ``noteTurn(_:)`` follows.
+    mutating func popNext() -> Item? {
+        guard let line = turns.first, let item = line.items.popFirst() else { return nil }
+        count -= 1
+        isLineEmpty = line.items.isEmpty
+        if isLineEmpty { turns.popFirst() }
+        return item
+    }
+
+    /// So long it took to serve what ``popNext()`` gave. When the line has had its time, it is the next one's turn.
+    mutating func noteTurn(_ time: Duration) {
+        turnUsed += time
+        guard isLineEmpty || turnUsed >= Self.turnTime else { return }
+        turnUsed = .zero
+        if !isLineEmpty, let line = turns.popFirst() { turns.append(line) }
+    }
+
+    private mutating func begin(at now: Instant) {
+        guard slotStart.map({ now - $0 >= Self.slotTime }) ?? true else { return }
+        slotStart = now
+        slot += 1
+        callersBefore = max(1, callers)
+        callers = 0
+        // Nobody is remembered for what it did long ago.
+        if lines.count > 2 * (callersBefore + turns.count) + 64 {
+            lines = lines.filter { !$0.value.items.isEmpty }
+        }
+    }
+
+    private mutating func line(of caller: Caller) -> Line {
+        if let line = lines[caller] { return line }
+        let line = Line()
+        lines[caller] = line
+        return line
+    }
+}
