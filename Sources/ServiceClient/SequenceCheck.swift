@@ -9,19 +9,23 @@ struct SequenceCheck {
     }
 
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
+    /// How far the count of a service has come that may have begun anew; nil where none has.
+    private var anew: UInt64?
     /// How many numbers before the next one may be missing without being a loss that was not told.
     private var excused: UInt64 = 0
 
     mutating func check(sequence: UInt64, serial: UInt64) -> Outcome {
         let before = last
-        let excused = excused
+        let (excused, anew) = (excused, anew)
         last = (sequence, serial)
         self.excused = 0
+        self.anew = nil
         if sequence == before.sequence &+ 1 { return .next }
         if sequence == before.sequence, serial == before.serial { return .repeated }
         // A smaller number is a count that began anew.
-        guard sequence > before.sequence, sequence - before.sequence - 1 > excused else { return .next }
-        return .missing(count: sequence - before.sequence - 1 - excused)
+        let bases = [before.sequence, anew ?? before.sequence]
+        guard let base = bases.filter({ $0 < sequence }).max(), sequence - base - 1 > excused else { return .next }
+        return .missing(count: sequence - base - 1 - excused)
     }
 
     /// The service told of a loss.
@@ -32,12 +36,19 @@ struct SequenceCheck {
             excused = excused &+ count
         } else {
             last = (last.sequence &+ count, 0)
+            anew = anew.map { $0 &+ count }
         }
+    }
+
+    /// The next service may go on with the count, or know nothing of it.
+    mutating func mayBeginAnew() {
+        anew = 0
     }
 
     /// The next service counts from one.
     mutating func reset() {
         last = (0, 0)
         excused = 0
+        anew = nil
     }
 }

@@ -17,6 +17,7 @@ extension ServiceSession {
             case .unregister(let key): if let id = registrations.forget(key) { connection?.send(RemoveObserver(id)) }
             case .suspend(let word):
                 suspension = word
+                isSuspensionTakenBack = word == nil
                 if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
             case .call(let call): send(call)
             case .barrier(let completion): sendBarrier(completion)
@@ -37,7 +38,9 @@ extension ServiceSession {
                 }
             case .register(let key): registrations.want(key)
             case .unregister(let key): _ = registrations.forget(key)
-            case .suspend(let word): suspension = word
+            case .suspend(let word):
+                suspension = word
+                isSuspensionTakenBack = word == nil
             case .call(let call): call.completion(.failure(error))
             case .barrier(let completion): completion(false)
             }

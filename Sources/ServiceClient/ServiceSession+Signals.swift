@@ -10,7 +10,8 @@ extension ServiceSession {
             return true
         }
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
-        guard message.sender == owner, owner != nil else { return true }
+        // Nobody else's are believed (E6).
+        guard let sender = message.sender, sender == owner || sender == formerOwner else { return true }
         do throws(BusError) {
             if let signal = try NotificationSignal(message) {
                 received(signal)

@@ -29,11 +29,16 @@ public final class ServiceSession {
     let receiver: any ServiceReceiver
     private(set) var connection: (any BusConnection)?
     private(set) var state = State.offline(.disconnected("not connected yet"))
-    /// Who has the service's name, as far as the bus told. Nobody else's signals are believed.
+    /// Who has the service's name, as far as the bus told.
     var owner: UniqueName?
+    /// The service before, until the next one has answered. One that ends in order gives its name up first, and then sends
+    /// what is on its way.
+    var formerOwner: UniqueName?
     var registrations = Registrations()
-    /// The program's word; nil when it gave none.
+    /// The program's word; nil when it gave none, or took it back.
     var suspension: Bool?
+    /// Whether it took it back: a service that ended just then may have left the word to the next one.
+    var isSuspensionTakenBack = false
     var sequence = SequenceCheck()
     /// Calls whose answer is on its way, and matters.
     var pendingAnswers = 0
@@ -151,6 +156,8 @@ public final class ServiceSession {
         isConnecting = false
         silence = nil
         owner = nil
+        formerOwner = nil
+        isSuspensionTakenBack = false
         registrations.reset()
         sequence.reset()
         outbox.reset()
@@ -199,11 +206,14 @@ public final class ServiceSession {
         } catch {
             return notACenter(because: error)
         }
+        // One that gave its name up since may answer as well, and knows nothing of what comes.
+        if let owner, owner != reply.sender { return ask() }
         silence = nil
         owner = reply.sender
+        formerOwner = nil
         let repair = registrations.compare(with: listed)
-        // A service that knows none of ours counts our notifications from one.
-        if !registrations.areAnyKnown { sequence.reset() }
+        // A service that knows none of ours may not know us, and then counts our notifications from one.
+        if !registrations.areAnyKnown { sequence.mayBeginAnew() }
         outbox.reset()
         state = .ready
         backOff = BackOff()
@@ -211,7 +221,11 @@ public final class ServiceSession {
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
-        if let suspension { connection?.send(SetSuspended(suspension)) }
+        if let suspension {
+            connection?.send(SetSuspended(suspension))
+        } else if isSuspensionTakenBack {
+            connection?.send(FollowActivity())
+        }
         for id in repair.surplus { connection?.send(RemoveObserver(id)) }
         for key in repair.missing { sendRegistration(of: key) }
         sendRequests()
@@ -260,6 +274,8 @@ public final class ServiceSession {
 
     func ownerChanged(to newOwner: UniqueName?) {
         guard newOwner != owner else { return }
+        // Also when that has not been asked yet: a client that reads late may have several of them before it.
+        if let owner, !isAbsent { formerOwner = owner }
         owner = newOwner
         switch state {
         case .offline, .greeting, .idle: break
@@ -272,6 +288,8 @@ public final class ServiceSession {
             ask()
         }
     }
+
+    private var isAbsent: Bool { if case .absent = state { true } else { false } }
 
     /// The service has to be asked again, as it did not answer a request.
     func doubtService() {

@@ -130,6 +130,26 @@ struct RegistrationsTests {
         check.reset()
         #expect(check.check(sequence: 1, serial: 1) == .next)
     }
+
+    @Test("A service that may know nothing of us goes on with the numbers, or begins them anew (D6)")
+    func maybeAnew() {
+        /// - Returns: what comes of a number behind 1 and 2.
+        func outcome(_ sequence: UInt64, dropped: UInt64 = 0) -> SequenceCheck.Outcome {
+            var check = SequenceCheck()
+            _ = check.check(sequence: 1, serial: 1)
+            _ = check.check(sequence: 2, serial: 2)
+            check.mayBeginAnew()
+            if dropped > 0 { check.dropped(dropped) }
+            return check.check(sequence: sequence, serial: 100)
+        }
+        #expect(outcome(3) == .next)
+        #expect(outcome(1) == .next)
+        #expect(outcome(2) == .missing(count: 1))
+        #expect(outcome(5) == .missing(count: 2))
+        #expect(outcome(4, dropped: 3) == .next)
+        #expect(outcome(6, dropped: 3) == .next)
+        #expect(outcome(8, dropped: 3) == .missing(count: 2))
+    }
 }
 
 extension ObserverID: ExpressibleByIntegerLiteral {

@@ -261,11 +261,98 @@ struct SessionTests {
         stage.notify(2)
         stage.observers = []
         _ = (stage.takeTold(), stage.bus.connection.takeSent())
-        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        _ = stage.arrive(.ownerChange(name, to: ""))
         #expect(stage.bus.connection.takeSent() == ["ListObservers?", "SetSuspended", "AddObserver?"])
         #expect(stage.takeTold() == ["connecting", "connected", "serviceChanged"])
         stage.notify(1, observer: 2)
         #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
+    }
+
+    @Test("E3: what a service sends that has given its name up, as it ends in order, counts until the next one answers")
+    func endsInOrder() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.answer = { _ in nil }
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        stage.notify(1)
+        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        _ = stage.takeTold()
+        stage.notify(2)
+        stage.notify(3, from: ":1.66")
+        stage.notify(3, from: ":1.101")
+        #expect(stage.takeTold() == [#"Ding 2 for ["Ding"]"#, #"Ding 3 for ["Ding"]"#])
+        // That one ends in order, too, before it was asked.
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        stage.notify(4, from: ":1.101")
+        #expect(stage.takeTold() == [#"Ding 4 for ["Ding"]"#])
+        _ = stage.arrive(.ownerChange(name, to: ":1.102"))
+        let question = try #require(stage.bus.connection.pending.last?.message)
+        let answer = question.answered { ListObservers.append(stage.observers, to: &$0) }.carried(from: ":1.102")
+        for _ in stage.bus.connection.pending { stage.bus.connection.answerFirst(.success(answer)) }
+        #expect(stage.takeTold() == ["connected", "serviceChanged"])
+        stage.notify(5, from: ":1.101")
+        #expect(stage.takeTold().isEmpty)
+        stage.notify(5, from: ":1.102")
+        #expect(stage.takeTold() == [#"Ding 5 for ["Ding"]"#])
+    }
+
+    @Test("E3: the answer of a service that lost its name meanwhile is not the last word")
+    func lateAnswer() throws {
+        let stage = Stage()
+        stage.bus.answer = { _ in nil }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        func answer(from sender: String) throws {
+            let questions = stage.bus.connection.pending.map(\.message)
+            let question = try #require(questions.lastIndex { $0.member == ListObservers.member })
+            let answer = questions[question].answered { ListObservers.append([], to: &$0) }.carried(from: sender)
+            for _ in 0...question { stage.bus.connection.answerFirst(.success(answer)) }
+        }
+        _ = stage.bus.connection.takeSent()
+        try answer(from: ":1.100")
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?"])
+        try answer(from: ":1.101")
+        #expect(stage.bus.connection.takeSent() == ["AddObserver?"])
+        _ = stage.takeTold()
+        stage.notify(1, from: ":1.101")
+        #expect(stage.takeTold() == ["Ding 1 for []"])
+    }
+
+    @Test("E3: that the program took its word about suspension back is said to the next service, too")
+    func wordTakenBack() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding), .suspend(true))
+        stage.start()
+        // The service ends, and leaves the word to the next one, before it has read this.
+        try stage.ask(.suspend(nil))
+        _ = stage.bus.connection.takeSent()
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?", "FollowActivity"])
+        try stage.ask(.suspend(false))
+        _ = stage.bus.connection.takeSent()
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?", "SetSuspended"])
+    }
+
+    @Test("D6: who observes nothing when the service becomes another misses nothing of what it had", arguments: [1, 3])
+    func observesNothingMeanwhile(next: UInt64) throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.notify(1)
+        stage.notify(2)
+        try stage.ask(.unregister(Self.ding))
+        stage.observers = []
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        try stage.ask(.suspend(true), .register(Self.ding))
+        _ = stage.takeTold()
+        // It goes on with the count, or knows nothing of it.
+        stage.notify(next, observer: 2)
+        #expect(stage.takeTold() == [#"Ding \#(next) for ["Ding"]"#])
     }
 
     @Test("D6, S4: holes and announced losses are told once each; the very same again is no notification")
@@ -301,7 +388,7 @@ struct SessionTests {
         #expect(stage.takeTold().isEmpty, "the same again, as before")
         stage.observers = []
         _ = stage.bus.connection.takeSent()
-        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        _ = stage.arrive(.ownerChange(name, to: ""))
         #expect(stage.bus.connection.takeSent().contains("AddObserver?"))
     }
 
