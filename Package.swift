@@ -159,6 +159,22 @@ let package = Package(
         .testTarget(
             name: "CarillonToolTests",
             dependencies: ["DBus", "MainLoop", "NotificationWire", "TestSupport", "CarillonTool", "carillond"]),
+        // The service, its clients, a bus and a disk in one thread and virtual time.
+        .target(
+            name: "Simulation",
+            dependencies: [
+                "NotificationService", "ServiceClient", "NotificationWire", "NotificationCore", "DesktopActivity",
+                "Collections", "DBus", "BusNames", "MainLoop",
+            ],
+            path: "Tests/Simulation", exclude: ["seeds"]
+        ),
+        .executableTarget(name: "simulate", dependencies: ["Simulation", "MainLoop"], path: "Tests/Simulate"),
+        .testTarget(
+            name: "SimulationTests",
+            dependencies: [
+                "Simulation", "simulate", "TestSupport", "NotificationService", "DBus", "BusNames", "MainLoop",
+            ]
+        ),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(
             name: "ArchitectureTests", dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond"]),

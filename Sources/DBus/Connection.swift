@@ -142,6 +142,11 @@ public final class Connection: BusConnection {
         pendingCalls.add(serial: serial, peer: peer, timeout: timeout, completion: completion)
     }
 
+    #if CARILLON_PLANTED
+        /// The fault of that name.
+        package static func plantBelief(_ believes: Bool) { PendingCalls.believesStrangers = believes }
+    #endif
+
     /// Replies to calls that were ignored, as they came from others than those who were asked.
     public var forgedReplies: UInt64 { pendingCalls.forged }
 

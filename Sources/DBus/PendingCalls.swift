@@ -44,6 +44,11 @@ final class PendingCalls {
     private var timedCalls = 0
     private var isClosed = false
 
+    #if CARILLON_PLANTED
+        // The fault `stranger-believed`; a simulation has one thread.
+        nonisolated(unsafe) static var believesStrangers = false
+    #endif
+
     /// The timer is not set again sooner: many calls end together then.
     private static let granularity = Duration.milliseconds(20)
     /// Senders of whom the bus is asked at a time, for one call.
@@ -87,6 +92,12 @@ final class PendingCalls {
             if mayAnswer { complete(serial, with: reply) } else { noteForged(reply) }
             return true
         }
+        #if CARILLON_PLANTED
+            if Self.believesStrangers {
+                complete(serial, with: reply)
+                return true
+            }
+        #endif
         guard let sender = reply.sender else { return true }
         switch call.peer {
         case .bus: noteForged(reply)

@@ -1,4 +1,5 @@
 import CGLib
+import Synchronization
 
 /// Structured logging through GLib: to the journal when standard error goes there, to standard error otherwise.
 ///
@@ -30,6 +31,16 @@ public enum Log {
         g_setenv("G_MESSAGES_DEBUG", domain, 1)
     }
 
+    /// Has every line, of each level, go to `sink` and nowhere else from now on: a simulation has them among all else that
+    /// happens.
+    package static func redirect(to sink: @escaping @Sendable (Level, () -> String) -> Void) {
+        self.sink.withLock { $0 = sink }
+        isRedirected.store(true, ordering: .releasing)
+    }
+
+    private static let isRedirected = Atomic<Bool>(false)
+    private static let sink = Locked<(@Sendable (Level, () -> String) -> Void)?>(nil)
+
     // Message and fields are made only when the level is on.
 
     public static func critical(_ message: @autoclosure () -> String, _ fields: @autoclosure () -> Fields = [:]) {
@@ -60,6 +71,10 @@ public enum Log {
     private static let domain = "carillon"
 
     private static func write(_ level: Level, _ message: () -> String, _ fields: () -> Fields) {
+        if isRedirected.load(ordering: .acquiring) {
+            let sink = sink.withLock { $0 }
+            return sink?(level, message) ?? ()
+        }
         let flags = level.glib
         // Most calls are at levels that are off.
         guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }

@@ -57,6 +57,9 @@ final class CenterDriver {
         spareEffects = []
         let result = try event(&decided)
         effects.store?.reserveNumbers(of: center)
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.wrongOrder, oneOf: 8) { decided.reverse() }
+        #endif
         if !isOver { effects.carryOut(decided) }
         decided.removeAll(keepingCapacity: true)
         spareEffects = decided

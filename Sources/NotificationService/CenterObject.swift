@@ -178,6 +178,9 @@ package final class CenterObject {
             return calls.take(message, of: sender, account(of: sender)) { serve(message, of: sender) }
         }
         if let change = OwnerChange(message) {
+            #if CARILLON_PLANTED
+                if change.departed != nil, PlantedFault.strikes(.missedDeparture, oneOf: 4) { return true }
+            #endif
             if let client = change.departed, calls?.keep(message, about: client, account(of: client)) == true {
                 return true
             }

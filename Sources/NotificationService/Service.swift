@@ -110,6 +110,9 @@ public final class Service {
         heritage = left ?? heritage
         switch reason {
         case .otherBus: endWithBus()
+        #if CARILLON_PLANTED
+            case .disconnected where PlantedFault.strikes(.stateErased): endWithBus()
+        #endif
         case .nameLost: end(.nameLost)
         case .refused(let error) where heritage == nil: end(.noBus(error))
         case .disconnected where heritage == nil: end(.disconnected)

@@ -157,6 +157,9 @@ extension DistributedCenter {
             loss.observers.formUnion(client.observers.keys)
             client.unannounced = loss
         }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.serialTwice) { return }
+        #endif
         if lastSerial <= Self.greatestNumber { self.lastSerial = max(self.lastSerial, lastSerial) }
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }

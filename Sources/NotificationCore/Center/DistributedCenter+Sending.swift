@@ -71,7 +71,12 @@ extension DistributedCenter {
                     sequence: client.counts.sequence)))
         if client.remembersDue {
             // Remembered when it is on its way: a crash in between repeats it, with its serial, and does not lose it.
-            remember(.popped(client.name, lane), effects: &effects)
+            #if CARILLON_PLANTED
+                let isLogged = !PlantedFault.strikes(.sentStaysLogged)
+            #else
+                let isLogged = true
+            #endif
+            if isLogged { remember(.popped(client.name, lane), effects: &effects) }
             client.remembersDue = client.queue.hasDue
         }
         countSent(

@@ -36,6 +36,9 @@ extension DistributedCenter {
         if wasByActivity != client.isSuspendedByActivity {
             remember(.suspendedByActivity(client.name, client.isSuspendedByActivity), effects: &effects)
         }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.droppedFlush, oneOf: 4) { return }
+        #endif
         if before.0, !client.isSuspended { flush(client, effects: &effects) }
     }
 

@@ -97,6 +97,9 @@ public final class DistributedCenter {
             object: registration.object.map(ExactText.init))
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
         charge(client.peer, .observers, 1)
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.uncountedObservers) { return }
+        #endif
         charge(client.peer, .observerBytes, registration.byteCount)
     }
 
@@ -161,7 +164,12 @@ public final class DistributedCenter {
         let registration = index[position].registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
         charge(client.peer, .observers, -1)
-        charge(client.peer, .observerBytes, -registration.byteCount)
+        #if CARILLON_PLANTED
+            let isCounted = !PlantedFault.strikes(.uncountedObservers)
+        #else
+            let isCounted = true
+        #endif
+        if isCounted { charge(client.peer, .observerBytes, -registration.byteCount) }
         index.remove(at: position)
     }
 

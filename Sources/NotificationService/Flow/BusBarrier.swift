@@ -1,4 +1,5 @@
 import DBus
+import NotificationCore
 import NotificationWire
 
 /// Tells when the bus has carried all that the service has sent.
@@ -36,6 +37,9 @@ final class BusBarrier {
         last += 1
         let number = last
         waiting[number] = completion
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.lostBarrier, oneOf: 16) { return }
+        #endif
         let barrier = Message.methodCall(
             to: name, path: Wire.path, interface: Self.interface, member: Self.member, startsService: false)
         var writer = MessageWriter(barrier)

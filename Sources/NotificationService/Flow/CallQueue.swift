@@ -94,6 +94,9 @@ final class CallQueue {
     ) -> Bool {
         // What has descriptors is refused in any case, and they are not kept open for that.
         guard !call.hasDescriptors else { return serve() }
+        #if CARILLON_PLANTED
+            let account = PlantedFault.strikes(.unfairLines) ? AccountID.user(0) : account
+        #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
         guard lines.mayServe(account, at: start, most: most) else {
@@ -239,6 +242,9 @@ final class CallQueue {
 
     private func announceLost() {
         guard !lost.isEmpty else { return }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.silentOverload) { return lost = [:] }
+        #endif
         for (post, count) in lost {
             // One that can't be posted would have been refused.
             try? driver.perform { effects throws(CenterError) in

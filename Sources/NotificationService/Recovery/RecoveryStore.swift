@@ -214,6 +214,9 @@ final class RecoveryStore {
     /// Writes what is remembered.
     func flush() {
         guard !pending.isEmpty else { return }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.lateLog), pending.bytes.count < 2048 { return }
+        #endif
         attempt { () throws(FileError) in try log?.append(pending) }
         pending.removeAll()
     }

@@ -1,0 +1,49 @@
+#if CARILLON_PLANTED
+    /// Faults of kinds that were really found, in builds that are made to see whether the simulation finds them (E7):
+    /// `tools/simulate --planted`. No other build has them.
+    package enum PlantedFault: String, CaseIterable {
+        /// Numbers that an earlier process used up are given again.
+        case serialTwice = "serial-twice"
+        /// The end of the connection is taken for the end of the bus.
+        case stateErased = "state-erased"
+        /// A barrier gets lost, and nobody misses it.
+        case lostBarrier = "lost-barrier"
+        /// A reply is believed, whoever sent it.
+        case strangerBelieved = "stranger-believed"
+        /// Registrations are not counted at their size.
+        case uncountedObservers = "uncounted-observers"
+        /// Resuming does not flush.
+        case droppedFlush = "dropped-flush"
+        /// A loss takes its numbers, and is not told.
+        case holeWithoutWord = "hole-without-word"
+        /// A client's leaving is missed.
+        case missedDeparture = "missed-departure"
+        /// What has been sent is not taken out of the log.
+        case sentStaysLogged = "sent-stays-logged"
+        /// What one event decided is sent in the wrong order.
+        case wrongOrder = "wrong-order"
+        /// What is held gets into the log too late.
+        case lateLog = "late-log"
+        /// Calls are served in the order of their arrival, whosoever they are.
+        case unfairLines = "unfair-lines"
+        /// Posts for which there is no room are lost without a word.
+        case silentOverload = "silent-overload"
+
+        // A simulation has one thread.
+        nonisolated(unsafe) private static var planted: PlantedFault?
+        nonisolated(unsafe) private static var occasions = 0
+
+        /// From now on there is this one, and no other.
+        package static func plant(_ fault: PlantedFault?) {
+            planted = fault
+            occasions = 0
+        }
+
+        /// Whether this fault is there, and has its turn: at one of so many occasions.
+        package static func strikes(_ fault: PlantedFault, oneOf count: Int = 1) -> Bool {
+            guard planted == fault else { return false }
+            occasions += 1
+            return occasions % count == 0
+        }
+    }
+#endif

@@ -1,0 +1,208 @@
+import MainLoop
+import Simulation
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Searches for seeds that break a rule, and shows them. `tools/simulate` has its options explained.
+@main
+struct Simulate {
+    private struct Options {
+        var seed: UInt64?
+        var minutes: Double?
+        var runs: Int?
+        var first: UInt64 = 1
+        var seedsFile: String?
+        var kept: [Int]?
+        var isQuiet = false
+        var shrinks = true
+        var dials = Dials()
+        var mostFailures = 20
+        var commit = "unknown"
+    }
+
+    static func main() {
+        let options = parse(Array(CommandLine.arguments.dropFirst()))
+        if let seed = options.seed {
+            exit(show(seed, options) ? 0 : 1)
+        }
+        exit(search(options) ? 0 : 1)
+    }
+
+    // MARK: One seed
+
+    /// - Returns: whether no rule was broken.
+    private static func show(_ seed: UInt64, _ options: Options) -> Bool {
+        CrashNote.set(seed, options.dials)
+        let run = SeededRun(seed: seed, dials: options.dials)
+        let trace: ((String) -> Void)? = options.isQuiet ? nil : { line in printLine(line) }
+        let outcome = options.kept.map { run.make(keeping: $0, trace: trace) } ?? run.make(trace: trace)
+        printLine(
+            "seed \(seed): \(outcome.seconds) virtual seconds, \(outcome.events) events, \(outcome.posts) posts, "
+                + "\(outcome.received) received, \(outcome.announced) announced as lost, \(outcome.services) services")
+        guard let violation = outcome.violation else { return true }
+        printLine("seed \(seed) breaks \(violation)")
+        return false
+    }
+
+    // MARK: Many
+
+    private static func search(_ options: Options) -> Bool {
+        var failures: [SeededRun] = []
+        var (runs, seconds, events, posts, received) = (0, 0.0, 0, 0, 0)
+        let start = ContinuousClock.now
+        func elapsed() -> Double {
+            let time = (ContinuousClock.now - start).components
+            return Double(time.seconds) + Double(time.attoseconds) / 1e18
+        }
+        func make(_ run: SeededRun) {
+            CrashNote.set(run.seed, run.dials)
+            let outcome = run.make()
+            runs += 1
+            seconds += outcome.seconds
+            events += outcome.events
+            posts += outcome.posts
+            received += outcome.received
+            guard let violation = outcome.violation else { return }
+            failures.append(run)
+            printLine("seed \(run.seed) breaks \(violation)")
+            printLine("  to see it: \(run.command)")
+        }
+        for run in keptRuns(options) { make(run) }
+        if options.minutes != nil || options.runs != nil {
+            printLine("\(runs) kept seeds were tried; new ones from \(options.first) on")
+            let limit = (options.minutes ?? 1e9) * 60
+            var seed = options.first
+            while elapsed() < limit, runs < options.runs ?? .max, failures.count < options.mostFailures {
+                make(SeededRun(seed: seed, dials: options.dials))
+                seed &+= 1
+            }
+        }
+        let real = max(elapsed(), 1e-6)
+        printLine(
+            "\(runs) runs, \(failures.count) that break a rule; \(Int(seconds)) virtual seconds in \(Int(real * 1000)) ms, "
+                + "\(Int(seconds / real)) in a second; \(events) events, \(posts) posts, \(received) received")
+        if options.shrinks, let run = failures.first { explain(run, options) }
+        return failures.isEmpty
+    }
+
+    /// Prints what somebody needs to see it again.
+    private static func explain(_ run: SeededRun, _ options: Options) {
+        printLine("shortening seed \(run.seed) …")
+        guard let shrunk = run.shrink() else { return }
+        printLine("commit \(options.commit), seed \(run.seed)\(run.dials.options)")
+        printLine("\(shrunk.violation)")
+        printLine(
+            "\(shrunk.steps.count) of \(shrunk.stepsBefore) steps are left, after \(shrunk.runs) runs"
+                + (shrunk.isShortest ? "; each of them is needed:" : ":"))
+        for step in shrunk.steps { printLine("  \(step)") }
+        printLine("to see it: \(run.command) --keep " + shrunk.kept.map(String.init).joined(separator: ","))
+    }
+
+    /// Each line has a seed, the options that it was found with, and words about it.
+    private static func keptRuns(_ options: Options) -> [SeededRun] {
+        guard let path = options.seedsFile, let file = fopen(path, "r") else { return [] }
+        defer { fclose(file) }
+        var runs: [SeededRun] = []
+        var line = [CChar](repeating: 0, count: 512)
+        while fgets(&line, Int32(line.count), file) != nil {
+            let text = line.withUnsafeBufferPointer { String(cString: $0.baseAddress!) }
+            var words = text.split(whereSeparator: \.isWhitespace).map(String.init)[...]
+            guard let seed = words.popFirst().flatMap({ UInt64($0) }) else { continue }
+            var dials = options.dials
+            while let option = words.popFirst(), option.hasPrefix("--") {
+                guard let value = words.popFirst(), set(option, to: value, in: &dials) else {
+                    printError("simulate: the line of seed \(seed) has options that mean nothing")
+                    exit(2)
+                }
+            }
+            runs.append(SeededRun(seed: seed, dials: dials))
+        }
+        return runs
+    }
+
+    /// - Returns: false when there is no such dial, or no such value of it.
+    private static func set(_ option: String, to value: String, in dials: inout Dials) -> Bool {
+        func read<Value>(_ value: Value?, _ dial: WritableKeyPath<Dials, Value>) -> Bool {
+            guard let value else { return false }
+            dials[keyPath: dial] = value
+            return true
+        }
+        switch option {
+        case "--clients": return read(Int(value), \.clients)
+        case "--seconds": return read(Int(value), \.seconds)
+        case "--faults": return read(Double(value), \.faults)
+        case "--rate": return read(Int(value), \.rate)
+        case "--hostility": return read(Double(value), \.hostility)
+        case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
+        default: return false
+        }
+    }
+
+    // MARK: Options
+
+    private static func parse(_ arguments: [String]) -> Options {
+        var options = Options()
+        var rest = arguments[...]
+        func value<Value>(_ read: (String) -> Value?) -> Value {
+            guard let text = rest.popFirst(), let value = read(text) else { usage() }
+            return value
+        }
+        while let option = rest.popFirst() {
+            switch option {
+            case "--seed": options.seed = value(UInt64.init)
+            case "--minutes": options.minutes = value(Double.init)
+            case "--runs": options.runs = value(Int.init)
+            case "--first": options.first = value(UInt64.init)
+            case "--seeds": options.seedsFile = value { $0 }
+            case "--keep": options.kept = value { text in text.split(separator: ",").compactMap { Int($0) } }
+            case "--plant":
+                let name: String = value { $0 }
+                guard PlantedFaults.plant(name) else { usage() }
+            case "--list-planted":
+                for name in PlantedFaults.all { printLine(name) }
+                exit(0)
+            case "--quiet": options.isQuiet = true
+            case "--no-shrink": options.shrinks = false
+            case "--most-failures": options.mostFailures = value(Int.init)
+            case "--commit": options.commit = value { $0 }
+            default:
+                let text: String = value { $0 }
+                guard set(option, to: text, in: &options.dials) else { usage() }
+            }
+        }
+        return options
+    }
+
+    private static func usage() -> Never {
+        printError("simulate: see tools/simulate")
+        exit(2)
+    }
+}
+
+/// Says at which seed the process was when an assertion ended it.
+private enum CrashNote {
+    static func set(_ seed: UInt64, _ dials: Dials) {
+        if crashText == nil {
+            crashText = .allocate(capacity: 512)
+            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT] { signal(number, writeCrashText) }
+        }
+        let run = SeededRun(seed: seed, dials: dials)
+        let text = "seed \(seed) ended the process\n  to see it: \(run.command)\n"
+        crashTextLength = text.utf8.count
+        text.withCString { _ = strcpy(crashText!, $0) }
+    }
+}
+
+// One thread, and a signal handler that only reads.
+nonisolated(unsafe) private var crashText: UnsafeMutablePointer<CChar>?
+nonisolated(unsafe) private var crashTextLength = 0
+
+private func writeCrashText(_ number: Int32) {
+    _ = write(STDERR_FILENO, crashText, crashTextLength)
+    signal(number, SIG_DFL)
+    raise(number)
+}

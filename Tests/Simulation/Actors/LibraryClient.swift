@@ -1,0 +1,254 @@
+import BusNames
+import Collections
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
+/// A program with the Swift library's engine: the real ``ServiceSession`` on a simulated bus.
+final class LibraryClient: Client {
+    private(set) var witness: Witness?
+    private(set) var isThere = true
+    private let world: World
+    private let ledger: Ledger
+    private let process: LoopProcess
+    private let sessionBus: ProcessBus
+    private let outbox = SharedOutbox()
+    private var session: ServiceSession!
+    private var slots: [Int: (key: RegistrationKey, number: Int)] = [:]
+    private let mode: NotificationCore.RunLoopMode?
+    private var early: [() -> Void] = []
+
+    init(_ world: World, _ bus: Bus, _ ledger: Ledger, role: Plan.Role, processID: UInt32) {
+        self.world = world
+        self.ledger = ledger
+        mode = role.mode
+        process = LoopProcess(world, id: processID, name: "library client")
+        sessionBus = ProcessBus(bus, process)
+        session = ServiceSession(bus: sessionBus, outbox: outbox, receiver: Receiver(self))
+        sessionBus.onName = { [unowned self] name in named(name) }
+        process.perform { session.start() }
+    }
+
+    private func named(_ name: UniqueName) {
+        guard witness == nil else { return }
+        witness = Witness(name, ledger: ledger, mode: mode, isLibrary: true)
+        let early = early
+        self.early = []
+        for action in early { action() }
+    }
+
+    // MARK: Its deeds
+
+    func observe(
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: NotificationCore.RunLoopMode
+    ) {
+        whenNamed { [unowned self] witness in
+            let key = RegistrationKey(
+                name: name.map { ExactText(Names.name($0)) }, object: object.map { ExactText(Names.object($0)) },
+                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode))
+            guard slots[slot] == nil, !slots.values.contains(where: { $0.key == key }) else { return }
+            let number = witness.register(name: name, object: object, behavior, mode)
+            slots[slot] = (key, number)
+            ask(.register(key))
+            confirm(number)
+        }
+    }
+
+    /// What was asked before is known when this is answered.
+    private func confirm(_ number: Int) {
+        let box = Unchecked(self)
+        ask(
+            .barrier { isDone in
+                let client = box.value
+                guard isDone, let witness = client.witness, witness.registrations[number].removed == nil else { return }
+                witness.acknowledge(number)
+            })
+    }
+
+    func unobserve(slot: Int) {
+        whenNamed { [unowned self] witness in
+            guard let (key, number) = slots.removeValue(forKey: slot) else { return }
+            witness.remove(number)
+            ask(.unregister(key))
+        }
+    }
+
+    func removeAll(name: Int?) {
+        whenNamed { [unowned self] witness in
+            for (slot, (_, number)) in slots.sorted(by: { $0.key < $1.key })
+            where name == nil || witness.registrations[number].name == name { unobserve(slot: slot) }
+        }
+    }
+
+    func post(_ plan: PostPlan) {
+        whenNamed { [unowned self] witness in
+            let number = ledger.post(plan, from: witness.client)
+            world.note("\(witness.client) sends post \(number): \(plan)")
+            let call = ledger.call(for: plan, number: number)
+            guard plan.wantsAnswer else {
+                // The session has some of them answered, and nobody told.
+                return ask(.post(OutgoingPost(call, byteCount: 256 + plan.byteCount)))
+            }
+            let box = Unchecked(ledger)
+            ask(
+                .post(
+                    OutgoingPost(call, byteCount: 256 + plan.byteCount) { outcome in
+                        let ledger = box.value
+                        switch outcome {
+                        case .success(let receivers):
+                            ledger.settle(number, .accepted(receivers: receivers, at: ledger.world.now))
+                        case .failure(.refused): ledger.settle(number, .refused)
+                        case .failure: break
+                        }
+                    }))
+        }
+    }
+
+    func suspend(_ isSuspended: Bool?) {
+        whenNamed { [unowned self] witness in
+            let number = witness.say(isSuspended)
+            ask(.suspend(isSuspended))
+            let box = Unchecked(witness)
+            ask(.barrier { if $0 { box.value.acknowledgeWord(number) } })
+        }
+    }
+
+    func list() {
+        whenNamed { [unowned self] witness in
+            ask(.call(ListObservers(of: witness.client.rawValue)) { _ in })
+            ask(.call(ListClients()) { _ in })
+        }
+    }
+
+    func leave(abruptly: Bool) {
+        guard isThere else { return }
+        isThere = false
+        if let witness {
+            witness.hasLeft = true
+            ledger.leave(witness.client)
+        }
+        sessionBus.close(losing: abruptly)
+        process.onDeath = { [self] in session = nil }
+        process.kill()
+    }
+
+    func setStopped(_ isStopped: Bool) {
+        process.isStopped = isStopped
+    }
+
+    func setSlowness(_ factor: Int) {
+        process.slowness = Int64(factor)
+    }
+
+    private func ask(_ request: Request) {
+        process.perform {
+            try? outbox.append(request)
+            session.pump()
+        }
+    }
+
+    private func whenNamed(_ body: @escaping (Witness) -> Void) {
+        guard isThere else { return }
+        if let witness { return body(witness) }
+        early.append { [unowned self] in if let witness { body(witness) } }
+        // The first request is what has it connect.
+        process.perform { session.pump() }
+    }
+
+    // MARK: What it hears
+
+    private final class Receiver: ServiceReceiver, @unchecked Sendable {
+        // Sendable: a simulation has one thread.
+        private unowned let client: LibraryClient
+
+        init(_ client: LibraryClient) {
+            self.client = client
+        }
+
+        func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {
+            client.witness?.received(signal)
+        }
+
+        func stateChanged(_ state: ConnectionState) {
+            client.world.note("\(client.witness?.client.rawValue ?? "?") is \(state)")
+            guard state == .connected, let witness = client.witness, client.ledger.wasStateLost(since: 0) else {
+                return
+            }
+            // What was lost with the state is registered again: known when that is answered.
+            for (_, (_, number)) in client.slots.sorted(by: { $0.key < $1.key })
+            where client.ledger.wasStateLost(since: witness.registrations[number].asked) {
+                try? client.outbox.append(
+                    .barrier { [client = Unchecked(client)] isDone in
+                        guard isDone, let witness = client.value.witness else { return }
+                        if witness.registrations[number].removed == nil { witness.acknowledge(number) }
+                    })
+            }
+        }
+
+        func mayHaveMissed(_ gap: Gap) {
+            switch gap {
+            case .dropped(let count, let reason):
+                client.witness?.dropped(DroppedSignal(count: count, observers: [], reason: reason))
+            case .missing(let count):
+                guard let witness = client.witness, !client.ledger.wasStateLost(since: witness.joined),
+                    !client.ledger.wasBusCrowded
+                else { return }
+                client.world.violate("S4", "\(witness.client)'s library misses \(count)")
+            case .undecodable(let text): client.world.violate("D7", "a signal that nobody can read: \(text)")
+            case .serviceChanged, .overflow: break
+            }
+        }
+
+        func lostPost(because error: ServiceError) {}
+        func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
+            guard let (slot, entry) = client.slots.first(where: { $0.value.key == key }) else { return }
+            client.slots[slot] = nil
+            client.witness?.remove(entry.number)
+        }
+        func suspensionChanged(_ isSuspended: Bool, cause: String) {}
+    }
+}
+
+/// What a closure that is said to cross threads may hold: a simulation has one thread.
+struct Unchecked<Value>: @unchecked Sendable {
+    // Sendable: see above.
+    let value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+}
+
+/// The bus and the clock of a process that the library runs in.
+private final class ProcessBus: SessionBus {
+    var onName: ((UniqueName) -> Void)?
+    private let bus: Bus
+    private unowned let process: LoopProcess
+    private var peers: [Peer] = []
+    private static let epoch = ContinuousClock.now
+
+    init(_ bus: Bus, _ process: LoopProcess) {
+        self.bus = bus
+        self.process = process
+    }
+
+    func connect() throws(BusError) -> any BusConnection {
+        let peer = bus.connect(processID: process.id)
+        peers.append(peer)
+        let transport = PeerTransport(peer, of: process, priority: .default)
+        transport.onName = { [unowned self] name in onName?(name) }
+        return Connection(transport, context: process.context)
+    }
+
+    var now: ContinuousClock.Instant { Self.epoch + .microseconds(process.world.now) }
+
+    func once(milliseconds: UInt32, _ action: @escaping () -> Void) -> AnyObject {
+        EventSource.once(milliseconds: milliseconds, on: process.context, action: action)
+    }
+
+    func close(losing: Bool) {
+        for peer in peers { peer.close(losing: losing) }
+    }
+}

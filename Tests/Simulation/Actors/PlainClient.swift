@@ -1,0 +1,222 @@
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+
+/// A client in any language: a connection, calls, and what a D-Bus library does by itself. It knows nothing of restarts.
+final class PlainClient: Client {
+    private(set) var witness: Witness?
+    private(set) var isThere = true
+    let peer: Peer
+    private let world: World
+    private let bus: Bus
+    private let ledger: Ledger
+    let role: Plan.Role
+    private var calls: [UInt32: (Result<Message, BusError>) -> Void] = [:]
+    private var slots: [Int: Int] = [:]
+    /// What was asked for before there was a name.
+    private var early: [() -> Void] = []
+    private var isStopped = false
+    private var slowness: Int64 = 1
+    private var isReadingScheduled = false
+    /// Answers that took longer than this while nothing was the matter are a violation of fairness.
+    private static let patience: Int64 = 10_000_000
+    /// The same for who calls rarely beside those who call without end. The service may leave its connection unread for
+    /// a second, and then has to read what came meanwhile.
+    private static let rarePatience: Int64 = 2_000_000
+
+    init(_ world: World, _ bus: Bus, _ ledger: Ledger, role: Plan.Role, processID: UInt32) {
+        self.world = world
+        self.bus = bus
+        self.ledger = ledger
+        self.role = role
+        peer = bus.connect(processID: processID)
+        peer.onReadable = { [weak self] in self?.scheduleReading() }
+        let hello = Message.methodCall(
+            to: AnyBusName("org.freedesktop.DBus"), path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
+            member: "Hello")
+        call(hello) { [unowned self] result in
+            guard case .success(let reply) = result else { return }
+            var reader = MessageReader(reply)
+            guard let name = try? reader.readUniqueName() else { return }
+            witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
+            let early = early
+            self.early = []
+            for action in early { action() }
+        }
+    }
+
+    // MARK: Its deeds
+
+    func observe(slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) {
+        whenNamed { [unowned self] witness in
+            guard slots[slot] == nil else { return }
+            let number = witness.register(name: name, object: object, behavior, mode)
+            slots[slot] = number
+            let options = ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode)
+            let method = AddObserver(
+                name: name.map(Names.name) ?? "", object: object.map(Names.object) ?? "", options: options)
+            call(method.message()) { [unowned self] result in
+                guard case .success(let reply) = result, let id = try? AddObserver.reply(in: reply) else {
+                    // It may be there all the same.
+                    if slots[slot] == number { slots[slot] = nil }
+                    return
+                }
+                // An answer that is read late may be older than a loss of the state.
+                guard !ledger.wasStateLost(since: witness.registrations[number].asked) else { return }
+                witness.acknowledge(number, id: id)
+            }
+        }
+    }
+
+    func unobserve(slot: Int) {
+        whenNamed { [unowned self] witness in
+            guard let number = slots[slot], let id = witness.registrations[number].id else { return }
+            slots[slot] = nil
+            witness.remove(number)
+            call(RemoveObserver(id).message()) { _ in }
+        }
+    }
+
+    func removeAll(name: Int?) {
+        whenNamed { [unowned self] witness in
+            for (slot, number) in slots where name == nil || witness.registrations[number].name == name {
+                slots[slot] = nil
+            }
+            for (number, registration) in witness.registrations.enumerated()
+            where name == nil || registration.name == name { witness.remove(number) }
+            call(RemoveObservers(name: name.map(Names.name) ?? "", object: "").message()) { _ in }
+        }
+    }
+
+    func post(_ plan: PostPlan) {
+        whenNamed { [unowned self] witness in
+            let number = ledger.post(plan, from: witness.client)
+            world.note("\(witness.client) sends post \(number): \(plan)")
+            let message = ledger.call(for: plan, number: number).message(wantsAnswer: plan.wantsAnswer)
+            guard plan.wantsAnswer else { return send(message) }
+            call(message) { [unowned self] result in
+                switch result {
+                case .success(let reply):
+                    let receivers = (try? PostCall.reply(in: reply)) ?? 0
+                    ledger.settle(number, .accepted(receivers: receivers, at: world.now))
+                case .failure(let error):
+                    if error.centerError != nil { ledger.settle(number, .refused) }
+                }
+            }
+        }
+    }
+
+    func suspend(_ isSuspended: Bool?) {
+        whenNamed { [unowned self] witness in
+            let number = witness.say(isSuspended)
+            let message = isSuspended.map { SetSuspended($0).message() } ?? FollowActivity().message()
+            call(message) { if case .success = $0 { witness.acknowledgeWord(number) } }
+        }
+    }
+
+    func list() {
+        whenNamed { [unowned self] witness in
+            call(ListObservers(of: witness.client.rawValue).message()) { _ in }
+            call(ListClients().message()) { _ in }
+        }
+    }
+
+    func leave(abruptly: Bool) {
+        guard isThere else { return }
+        isThere = false
+        calls = [:]
+        if let witness {
+            witness.hasLeft = true
+            ledger.leave(witness.client)
+        }
+        peer.close(losing: abruptly)
+    }
+
+    func setStopped(_ isStopped: Bool) {
+        self.isStopped = isStopped
+        if !isStopped { scheduleReading() }
+    }
+
+    func setSlowness(_ factor: Int) {
+        slowness = Int64(factor)
+    }
+
+    /// Calls any method of the service.
+    func call(_ message: Message, _ completion: @escaping (Result<Message, BusError>) -> Void) {
+        let sent = world.now
+        let serial = peer.send(message)
+        calls[serial] = { [unowned self] result in
+            // What was quiet shows by now.
+            if world.now - sent > Self.patience, isCalm {
+                world.violate(
+                    "fairness", "\(witness?.client.rawValue ?? "?") waited \(world.now - sent) µs for an answer")
+            }
+            completion(result)
+        }
+        guard role.callsRarely else { return }
+        world.after(Self.rarePatience) { [weak self] in
+            guard let self, isThere, calls[serial] != nil, !ledger.wasAnythingTheMatter else { return }
+            world.violate(
+                "fairness", "\(witness?.client.rawValue ?? "?") calls rarely, and waits for an answer since \(sent) µs")
+        }
+    }
+
+    /// Set by whoever knows that nothing is the matter.
+    var isCalm = false
+
+    func send(_ message: Message) {
+        _ = peer.send(message)
+    }
+
+    private func whenNamed(_ body: @escaping (Witness) -> Void) {
+        guard isThere else { return }
+        if let witness { return body(witness) }
+        early.append { [unowned self] in if let witness { body(witness) } }
+    }
+
+    // MARK: What arrives
+
+    private func scheduleReading() {
+        guard !isReadingScheduled, !isStopped, isThere else { return }
+        isReadingScheduled = true
+        world.after(5 * slowness) { [weak self] in self?.read() }
+    }
+
+    private func read() {
+        isReadingScheduled = false
+        guard !isStopped, isThere else { return }
+        for _ in 0..<16 {
+            guard let message = peer.receive() else { break }
+            handle(message)
+            guard isThere else { return }
+        }
+        if peer.hasMessage { scheduleReading() }
+    }
+
+    private func handle(_ message: Message) {
+        switch message.kind {
+        case .methodReturn, .error:
+            // A library that lets any program do that knows from whom an answer comes.
+            guard message.isFromBus || message.sender.map(ledger.services.contains) == true,
+                let completion = calls.removeValue(forKey: message.replySerial)
+            else { return }
+            completion(message.error.map { .failure($0) } ?? .success(message))
+        case .methodCall:
+            guard role.answersPings, !message.expectsNoReply else { return }
+            send(message.methodReturn())
+        case .signal:
+            guard let sender = message.sender, ledger.services.contains(sender), let witness else { return }
+            do throws(BusError) {
+                if let signal = try NotificationSignal(message) {
+                    witness.received(signal)
+                } else if let signal = try DroppedSignal(message) {
+                    witness.dropped(signal)
+                }
+            } catch {
+                world.violate("D7", "a signal that nobody can read: \(error)")
+            }
+        case nil: break
+        }
+    }
+}

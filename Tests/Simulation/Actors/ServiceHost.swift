@@ -1,0 +1,211 @@
+import BusNames
+import DBus
+import DesktopActivity
+import MainLoop
+import NotificationCore
+import NotificationService
+import NotificationWire
+
+/// Starts the real service in simulated processes, and ends them.
+final class ServiceHost {
+    private let world: World
+    private let bus: Bus
+    private let disk: Disk
+    private let ledger: Ledger
+    private let limits: Limits
+    private let isSupervised: Bool
+    /// What serving a call takes, in microseconds; 0 where no time passes while the service does something.
+    private let servingTime: Int64
+    private var random: Random
+    /// The newest first.
+    private var instances: [Instance] = []
+    private var lastProcessID: UInt32 = 5000
+    private var isStartPending = false
+
+    private final class Instance {
+        let process: LoopProcess
+        var service: Service?
+        var peers: [Peer] = []
+        var iterations = 0
+        /// Whether it was told to end.
+        var isLeaving = false
+
+        init(_ process: LoopProcess) {
+            self.process = process
+        }
+    }
+
+    /// Invariants of the core are checked after so many iterations.
+    private static let checkEvery = 32
+    /// What may wait beyond the limit: where nobody knows whether the bus makes senders wait, so much is read to find
+    /// out (`InboxWatch`), and each message costs more than its bytes.
+    private static let mostReadAhead: UInt64 = 24 << 20
+
+    init(
+        _ world: World, _ bus: Bus, _ disk: Disk, _ ledger: Ledger, limits: Limits, isSupervised: Bool,
+        servingTime: Int64
+    ) {
+        self.world = world
+        self.bus = bus
+        self.disk = disk
+        self.ledger = ledger
+        self.limits = limits
+        self.isSupervised = isSupervised
+        self.servingTime = servingTime
+        random = Random(seed: world.seed, stream: 2)
+        bus.activate[Wire.busName] = { [unowned self] in startSoon() }
+        bus.onOwner = { [unowned self] name, owner in
+            guard name == Wire.busName, let owner else { return }
+            ledger.services.insert(owner)
+            if mayLoseState { ledger.loseState() }
+        }
+    }
+
+    /// The core of the service that has the name.
+    var center: DistributedCenter? { serving?.service?.center }
+
+    private var serving: Instance? {
+        guard let owner = bus.owner(of: Wire.busName) else { return nil }
+        return instances.first { $0.peers.contains { $0 === owner } }
+    }
+
+    // MARK: Beginning
+
+    private func startSoon() {
+        guard !isStartPending else { return }
+        isStartPending = true
+        world.after(Int64(random.number(20...200)) * 1000) { [unowned self] in
+            isStartPending = false
+            start()
+        }
+    }
+
+    func start() {
+        lastProcessID += 1
+        ledger.incarnations += 1
+        let process = LoopProcess(world, id: lastProcessID, name: "carillond")
+        process.isClockRunning = servingTime > 0
+        let instance = Instance(process)
+        instances.insert(instance, at: 0)
+        world.note("carillond \(process.id) starts")
+        let machine = Machine.simulated(
+            address: Bus.address, runtimeDirectory: "/run/simulated", files: ProcessFiles(disk, of: process),
+            processes: SimulatedProcesses(),
+            configuration: { [limits] in
+                var configuration = Configuration.standard
+                configuration.limits = limits
+                configuration.suspendsAutomatically = false
+                return configuration
+            },
+            connect: { [unowned self, unowned instance] context, priority throws(BusError) in
+                let peer = bus.connect(processID: instance.process.id)
+                instance.peers.append(peer)
+                return Connection(PeerTransport(peer, of: instance.process, priority: priority), context: context)
+            },
+            noteServing: { [unowned process, servingTime] in process.spend(servingTime) })
+        process.onDeath = { [unowned self, weak instance] in
+            if let instance { died(instance) }
+        }
+        process.onIteration = { [unowned self, unowned instance] in check(instance) }
+        process.perform {
+            do throws(Service.End) {
+                instance.service = try Service(on: machine, context: process.context) { [unowned instance] reason in
+                    instance.process.world.note("carillond \(instance.process.id) ends: \(reason)")
+                    instance.process.kill()
+                }
+                instance.service!.start()
+            } catch {
+                process.kill()
+            }
+        }
+    }
+
+    private func check(_ instance: Instance) {
+        instance.iterations += 1
+        guard instance.iterations % Self.checkEvery == 0 else { return }
+        checkCore(of: instance)
+        if let waiting = instance.service?.center?.statistics.waitingCallBytes,
+            waiting > limits[.waitingCallBytes] + Self.mostReadAhead
+        {
+            world.violate("E4", "\(waiting) bytes of calls wait, and the limit is \(limits[.waitingCallBytes])")
+        }
+    }
+
+    private func checkCore(of instance: Instance) {
+        do throws(BrokenInvariant) {
+            try instance.service?.center?.checkInvariants()
+        } catch {
+            world.violate(String(error.description.prefix { $0 != ":" }), error.description)
+        }
+    }
+
+    func checkCore() {
+        if let serving { checkCore(of: serving) }
+    }
+
+    // MARK: Ending
+
+    /// Whether what one process leaves to the next may be of no use.
+    private var mayLoseState: Bool { disk.wasFaulty || limits[.stateBytes] < Limits()[.stateBytes] }
+
+    private func died(_ instance: Instance) {
+        instances.removeAll { $0 === instance }
+        if mayLoseState { ledger.loseState() }
+        for peer in instance.peers { peer.close(losing: true) }
+        // What it had goes, with no effect on anything any more.
+        instance.service = nil
+        if instances.allSatisfy(\.isLeaving) { bus.startFailed(Wire.busName) }
+        if isSupervised, instances.isEmpty { startSoon() }
+    }
+
+    func kill(afterOperations count: Int) {
+        ledger.wasServiceTroubled = true
+        serving?.process.kill(afterOperations: count)
+    }
+
+    func terminate() {
+        ledger.wasServiceTroubled = true
+        guard let instance = serving else { return }
+        instance.isLeaving = true
+        instance.process.perform {
+            instance.service?.stop { [unowned instance] in instance.process.kill() }
+        }
+    }
+
+    func pause(milliseconds: Int) {
+        ledger.wasServiceTroubled = true
+        guard let process = serving?.process else { return }
+        process.isStopped = true
+        world.after(Int64(milliseconds) * 1000) { process.isStopped = false }
+    }
+
+    func cut(control: Bool) {
+        ledger.wasServiceTroubled = true
+        guard let peers = serving?.peers.filter(\.isOpen), peers.count >= 2 else { return }
+        bus.disconnect(control ? peers[1] : peers[0])
+    }
+
+    func tearDown() {
+        for instance in instances { instance.process.kill() }
+    }
+
+    /// All faults end.
+    func calm() {
+        for instance in instances {
+            instance.process.isStopped = false
+            instance.process.live()
+        }
+    }
+
+    /// The connections of the service that has the name.
+    var openPeers: [Peer] { serving?.peers.filter(\.isOpen) ?? [] }
+}
+
+/// Processes of which nothing is to be known but that none is in a sandbox.
+private struct SimulatedProcesses: ProcessTable {
+    func name(of processID: UInt32) -> String { "process\(processID)" }
+    func confinement(of processID: UInt32) -> Confinement { .none }
+    func facts(of processID: UInt32) -> ProcessFacts? { nil }
+    func environment(of processID: UInt32) -> SessionEnvironment? { nil }
+    var now: UInt64 { 0 }
+}

@@ -1,0 +1,133 @@
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+
+/// What is true: which notifications were posted, and what became of each.
+final class Ledger {
+    enum Outcome: Equatable {
+        /// Nobody said.
+        case unknown
+        case accepted(receivers: Int, at: Int64)
+        case refused
+    }
+
+    struct PostRecord {
+        let plan: PostPlan
+        let poster: UniqueName
+        let time: Int64
+        var outcome = Outcome.unknown
+        /// Whether the poster was still there at the end.
+        var posterStayed = true
+        /// Which service the bus gave it to.
+        var service: UniqueName?
+    }
+
+    let world: World
+    private(set) var posts: [PostRecord] = []
+    /// Which post a serial means.
+    private var postsBySerial: [UInt64: Int] = [:]
+    /// Unique names that services had.
+    var services: Set<UniqueName> = []
+    /// How many processes of the service there have been.
+    var incarnations = 0
+    /// When a service ended whose state on disk may be of no use: what was registered or accepted before may be gone.
+    private(set) var stateLosses: [Int64] = []
+    /// Whether the service was ever killed, stopped or cut off: calls without answers may be lost with it.
+    var wasServiceTroubled = false
+    /// Whether the bus ever had little room: what it refused is told late, and by dbus-broker perhaps never.
+    var wasBusCrowded = false
+    var mayBusDiscard = false
+    var wasBusSlow = false
+    /// Notifications that arrived at anybody.
+    private(set) var received = 0
+    /// How many were announced as lost.
+    private(set) var announced: UInt64 = 0
+
+    init(_ world: World) {
+        self.world = world
+    }
+
+    /// Whether anything ever was the matter that makes answers late, or loses them.
+    var wasAnythingTheMatter: Bool { wasServiceTroubled || wasBusCrowded || wasBusSlow }
+
+    func loseState() {
+        stateLosses.append(world.now)
+    }
+
+    func wasStateLost(since time: Int64) -> Bool { stateLosses.contains { $0 >= time } }
+
+    /// A post is about to be sent.
+    ///
+    /// - Returns: its number, which goes with it.
+    func post(_ plan: PostPlan, from poster: UniqueName) -> Int {
+        posts.append(PostRecord(plan: plan, poster: poster, time: world.now))
+        return posts.count - 1
+    }
+
+    func settle(_ number: Int, _ outcome: Outcome) {
+        posts[number].outcome = outcome
+    }
+
+    func carried(_ number: Int, to service: UniqueName?) {
+        guard posts.indices.contains(number) else { return }
+        posts[number].service = service
+    }
+
+    /// Whether a later one of the same poster may have taken the place of one that was queued (Q3).
+    func mayHaveReplaced(_ number: Int) -> Bool {
+        let queued = posts[number]
+        return posts[(number + 1)...].contains {
+            $0.poster == queued.poster && !$0.plan.options.coalescing.isEmpty && $0.plan.name == queued.plan.name
+        }
+    }
+
+    func leave(_ poster: UniqueName) {
+        for index in posts.indices where posts[index].poster == poster { posts[index].posterStayed = false }
+    }
+
+    /// A notification arrived somewhere.
+    ///
+    /// - Returns: the number of its post; nil when it is none, which is a violation.
+    func identify(_ signal: NotificationSignal) -> Int? {
+        received += 1
+        guard case .uint64(let number)? = signal.userInfo[Self.numberKey], posts.indices.contains(Int(number)) else {
+            world.violate("N1", "a notification that nobody posted: \(signal.name), \(signal.userInfo)")
+            return nil
+        }
+        let post = posts[Int(number)]
+        guard post.poster == signal.poster, Names.name(post.plan.name) == signal.name,
+            (post.plan.object.map(Names.object) ?? "") == signal.object
+        else {
+            world.violate("D6", "post \(number) of \(post.poster) arrives as \(signal.name) of \(signal.poster)")
+            return nil
+        }
+        if post.outcome == .refused { world.violate("E1", "post \(number) was refused, and arrives") }
+        // A service that knows nothing of its predecessor counts from one.
+        if let known = postsBySerial.updateValue(Int(number), forKey: signal.serial), known != Int(number),
+            stateLosses.isEmpty
+        {
+            world.violate("D4", "serial \(signal.serial) is that of posts \(known) and \(number)")
+        }
+        return Int(number)
+    }
+
+    func noteAnnounced(_ count: UInt64) {
+        announced += count
+    }
+
+    static let numberKey = "n"
+
+    /// What is posted for a plan.
+    func call(for plan: PostPlan, number: Int) -> PostCall {
+        var userInfo: [String: PropertyList] = [Self.numberKey: .uint64(UInt64(number))]
+        if plan.byteCount > 0 { userInfo["x"] = .data([UInt8](repeating: 7, count: plan.byteCount)) }
+        do throws(CenterError) {
+            return try PostCall(
+                name: Names.name(plan.name), object: plan.object.map(Names.object) ?? "", userInfo: userInfo,
+                options: plan.options)
+        } catch {
+            fatalError("a post that no client can make: \(error)")
+        }
+    }
+}

@@ -1,0 +1,244 @@
+import BusNames
+import NotificationCore
+import NotificationWire
+
+/// What one client has asked for and has received, held against the rules as it comes.
+final class Witness {
+    struct Registration {
+        let name: Int?
+        let object: Int?
+        let behavior: SuspensionBehavior
+        let mode: RunLoopMode
+        let asked: Int64
+        /// When it was known to be there; nil before, and where nobody said.
+        var acknowledged: Int64?
+        var removed: Int64?
+        var id: ObserverID?
+
+        func matches(_ post: PostPlan) -> Bool {
+            (name == nil || name == post.name) && (object == nil || object == post.object)
+        }
+    }
+
+    private struct Key: Hashable {
+        let lane: Int
+        let isImmediate: Bool
+    }
+
+    let client: UniqueName
+    private let ledger: Ledger
+    private let world: World
+    private let mode: RunLoopMode?
+    private(set) var registrations: [Registration] = []
+    /// How often each post arrived, and with which serial.
+    private(set) var receipts: [Int: UInt64] = [:]
+    private var lastSequence: UInt64 = 0
+    private var excused: UInt64 = 0
+    /// What it was told to have lost.
+    private(set) var announced: UInt64 = 0
+    private(set) var hadBounds = false
+    private(set) var delivered: UInt64 = 0
+    private var lastSerials: [Key: UInt64] = [:]
+    private var lastOfPoster: [UniqueName: [Key: Int]] = [:]
+    /// Its own word; nil when it gave none.
+    private(set) var word: Bool?
+    /// When it said that, and when that was known to be so.
+    private(set) var words: [(isSuspended: Bool?, asked: Int64, acknowledged: Int64?)] = []
+    var hasLeft = false
+    let joined: Int64
+    private var incarnation: Int
+    /// Whether its library passes over what it has seen, and counts holes itself.
+    private let isLibrary: Bool
+
+    init(_ client: UniqueName, ledger: Ledger, mode: RunLoopMode?, isLibrary: Bool) {
+        self.client = client
+        self.ledger = ledger
+        world = ledger.world
+        self.mode = mode
+        self.isLibrary = isLibrary
+        joined = ledger.world.now
+        incarnation = ledger.incarnations
+    }
+
+    // MARK: What it asks for
+
+    /// - Returns: the number of the registration.
+    func register(name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) -> Int {
+        registrations.append(
+            Registration(name: name, object: object, behavior: behavior, mode: mode, asked: world.now))
+        return registrations.count - 1
+    }
+
+    func acknowledge(_ number: Int, id: ObserverID? = nil) {
+        registrations[number].acknowledged = world.now
+        registrations[number].id = id
+    }
+
+    func remove(_ number: Int) {
+        if registrations[number].removed == nil { registrations[number].removed = world.now }
+    }
+
+    /// Registrations that were acknowledged, were not removed, and did not go with a loss of the state.
+    var kept: [Registration] {
+        registrations.filter { registration in
+            guard let acknowledged = registration.acknowledged, registration.removed == nil else { return false }
+            return !ledger.wasStateLost(since: acknowledged)
+        }
+    }
+
+    /// Whether it knows that the service has its word.
+    var isWordKnown: Bool { words.last.map { $0.acknowledged != nil } ?? true }
+
+    func say(_ word: Bool?) -> Int {
+        self.word = word
+        words.append((word, world.now, nil))
+        return words.count - 1
+    }
+
+    func acknowledgeWord(_ number: Int) {
+        words[number].acknowledged = world.now
+    }
+
+    // MARK: What it receives
+
+    func received(_ signal: NotificationSignal) {
+        guard let number = ledger.identify(signal) else { return }
+        world.note("\(client) gets post \(number), serial \(signal.serial), sequence \(signal.sequence)")
+        delivered += 1
+        checkSequence(signal)
+        checkObservers(signal, number)
+        if let before = receipts.updateValue(signal.serial, forKey: number) {
+            let post = ledger.posts[number].plan
+            // docs/recovery.md: one that waited in its poster's queue may be posted again, with another serial.
+            let isExcused = post.options.postingStyle != .now && before != signal.serial && ledger.incarnations > 1
+            if !isExcused, !ledger.wasStateLost(since: 0) {
+                world.violate(
+                    "D6", "\(client) gets post \(number) twice, serials \(before) and \(signal.serial)")
+            }
+        }
+        checkOrder(signal, number)
+    }
+
+    func dropped(_ signal: DroppedSignal) {
+        if signal.reason == DroppedSignal.notAllowed { return }
+        world.note("\(client) is told that it lost \(signal.count): \(signal.reason)")
+        announced += signal.count
+        ledger.noteAnnounced(signal.count)
+        if signal.isBound {
+            hadBounds = true
+            excused += signal.count
+        } else {
+            lastSequence += signal.count
+        }
+    }
+
+    private func checkSequence(_ signal: NotificationSignal) {
+        let next = lastSequence + 1
+        let state = (lastSequence, excused)
+        lastSequence = signal.sequence
+        excused = 0
+        guard signal.sequence != next else { return }
+        // What the bus refused or discarded is known, and told, only behind it (docs/flow-control.md).
+        if ledger.wasBusCrowded { return }
+        // A service that knows nothing of its predecessor counts from one.
+        if ledger.wasStateLost(since: joined) { return }
+        if signal.sequence < next {
+            world.violate("D6", "\(client) gets number \(signal.sequence) behind \(state.0)")
+        } else if signal.sequence - next > state.1 {
+            world.violate(
+                "S4", "\(client) gets number \(signal.sequence) behind \(state.0), and was told of \(state.1)")
+        }
+    }
+
+    private func checkObservers(_ signal: NotificationSignal, _ number: Int) {
+        let post = ledger.posts[number].plan
+        if signal.observers.isEmpty { world.violate("D6", "\(client) gets post \(number) for no observer") }
+        if Set(signal.observers).count != signal.observers.count {
+            world.violate("D6", "\(client) gets post \(number) for an observer twice")
+        }
+        // After that numbers of observers begin anew as well.
+        for id in signal.observers where !ledger.wasStateLost(since: joined) {
+            guard let registration = registrations.first(where: { $0.id == id }) else { continue }
+            if !registration.matches(post) {
+                world.violate("C1", "\(client) gets post \(number) for observer \(id.rawValue), which does not match")
+            }
+        }
+        // Nobody else's.
+        if !registrations.contains(where: { $0.matches(post) }) {
+            world.violate("C1", "\(client) gets post \(number), and asked for nothing like it")
+        }
+    }
+
+    /// D4, M6: within a mode there is one order; what is immediate has its own.
+    private func checkOrder(_ signal: NotificationSignal, _ number: Int) {
+        guard let mode, !ledger.wasStateLost(since: joined) else { return }
+        let post = ledger.posts[number].plan
+        let matching = registrations.filter { $0.matches(post) }
+        let mayBeImmediate = matching.contains { $0.behavior == .deliverImmediately }
+        // Whether it overtook depends on the suspension at that moment.
+        if mayBeImmediate, !post.options.deliverImmediately { return }
+        // So does whether it took the place of one that was to be immediate (Q3).
+        guard post.options.coalescing.isEmpty else { return }
+        let key = Key(lane: RunLoopMode.allCases.firstIndex(of: mode)!, isImmediate: post.options.deliverImmediately)
+        // Suspended, immediate ones go with what was held, all others behind.
+        if let last = lastSerials[key], signal.serial <= last {
+            world.violate("D4", "\(client) gets serial \(signal.serial) behind \(last)")
+        }
+        lastSerials[key] = signal.serial
+        guard post.options.postingStyle == .now else { return }
+        if let last = lastOfPoster[signal.poster]?[key], number < last {
+            world.violate("D4", "\(client) gets post \(number) of \(signal.poster) behind post \(last)")
+        }
+        lastOfPoster[signal.poster, default: [:]][key] = number
+    }
+
+    // MARK: At the end
+
+    /// The posts that it should have got and did not.
+    func missing() -> [Int] {
+        guard !hasLeft else { return [] }
+        return ledger.posts.indices.filter { receipts[$0] == nil && isDue($0) }
+    }
+
+    /// Whether a post had to arrive here, or be announced as lost (E3, S4): only where nothing excuses it.
+    private func isDue(_ number: Int) -> Bool {
+        let post = ledger.posts[number]
+        guard post.plan.options.coalescing.isEmpty else { return false }
+        switch post.outcome {
+        case .refused: return false
+        case .accepted: break
+        case .unknown:
+            // Without an answer it is as good as accepted where nothing could stop it.
+            guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded, post.posterStayed, !post.plan.wantsAnswer,
+                post.plan.options.postingStyle == .now
+            else { return false }
+        }
+        if post.plan.options.postingStyle != .now, !post.posterStayed || ledger.mayHaveReplaced(number) { return false }
+        guard !ledger.wasStateLost(since: post.time) else { return false }
+        return registrations.contains { registration in
+            guard let acknowledged = registration.acknowledged, acknowledged <= post.time, registration.removed == nil,
+                registration.matches(post.plan), !ledger.wasStateLost(since: acknowledged)
+            else { return false }
+            switch registration.behavior {
+            case .hold, .deliverImmediately: return true
+            case .drop, .coalesce: return post.plan.options.deliverImmediately || wasActive(during: post)
+            }
+        }
+    }
+
+    /// Whether it was surely not suspended when a post was matched.
+    private func wasActive(during post: Ledger.PostRecord) -> Bool {
+        guard case .accepted(_, let end) = post.outcome, post.plan.options.postingStyle == .now else {
+            return !words.contains { $0.isSuspended == true }
+        }
+        var isActive = true
+        for word in words {
+            if word.isSuspended == true {
+                if word.asked < end { isActive = false }
+            } else if let acknowledged = word.acknowledged, acknowledged <= post.time {
+                isActive = true
+            }
+        }
+        return isActive
+    }
+}

@@ -1,0 +1,148 @@
+import DBus
+import NotificationCore
+
+/// What a step does: an actor's deed, or a fault.
+enum Action {
+    // A client
+    case join
+    case leave(abruptly: Bool)
+    case observe(slot: Int, name: Int?, object: Int?, SuspensionBehavior, RunLoopMode)
+    case unobserve(slot: Int)
+    case removeAll(name: Int?)
+    case post(PostPlan)
+    case burst(PostPlan, count: Int)
+    case suspend(Bool)
+    case follow
+    case list
+    case pester(count: Int)
+    case lie(Lie)
+
+    // A client's process
+    case stopReading
+    case readAgain
+    case slow(Int)
+
+    // The service's process
+    case kill(afterOperations: Int)
+    case terminate
+    case pause(milliseconds: Int)
+    case startSecond
+
+    // The bus
+    case cut(control: Bool)
+    case accident(Accident)
+    case crowdBus(kilobytes: Int)
+    case slowBus(Int)
+    case queueForName
+
+    // The disk
+    case fillDisk
+    case emptyDisk
+    case damageDisk
+}
+
+/// A notification to be posted.
+struct PostPlan {
+    var name: Int
+    var object: Int?
+    var options = PostOptions()
+    var wantsAnswer = true
+    /// Of payload.
+    var byteCount = 0
+}
+
+/// What befalls the service when it next sends some signal, before the bus has read that.
+struct Accident {
+    let member: MemberName
+    /// Its process dies; otherwise the bus closes its main connection.
+    let isDeath: Bool
+}
+
+/// What a liar tells (E2, E6).
+enum Lie {
+    /// Replies to calls that the service made of others.
+    case repliesToService
+    /// The same for a client of the service.
+    case repliesToClient
+    /// Signals as the service sends them.
+    case signalsToClient
+    /// That a connection left, or that the service's name has another owner.
+    case departures
+    /// A barrier to the service's control connection.
+    case barriers
+    /// Calls with arguments of wrong types, of methods that do not exist.
+    case nonsense
+    /// Answers to what the service asked of others and those have not answered, its Pings above all. The numbers are
+    /// the right ones: they are small, follow one another, and stand in every message of the service to the liar.
+    case answersForOthers
+    /// Answers to what the service asks of the bus in the next time, and barriers ahead of its own. Each is sent as the
+    /// question is, so that about half of them come first: what somebody reaches who sends them without end.
+    case ambush
+
+    /// Those that hit by chance.
+    static let unaimed: [Lie] = [
+        .repliesToService, .repliesToClient, .signalsToClient, .departures, .barriers, .nonsense,
+    ]
+}
+
+extension Action: CustomStringConvertible {
+    var description: String {
+        switch self {
+        case .join: "joins"
+        case .leave(let abruptly): abruptly ? "is killed" : "leaves"
+        case .observe(let slot, let name, let object, let behavior, let mode):
+            "observes \(name.map(Names.name) ?? "any") from \(object.map(Names.object) ?? "any") as #\(slot), "
+                + "\(behavior.rawValue), \(mode.rawValue)"
+        case .unobserve(let slot): "removes #\(slot)"
+        case .removeAll(let name): "removes all for \(name.map(Names.name) ?? "any")"
+        case .post(let post): "posts \(post)"
+        case .burst(let post, let count): "posts \(count) times \(post)"
+        case .suspend(let isSuspended): isSuspended ? "is suspended" : "is resumed"
+        case .follow: "follows activity"
+        case .list: "lists"
+        case .pester(let count): "lists \(count) times"
+        case .lie(let lie): "lies: \(lie)"
+        case .stopReading: "stops"
+        case .readAgain: "goes on"
+        case .slow(let factor): "is \(factor) times slower"
+        case .kill(let count): "service: killed after \(count) operations"
+        case .terminate: "service: SIGTERM"
+        case .pause(let milliseconds): "service: stopped for \(milliseconds) ms"
+        case .startSecond: "service: another one starts"
+        case .cut(let control): "bus: closes the service's \(control ? "control" : "main") connection"
+        case .accident(let accident):
+            "\(accident.isDeath ? "service: killed" : "bus: closes the service's main connection") at its next "
+                + accident.member.rawValue
+        case .crowdBus(let kilobytes): "bus: keeps \(kilobytes) KiB for a connection"
+        case .slowBus(let factor): "bus: \(factor) times slower"
+        case .queueForName: "somebody queues for the service's name"
+        case .fillDisk: "disk: full"
+        case .emptyDisk: "disk: has room"
+        case .damageDisk: "disk: damaged"
+        }
+    }
+}
+
+extension PostPlan: CustomStringConvertible {
+    var description: String {
+        var words = [Names.name(name)]
+        if let object { words.append("from \(Names.object(object))") }
+        if options.postingStyle != .now { words.append(options.postingStyle.rawValue) }
+        if !options.coalescing.isEmpty {
+            words.append("coalescing on " + options.coalescing.map(\.rawValue).sorted().joined(separator: ", "))
+        }
+        if options.deliverImmediately { words.append("immediately") }
+        if !wantsAnswer { words.append("without answer") }
+        if byteCount > 0 { words.append("\(byteCount) bytes") }
+        return words.joined(separator: " ")
+    }
+}
+
+/// The few names and objects that there are, so that much matches.
+enum Names {
+    static let nameCount = 4
+    static let objectCount = 3
+
+    static func name(_ number: Int) -> String { "com.example.Name\(number)" }
+    static func object(_ number: Int) -> String { "object\(number)" }
+}

@@ -1,0 +1,39 @@
+/// How much of what a simulation has. They are a part of what a seed means.
+public struct Dials: Equatable, Sendable {
+    /// How many clients there may be at a time.
+    public var clients = 10
+    /// How long things are done, in virtual seconds; calm follows.
+    public var seconds = 20
+    /// Faults of the service's process, the bus, the disk and clients' processes, from 0 for none.
+    public var faults = 1.0
+    /// Steps in a virtual second, of all clients together.
+    public var rate = 12
+    /// In how many runs somebody besieges or floods the service, from 0 for none.
+    public var hostility = 1.0
+    /// What is wrong with the simulation itself.
+    public var sabotage: Sabotage?
+
+    public init() {}
+
+    /// Those that are not the standard ones, as options of `tools/simulate`: what has to stand beside a seed.
+    public var options: String {
+        let standard = Dials()
+        var options = ""
+        func add<Value: Equatable>(_ name: String, _ value: Value, unless other: Value) {
+            if value != other { options += " --\(name) \(value)" }
+        }
+        add("clients", clients, unless: standard.clients)
+        add("seconds", seconds, unless: standard.seconds)
+        add("faults", faults, unless: standard.faults)
+        add("rate", rate, unless: standard.rate)
+        add("hostility", hostility, unless: standard.hostility)
+        if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
+        return options
+    }
+}
+
+/// What no bus does, so that the search has a failure to find, in any build: for its own tests.
+public enum Sabotage: String, Sendable, CaseIterable {
+    /// The bus loses some of the notifications that it carries, and nobody is told.
+    case lostSignals = "lost-signals"
+}

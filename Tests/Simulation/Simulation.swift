@@ -1,0 +1,342 @@
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+
+/// One run: the service, its clients, a bus and a disk in one process and one thread, in virtual time, from a seed (E7).
+final class Simulation {
+    let world: World
+    let ledger: Ledger
+    private let plan: Plan
+    private let bus: Bus
+    private let disk: Disk
+    private let host: ServiceHost
+    /// By actor; those that left are kept for the end.
+    private var current: [Int: any Client] = [:]
+    private var all: [any Client] = []
+    private var lastProcessID: UInt32 = 100
+    private var random: Random
+    private var impostor: Peer?
+    private let windows: WindowWatch
+    private var ambush: Ambush?
+    private var accident: Accident?
+
+    /// How long it may take until everybody has everything when faults have ended, in microseconds.
+    private static let calmTime: Int64 = 240_000_000
+    /// The time of a post in the calm, and of forgetting who left.
+    private static let restTime: Int64 = 30_000_000
+
+    init(_ plan: Plan, trace: ((String) -> Void)? = nil) {
+        self.plan = plan
+        world = World(seed: plan.seed)
+        world.trace = trace
+        random = Random(seed: plan.seed, stream: 3)
+        bus = Bus(world, id: Self.hexadecimal(plan.seed), manner: plan.manner)
+        disk = Disk(world)
+        ledger = Ledger(world)
+        host = ServiceHost(
+            world, bus, disk, ledger, limits: plan.limits, isSupervised: plan.isSupervised,
+            servingTime: plan.servingTime)
+        windows = WindowWatch(world, ledger)
+        bus.losesSignals = plan.dials.sabotage == .lostSignals
+        bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
+        bus.onRead = { [windows] message, sender, reader in windows.read(message, from: sender, by: reader) }
+        bus.onSent = { [unowned self] message, sender in meet(message, from: sender) }
+        if trace != nil {
+            bus.onCarried = { [unowned world] message, sender, receiver in
+                let names = [sender, receiver].map { $0?.name?.rawValue ?? "all" }
+                let what = message.member?.rawValue ?? message.errorName?.rawValue ?? "reply to \(message.replySerial)"
+                world.note("    \(names[0]) → \(names[1]): \(what) (\(message.serial))")
+            }
+        }
+        if plan.hasStaleFiles { disk.leaveStaleFiles(in: "/run/simulated/carillon", &random) }
+    }
+
+    private static func hexadecimal(_ seed: UInt64) -> String {
+        let digits = String(seed, radix: 16)
+        return String(repeating: "0", count: 32 - digits.count) + digits
+    }
+
+    /// - Returns: what broke a rule first; nil when nothing did.
+    func run() -> Violation? {
+        defer { tearDown() }
+        world.note(plan.surroundings)
+        for step in plan.steps {
+            world.at(step.time) { [unowned self] in carryOut(step) }
+        }
+        world.run(until: Int64(plan.dials.seconds) * 1_000_000)
+        guard world.violation == nil else { return world.violation }
+        beginCalm()
+        world.run(until: world.now + Self.calmTime)
+        guard world.violation == nil else { return world.violation }
+        host.checkCore()
+        let marker = postMarkers()
+        world.run(until: world.now + Self.restTime)
+        guard world.violation == nil else { return world.violation }
+        judge(marker)
+        guard world.violation == nil else { return world.violation }
+        for client in all { client.leave(abruptly: false) }
+        world.run(until: world.now + Self.restTime)
+        guard world.violation == nil else { return world.violation }
+        host.checkCore()
+        judgeEmptiness()
+        return world.violation
+    }
+
+    /// Ends all processes, so that nothing outlives the bus.
+    private func tearDown() {
+        world.trace = nil
+        for client in all { client.leave(abruptly: true) }
+        host.tearDown()
+    }
+
+    // MARK: Steps
+
+    private func carryOut(_ step: Plan.Step) {
+        world.note("\(step.actor.map { "#\($0) " } ?? "")\(step.action)")
+        if let actor = step.actor { return carryOut(step.action, by: actor) }
+        switch step.action {
+        case .kill(let count): host.kill(afterOperations: count)
+        case .terminate: host.terminate()
+        case .pause(let milliseconds): host.pause(milliseconds: milliseconds)
+        case .startSecond: host.start()
+        case .cut(let control): host.cut(control: control)
+        case .accident(let accident): self.accident = accident
+        case .crowdBus(let kilobytes):
+            bus.manner.mostOutgoingBytes = kilobytes << 10
+            ledger.wasBusCrowded = true
+            if bus.manner.kind == .broker { ledger.mayBusDiscard = true }
+        case .slowBus(let factor):
+            bus.manner.slowness = Int64(factor)
+            ledger.wasBusSlow = true
+        case .queueForName: queueForName()
+        case .fillDisk:
+            disk.capacity = disk.used
+            disk.wasFaulty = true
+        case .emptyDisk: disk.capacity = nil
+        case .damageDisk:
+            var random = Random(seed: plan.seed, stream: UInt64(world.now))
+            if let what = disk.damage(&random) { world.note(what) }
+        default: break
+        }
+    }
+
+    private func carryOut(_ action: Action, by actor: Int) {
+        if case .join = action {
+            if current[actor]?.isThere != true { join(actor) }
+            return
+        }
+        guard let client = current[actor], client.isThere else { return }
+        switch action {
+        case .leave(let abruptly): client.leave(abruptly: abruptly)
+        case .observe(let slot, let name, let object, let behavior, let mode):
+            client.observe(slot: slot, name: name, object: object, behavior, mode)
+        case .unobserve(let slot): client.unobserve(slot: slot)
+        case .removeAll(let name): client.removeAll(name: name)
+        case .post(let post): client.post(post)
+        case .burst(let post, let count): for _ in 0..<count { client.post(post) }
+        case .suspend(let isSuspended): client.suspend(isSuspended)
+        case .follow: client.suspend(nil)
+        case .list: client.list()
+        case .pester(let count): for _ in 0..<count { client.list() }
+        case .lie(let lie): tell(lie, by: client)
+        case .stopReading: client.setStopped(true)
+        case .readAgain: client.setStopped(false)
+        case .slow(let factor): client.setSlowness(factor)
+        default: break
+        }
+    }
+
+    private func join(_ actor: Int) {
+        lastProcessID += 1
+        let role = plan.roles[actor]
+        let client: any Client =
+            switch role.kind {
+            case .plain: PlainClient(world, bus, ledger, role: role, processID: lastProcessID)
+            case .library: LibraryClient(world, bus, ledger, role: role, processID: lastProcessID)
+            }
+        current[actor] = client
+        all.append(client)
+        if role.isLiar, let liar = client as? PlainClient { windows.exempt(liar.peer) }
+    }
+
+    private func tell(_ lie: Lie, by client: any Client) {
+        guard let client = client as? PlainClient, client.witness != nil else { return }
+        if case .ambush = lie { return ambush = Ambush(client: client, end: world.now + Ambush.time) }
+        let others = all.filter { $0.isThere && $0 !== client }.compactMap {
+            $0.witness.flatMap { bus.peers[$0.client] }
+        }
+        var random = Random(seed: plan.seed, stream: UInt64(world.now))
+        Liar(client: client, service: host.openPeers, others: others).tell(lie, &random)
+    }
+
+    /// Something is sent, of which whoever lies in wait learns at once.
+    private func meet(_ message: Message, from sender: Peer) {
+        if let accident, message.kind == .signal, message.hasMember(accident.member), host.openPeers.first === sender {
+            self.accident = nil
+            world.note("    at this \(accident.member.rawValue):")
+            if accident.isDeath {
+                host.kill(afterOperations: random.number(1...3))
+            } else {
+                // A message takes so long to the bus, and some of them longer.
+                world.after(Int64(random.number(0...60))) { [unowned self] in host.cut(control: false) }
+            }
+        }
+        guard let ambush, world.now < ambush.end else { return }
+        let service = host.openPeers
+        guard service.contains(where: { $0 === sender }) else { return }
+        ambush.meet(message, from: sender, of: service)
+    }
+
+    /// Another program waits for the service's name, and gives it up when it gets it.
+    private func queueForName() {
+        guard impostor == nil else { return }
+        ledger.wasServiceTroubled = true
+        let peer = bus.connect(processID: 99)
+        impostor = peer
+        func call(_ member: MemberName, _ body: (inout MessageWriter) -> Void = { _ in }) {
+            let message = Message.methodCall(
+                to: AnyBusName("org.freedesktop.DBus"), path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus", member: member)
+            var writer = MessageWriter(message)
+            body(&writer)
+            _ = peer.send(message)
+        }
+        call("Hello")
+        call("RequestName") { writer in
+            writer.append(Wire.busName.rawValue)
+            writer.append(UInt32(0))
+        }
+        world.after(5_000_000) { [unowned self] in
+            peer.close(losing: false)
+            impostor = nil
+        }
+    }
+
+    // MARK: The calm, and the end
+
+    /// Nothing goes wrong any more, and everybody reads and wants to hear.
+    private func beginCalm() {
+        world.note("calm begins")
+        ambush = nil
+        accident = nil
+        impostor?.close(losing: false)
+        disk.capacity = nil
+        bus.manner = plan.manner
+        bus.manner.mostRules = plan.manner.mostRules
+        host.calm()
+        for client in all where client.isThere {
+            client.setStopped(false)
+            client.setSlowness(1)
+        }
+        world.after(3_000_000) { [unowned self] in resumeAll() }
+        // Whoever is there has the service started, if it is not.
+        let caller = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 98)
+        all.append(caller)
+        world.after(1_000_000) { caller.list() }
+        world.after(Self.calmTime / 2) { caller.list() }
+    }
+
+    private func resumeAll() {
+        for client in all where client.isThere {
+            // Who is told that a call failed says it again; the library does so by itself.
+            guard let witness = client.witness else { continue }
+            let mayBeForgotten = client is PlainClient && ledger.wasStateLost(since: witness.joined)
+            let isUnknown = client is PlainClient && !witness.isWordKnown
+            if witness.word == true || isUnknown || mayBeForgotten { client.suspend(false) }
+        }
+    }
+
+    /// - Returns: the number of the first of them.
+    private func postMarkers() -> Int {
+        let marker = ledger.posts.count
+        let poster = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 97)
+        poster.isCalm = true
+        all.append(poster)
+        for name in 0..<Names.nameCount { poster.post(PostPlan(name: name)) }
+        return marker
+    }
+
+    private func judge(_ marker: Int) {
+        for number in marker..<ledger.posts.count {
+            guard case .accepted = ledger.posts[number].outcome else {
+                return world.violate("convergence", "a post in the calm is not accepted: \(ledger.posts[number])")
+            }
+        }
+        for client in all where client.isThere {
+            guard let witness = client.witness else {
+                return world.violate("convergence", "a client never got onto the bus")
+            }
+            // Who lies may have confirmed what it never got.
+            guard (client as? PlainClient)?.role.isLiar != true else { continue }
+            let missing = witness.missing()
+            if let last = missing.last, last >= marker {
+                return world.violate("convergence", "\(witness.client) does not get post \(last), made in the calm")
+            }
+            if UInt64(missing.count) > witness.announced, !ledger.mayBusDiscard {
+                return world.violate(
+                    "E3",
+                    "\(witness.client) misses \(missing.count) posts, and was told of \(witness.announced): "
+                        + missing.prefix(10).map(String.init).joined(separator: ", "))
+            }
+        }
+        guard let center = host.center else { return world.violate("convergence", "there is no service") }
+        for client in all where client.isThere && (client as? PlainClient)?.role.isLiar != true {
+            judge(client, by: center)
+        }
+    }
+
+    /// E4: what the service says of a client is so.
+    private func judge(_ client: any Client, by center: DistributedCenter) {
+        guard let witness = client.witness else { return }
+        judgeRegistrations(witness, by: center)
+        guard let status = center.clientStatuses.first(where: { $0.name == witness.client }) else { return }
+        if status.isSuspended { world.violate("S1", "\(witness.client) is suspended, and said that it is not") }
+        if status.queued > 0 { world.violate("convergence", "\(status.queued) still wait for \(witness.client)") }
+        guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded else { return }
+        if status.delivered != witness.delivered {
+            world.violate("E4", "\(witness.client) got \(witness.delivered), and \(status.delivered) are counted")
+        }
+        if status.dropped != witness.announced {
+            world.violate("E4", "\(witness.client) was told of \(witness.announced), and \(status.dropped) are counted")
+        }
+    }
+
+    /// E3, D8: what a client registered and did not remove is there, as long as it is.
+    private func judgeRegistrations(_ witness: Witness, by center: DistributedCenter) {
+        let there = center.registrations(of: witness.client) ?? []
+        for registration in witness.kept {
+            let name = registration.name.map(Names.name)
+            let object = registration.object.map(Names.object)
+            let isThere = there.contains {
+                $0.name == name && $0.object == object && $0.options.runLoopMode == registration.mode
+                    && $0.options.suspensionBehavior == registration.behavior
+                    && (registration.id == nil || $0.id == registration.id)
+            }
+            if !isThere {
+                world.violate(
+                    "E3", "\(witness.client) observes \(name ?? "any") from \(object ?? "any"), and is not registered")
+            }
+        }
+    }
+
+    /// D8: nothing is left of those who left.
+    private func judgeEmptiness() {
+        guard let center = host.center else { return world.violate("convergence", "there is no service") }
+        let statistics = center.statistics
+        let left: [(String, UInt64)] = [
+            ("clients", statistics.clients), ("observers", statistics.observers), ("notifications", statistics.queued),
+            ("bytes of notifications", statistics.queuedBytes), ("posts", statistics.queuedPosts),
+            ("bytes of posts", statistics.queuedPostBytes), ("bytes of answers", statistics.answerBytes),
+        ]
+        for (what, count) in left where count > 0 {
+            world.violate("D8", "everybody has left, and \(count) \(what) are still there")
+        }
+        let names = Set(all.compactMap { $0.witness?.client.rawValue })
+        for peer in host.openPeers {
+            for rule in peer.rules.keys where names.contains(rule.firstArgument ?? "") {
+                world.violate("D8", "everybody has left, and \(rule.firstArgument!) is still watched")
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+import BusNames
+import DBus
+import Testing
+
+@testable import Simulation
+
+/// The model of the bus does what the real ones do, as far as the service can see it.
+@Suite("The model of the bus", .timeLimit(.minutes(5)))
+struct BusModelTests {
+    /// A connection that keeps what arrives.
+    private final class Ear {
+        let peer: Peer
+        private let bus: Bus
+        private(set) var heard: [Message] = []
+        var reads = true
+
+        init(_ bus: Bus) {
+            self.bus = bus
+            peer = bus.connect(processID: 7)
+            peer.onReadable = { [unowned self] in read() }
+            _ = peer.send(call("Hello"))
+        }
+
+        func read() {
+            while reads, let message = peer.receive() { heard.append(message) }
+        }
+
+        func call(_ member: MemberName, _ text: String? = nil, flags: UInt32? = nil) -> Message {
+            let message = Message.methodCall(
+                to: AnyBusName("org.freedesktop.DBus"), path: "/org/freedesktop/DBus",
+                interface: "org.freedesktop.DBus", member: member)
+            var writer = MessageWriter(message)
+            if let text { writer.append(text) }
+            if let flags { writer.append(flags) }
+            return message
+        }
+
+        var members: [String] { heard.compactMap { $0.member?.rawValue } }
+        var errors: [String] { heard.compactMap { $0.errorName?.rawValue } }
+    }
+
+    private func stage(_ manner: Bus.Manner = Bus.Manner()) -> (World, Bus, Ear, Ear) {
+        let world = World(seed: 1)
+        let bus = Bus(world, id: "0f", manner: manner)
+        let (one, two) = (Ear(bus), Ear(bus))
+        world.run(until: 1_000_000)
+        return (world, bus, one, two)
+    }
+
+    private func signal(to ear: Ear, bytes: Int = 0) -> Message {
+        let signal = Message.signal(to: ear.peer.name, path: "/", interface: "com.example.A", member: "Ding")
+        var writer = MessageWriter(signal)
+        writer.append(fixedArray: [UInt8](repeating: 1, count: bytes))
+        return signal
+    }
+
+    private func pass(_ world: World, milliseconds: Int64 = 100) {
+        world.run(until: world.now + milliseconds * 1000)
+    }
+
+    @Test("What one connection sends arrives in its order, from whom it is, once")
+    func order() throws {
+        let (world, _, one, two) = stage()
+        let serials = (0..<100).map { _ in one.peer.send(signal(to: two)) }
+        pass(world)
+        let dings = two.heard.filter { $0.member == "Ding" }
+        #expect(dings.map(\.serial) == serials)
+        #expect(dings.allSatisfy { $0.sender == one.peer.name })
+        #expect(one.members == [])
+    }
+
+    @Test("Who waits for a name gets it when its owner leaves, and all who asked are told")
+    func queueing() throws {
+        let (world, bus, one, two) = stage()
+        let listener = Ear(bus)
+        let rule = "type='signal',member='NameOwnerChanged',arg0='com.example.Name'"
+        _ = listener.peer.send(listener.call("AddMatch", rule))
+        pass(world)
+        _ = one.peer.send(one.call("RequestName", "com.example.Name", flags: 0))
+        pass(world)
+        _ = two.peer.send(two.call("RequestName", "com.example.Name", flags: 0))
+        pass(world)
+        #expect(bus.owner(of: "com.example.Name") === one.peer)
+        one.peer.close(losing: false)
+        pass(world)
+        #expect(bus.owner(of: "com.example.Name") === two.peer)
+        #expect(two.members == ["NameAcquired"])
+        #expect(listener.heard.compactMap { OwnerChange($0)?.newOwner } == [one.peer.name, two.peer.name])
+    }
+
+    @Test("A caller is told when the one it called leaves without an answer, and when there is nobody")
+    func noAnswer() throws {
+        let (world, _, one, two) = stage()
+        let name = try #require(two.peer.name)
+        func call() -> Message { .methodCall(to: name, path: "/", interface: "com.example.A", member: "Do") }
+        _ = one.peer.send(call())
+        pass(world)
+        two.peer.close(losing: false)
+        pass(world)
+        _ = one.peer.send(call())
+        _ = one.peer.send(signal(to: two))
+        pass(world)
+        #expect(
+            one.errors == ["org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.ServiceUnknown"],
+            "a signal to nobody vanishes")
+    }
+
+    @Test("Where a connection reads nothing and has its fill", arguments: Bus.Manner.Kind.allCases)
+    func quota(kind: Bus.Manner.Kind) throws {
+        let (world, _, one, two) = stage(Bus.Manner(kind: kind, mostOutgoingBytes: 10_000, socketBytes: 10_000))
+        two.reads = false
+        let serials = (0..<10).map { _ in one.peer.send(signal(to: two, bytes: 3000)) }
+        pass(world)
+        let told = one.heard.filter { $0.errorName == BusError.limitsExceededName }.map(\.replySerial)
+        // dbus-daemon says which signals it did not take; dbus-broker says nothing.
+        #expect(told == (kind == .daemon ? Array(serials[6...]) : []))
+        let name = try #require(two.peer.name)
+        let call = Message.methodCall(to: name, path: "/", interface: "com.example.A", member: "Do")
+        var writer = MessageWriter(call)
+        writer.append(fixedArray: [UInt8](repeating: 1, count: 3000))
+        _ = one.peer.send(call)
+        pass(world)
+        #expect(one.errors.count == told.count + 1, "a call that does not fit has its error on both")
+        two.reads = true
+        two.read()
+        pass(world)
+        #expect(two.members.filter { $0 == "Ding" }.count == 6)
+    }
+
+    @Test("Who has sent more than the bus holds of a sender waits, and nobody else; nothing is lost, and order stays")
+    func incoming() throws {
+        let (world, bus, one, two) = stage(Bus.Manner(socketBytes: 10_000, mostIncomingBytes: 10_000))
+        let other = Ear(bus)
+        pass(world)
+        two.reads = false
+        let serials = (0..<10).map { _ in one.peer.send(signal(to: two, bytes: 3000)) }
+        let before = (one.heard.count, other.heard.count)
+        _ = one.peer.send(one.call("GetId"))
+        _ = other.peer.send(other.call("GetId"))
+        pass(world)
+        #expect(one.heard.count == before.0, "the bus does not read it")
+        #expect(other.heard.count == before.1 + 1)
+        two.reads = true
+        two.read()
+        pass(world)
+        #expect(two.heard.filter { $0.member == "Ding" }.map(\.serial) == serials)
+        #expect(one.heard.count == before.0 + 1)
+    }
+
+    @Test("A reply that nobody asked for is carried by one of them only", arguments: Bus.Manner.Kind.allCases)
+    func unrequested(kind: Bus.Manner.Kind) throws {
+        let (world, _, one, two) = stage(Bus.Manner(kind: kind))
+        let name = try #require(two.peer.name)
+        let before = two.heard.count
+        _ = one.peer.send(.forgedReply(to: name, serial: 1))
+        pass(world)
+        #expect(two.heard.count - before == (kind == .daemon ? 1 : 0))
+    }
+
+    @Test("What a bus closes can still be read, and then it has ended")
+    func cut() throws {
+        let (world, bus, one, two) = stage()
+        two.reads = false
+        _ = one.peer.send(signal(to: two))
+        pass(world)
+        bus.disconnect(two.peer)
+        #expect(!two.peer.hasEnded)
+        two.reads = true
+        pass(world)
+        #expect(two.members == ["Ding"])
+        #expect(two.peer.hasEnded)
+    }
+
+    @Test("Match rules are bounded")
+    func rules() throws {
+        let (world, _, one, _) = stage(Bus.Manner(mostRules: 2))
+        for number in 0..<3 { _ = one.peer.send(one.call("AddMatch", "arg0='\(number)'")) }
+        pass(world)
+        #expect(one.errors == ["org.freedesktop.DBus.Error.LimitsExceeded"])
+    }
+}

@@ -1,0 +1,84 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The short form of the search, in a process of its own whose hash tables have the same order in every run, as a seed
+/// means nothing without that.
+@Suite("Simulation", .timeLimit(.minutes(5)))
+struct SearchTests {
+    private func simulate(_ arguments: String...) throws -> CommandResult { try simulate(arguments) }
+
+    private func simulate(_ arguments: [String]) throws -> CommandResult {
+        var environment = ProcessInfo.processInfo.environment
+        environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
+        return try Command.run(
+            try Executables.path(of: "simulate"), arguments, environment: environment, timeout: .seconds(240))
+    }
+
+    @Test("The seeds that once broke a rule break none")
+    func kept() throws {
+        let result = try simulate("--seeds", Executables.packageRoot + "/Tests/Simulation/seeds")
+        #expect(result.exitCode == 0, "\(result)")
+        #expect(!result.standardOutput.hasPrefix("0 runs"), "\(result)")
+    }
+
+    @Test("Others, with all faults, break none either")
+    func faulty() throws {
+        let result = try simulate("--runs", "12", "--first", "1", "--seconds", "8")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
+    @Test("Without faults nothing is lost either")
+    func faultless() throws {
+        let result = try simulate("--runs", "12", "--first", "1", "--seconds", "8", "--faults", "0")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
+    @Test("Without sieges and floods, as the older seeds were found")
+    func peaceful() throws {
+        let result = try simulate("--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
+    /// A bus that loses notifications stands for the fault, as a service without faults has none to show.
+    @Test("A failure is told in few steps, and the command that is printed repeats it")
+    func shortened() throws {
+        let arguments = ["--seconds", "5", "--faults", "0", "--hostility", "0", "--sabotage", "lost-signals"]
+        let found = try simulate(["--runs", "1", "--first", "7"] + arguments)
+        #expect(found.exitCode == 1, "\(found)")
+        let lines = found.standardOutput.split(separator: "\n").map(String.init)
+        let violation = try #require(lines.first { $0.hasPrefix("seed 7 breaks ") }, "\(found)")
+        let rule = violation.dropFirst("seed 7 breaks ".count).prefix { $0 != ":" }
+
+        let summary = try #require(lines.first { $0.contains(" steps are left") }, "\(found)")
+        let numbers = summary.split(separator: " ").compactMap { Int($0) }
+        #expect(numbers[0] * 5 < numbers[1], "\(summary)")
+        #expect(summary.hasSuffix("each of them is needed:"), "\(summary)")
+
+        let command = try #require(lines.last { $0.contains(" --keep ") }, "\(found)")
+        let options = command.split(separator: " ").map(String.init).drop { $0 != "tools/simulate" }.dropFirst()
+        let kept = try #require(options.last).split(separator: ",")
+        #expect(kept.count == numbers[0])
+        let again = try simulate(Array(options) + ["--quiet"])
+        #expect(again.exitCode == 1, "\(again)")
+        #expect(again.standardOutput.contains("seed 7 breaks \(rule): "), "\(again)")
+        #expect(try simulate(Array(options) + ["--quiet"]).standardOutput == again.standardOutput)
+        for left in kept.indices {
+            let fewer = kept.indices.filter { $0 != left }.map { kept[$0] }.joined(separator: ",")
+            let without = try simulate(Array(options.dropLast()) + [fewer, "--quiet"])
+            #expect(!without.standardOutput.contains("breaks \(rule): "), "without \(kept[left]): \(without)")
+        }
+    }
+
+    @Test("A seed does the same in every process")
+    func repeats() throws {
+        let (first, second) = (
+            try simulate("--seed", "7", "--seconds", "5"), try simulate("--seed", "7", "--seconds", "5")
+        )
+        #expect(first.exitCode == 0, "\(first)")
+        #expect(first.standardOutput.count > 1000)
+        #expect(first.standardOutput == second.standardOutput)
+        let other = try simulate("--seed", "8", "--seconds", "5")
+        #expect(other.standardOutput != first.standardOutput)
+    }
+}
