@@ -1,3 +1,4 @@
+import Glibc
 import NotificationCore
 import Testing
 
@@ -370,6 +371,9 @@ final class Scenario {
                 notification.name, object: notification.object, to: observers, sequence: delivery.sequence))
     }
 }
+
+/// Whether what takes long does a small part of it: for the loop of an edit and its tests (`tools/test-only --quick`).
+let isQuick = getenv("CARILLON_QUICK") != nil
 
 /// Clients of the tests; the poster is another one, ":1.0".
 let one: ClientName = ":1.1"

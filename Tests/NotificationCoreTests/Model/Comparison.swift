@@ -59,15 +59,23 @@ struct Difference: CustomStringConvertible {
 }
 
 /// Makes a failing sequence small: removes chunks, ever smaller, as long as it fails; then makes bursts single.
-func shrink(_ steps: [Step], fails: ([Step]) -> Bool) -> [Step] {
+///
+/// - Parameter tries: how often it asks whether a shorter one fails, at most. A sequence that is short enough to read
+///   takes a few hundred.
+func shrink(_ steps: [Step], tries: Int = 4000, fails: ([Step]) -> Bool) -> [Step] {
     var steps = steps
     var size = max(1, steps.count / 2)
-    while true {
+    var tries = tries
+    func stillFails(_ steps: [Step]) -> Bool {
+        tries -= 1
+        return tries >= 0 && fails(steps)
+    }
+    while tries > 0 {
         var start = 0
         var hasChanged = false
         while start < steps.count {
             let shorter = Array(steps[..<start] + steps[min(start + size, steps.count)...])
-            if fails(shorter) {
+            if stillFails(shorter) {
                 steps = shorter
                 hasChanged = true
             } else {
@@ -80,7 +88,7 @@ func shrink(_ steps: [Step], fails: ([Step]) -> Bool) -> [Step] {
         for simpler in steps[place].simpler {
             var others = steps
             others[place] = simpler
-            if fails(others) { steps = others }
+            if stillFails(others) { steps = others }
         }
     }
     return steps
