@@ -52,7 +52,7 @@ struct SequenceTests {
         let center = desk.center()
         let notifications = center.notifications(named: name)
         try center.settle()
-        #expect(try observerCounts(on: desk.bus) == [1])
+        try expectObserverCounts([1], on: desk.bus)
         let reader = Task { () -> Int in
             var count = 0
             for await _ in notifications { count += 1 }
@@ -61,7 +61,7 @@ struct SequenceTests {
         reader.cancel()
         #expect(await reader.value == 0)
         try center.settle()
-        #expect(try observerCounts(on: desk.bus) == [])
+        try expectObserverCounts([], on: desk.bus)
     }
 
     @Test("A sequence that is thrown away, read or not, leaves no registration")
@@ -72,7 +72,7 @@ struct SequenceTests {
             let unread = center.notifications(named: name)
             var iterator = center.notifications(named: .init("b")).makeAsyncIterator()
             try center.settle()
-            #expect(try observerCounts(on: desk.bus) == [2])
+            try expectObserverCounts([2], on: desk.bus)
             center.post("b", number: 1)
             #expect(await iterator.next() != nil)
             withExtendedLifetime(unread) {}
@@ -80,7 +80,7 @@ struct SequenceTests {
         _ = center.notifications(named: .init("c"))
         _ = center.messages(of: Note.self)
         try center.settle()
-        #expect(try observerCounts(on: desk.bus) == [])
+        try expectObserverCounts([], on: desk.bus)
     }
 
     private struct Note: DistributedMessage {

@@ -55,7 +55,7 @@ struct ServiceOptionTests {
         let ordinary = center.observe(.init("x")) { _ in }
         let refused = center.observe(.init("x"), runLoopMode: "custom") { _ in }
         #expect(await center.flush())
-        #expect(try observerCounts(on: bus) == [2])
+        try expectObserverCounts([2], on: bus)
         let refusals = try await onOwnThread { try events.wait(for: 1) }
         #expect(refusals.first?.contains("'custom'") == true)
         #expect(center.statistics.refusedObservers == 1)

@@ -106,6 +106,36 @@ struct AccountingTests {
         }
     }
 
+    @Test("E4: what takes the place of something as large is accepted, however little is left to others")
+    func replacingOverTheShare() throws {
+        let center = Scenario([.queuedPostBytes: 100_000])
+        func replace(bytes: Int) throws {
+            try center.post("A", "11", bytes: bytes, style: .whenIdle, coalescing: [.name, .object], from: one)
+        }
+        for number in 11...70 { try center.post("A", "\(number)", bytes: 1000, style: .whenIdle, from: one) }
+        #expect(center.statistics.queuedPostBytes == 60 * 1259)
+        center.center.limits[.queuedPostBytes] = 76_000
+        try replace(bytes: 1000)
+        #expect(throws: CenterError.shareExceeded(.queuedPostBytes, value: 76_000)) { try replace(bytes: 1001) }
+        try replace(bytes: 999)
+    }
+
+    @Test("E1, E4: limits in bytes hold to the byte, also for somebody's first")
+    func exactBytes() throws {
+        for (limit, isAccepted) in [(513, true), (512, false)] as [(UInt64, Bool)] {
+            let center = Scenario([.observerBytesPerClient: limit])
+            #expect(((try? center.observe(one, "A")) != nil) == isAccepted)
+        }
+        for (limit, isAccepted) in [(300, true), (299, false)] as [(UInt64, Bool)] {
+            let center = Scenario([.queuedPostBytesPerClient: limit])
+            #expect(((try? center.post("A", bytes: 43, style: .asap)) != nil) == isAccepted)
+        }
+        let center = Scenario([.queuedPostsPerClient: 0])
+        #expect(throws: CenterError.limitExceeded(.queuedPostsPerClient, value: 0)) {
+            try center.post("A", style: .asap)
+        }
+    }
+
     @Test("E4: a registration counts its texts")
     func textsOfRegistrations() throws {
         let center = Scenario([.observerBytesPerClient: 10_000])

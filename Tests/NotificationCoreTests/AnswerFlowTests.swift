@@ -83,6 +83,35 @@ struct AnswerFlowTests {
         }
     }
 
+    @Test("E4: a caller is served until what is kept for it reaches the limit, or half of what is left to all")
+    func servedUpTo() {
+        // Each answer that is kept counts 356.
+        for (limits, kept) in [
+            ([.answerBytesPerClient: 3 * 356], 3), ([.answerBytes: 4 * 356], 2),
+        ] as [([Limits.Key: UInt64], Int)] {
+            let center = Scenario(limits)
+            center.stop(one)
+            for _ in 0..<128 { #expect(center.answer(to: one)) }
+            for _ in 0..<kept {
+                #expect(center.center.isServed(one))
+                #expect(!center.answer(to: one))
+            }
+            #expect(!center.center.isServed(one))
+        }
+    }
+
+    @Test("E4: with twice as many connections as there may be clients, no stranger is served")
+    func strangersServed() {
+        let center = Scenario([.clients: 2])
+        for number in 1...4 {
+            #expect(center.center.isServed(client(9)))
+            center.stop(client(number))
+            _ = center.answer(to: client(number))
+        }
+        #expect(!center.center.isServed(client(9)))
+        #expect(center.center.isServed(client(4)))
+    }
+
     @Test("S1, E4: a client that does not read is told of its suspension when it does, once, as it is then")
     func suspensionChanges() throws {
         let center = Scenario()
@@ -136,6 +165,45 @@ struct AnswerFlowTests {
         for number in 10..<30 { center.disappear(client(number)) }
         #expect(center.received(client(49)).count > before)
         try center.center.checkInvariants()
+    }
+
+    @Test("E4: a process may have on its way what it leaves to others, and not a byte more")
+    func leftToOthers() {
+        for (bytes, goes) in [(500, true), (501, false)] {
+            let center = Scenario([.inFlightBytes: 3000])
+            center.stop(one)
+            #expect(center.answer(to: one, bytes: 1000))
+            #expect(center.answer(to: one, bytes: bytes) == goes)
+        }
+    }
+
+    @Test("E4: when half of what may be on its way is, all are asked at once, until it is a quarter")
+    func asksEarly() throws {
+        let center = Scenario([.inFlightBytes: 10_000])
+        try center.observe(client(20))  // has been asked, and was sent nothing
+        for (number, bytes) in [1000, 1000, 1000, 1000, 500, 500].enumerated() {
+            center.stop(client(number))
+            #expect(center.answer(to: client(number), bytes: bytes))
+        }
+        #expect(center.probes == [client(20): 1], "it is half, and not more")
+        center.stop(client(6))
+        #expect(center.answer(to: client(6), bytes: 1))
+        #expect(center.probes.count == 1 + 7 && center.probes.values.allSatisfy { $0 == 1 })
+        // Whoever is sent something meanwhile is asked behind it, or when it has answered what it was asked before.
+        #expect(center.answer(to: client(6), bytes: 1))
+        #expect(center.probes[client(6)] == 1)
+        center.answer(client(6))
+        #expect(center.probes[client(6)] == 2)
+        center.answer(client(6))
+        #expect(center.probes[client(6)] == 2, "there is nothing more to ask about")
+        center.stop(client(7))
+        #expect(center.answer(to: client(7), bytes: 500))
+        #expect(center.probes[client(7)] == 1)
+        for number in [0, 1, 2] { center.answer(client(number)) }
+        #expect(center.statistics.inFlightBytes == 2500)
+        center.stop(client(8))
+        #expect(center.answer(to: client(8), bytes: 1))
+        #expect(center.probes[client(8)] == nil)
     }
 
     @Test("E4: a notification larger than all that may be on its way goes alone")

@@ -41,6 +41,65 @@ struct CrowdingTests {
         #expect(center.center.isCrowded)
     }
 
+    @Test("E4: a queue is half full by its bytes, too, and not before")
+    func halfFullByBytes() throws {
+        let center = Scenario([.queuedBytesPerClient: 800_000])
+        try center.observe(one, "A")
+        center.stop(one)
+        // Each counts 10,000. Seven fill a window, and two of these are on their way.
+        for _ in 0..<14 + 40 { try center.post("A", bytes: 9743) }
+        #expect(center.statistics.queuedBytes == 400_000)
+        #expect(!center.center.isCrowded)
+        try center.post("A", bytes: 9743)
+        #expect(center.center.isCrowded)
+    }
+
+    @Test("E4: what was sent is told once, and of several the slowest counts")
+    func pace() throws {
+        let center = Scenario([.queuedPerClient: 1600])
+        for client in [one, two] {
+            try center.observe(client, "A")
+            center.stop(client)
+        }
+        try center.post(128 + 900, of: "A")
+        center.answer(one)
+        #expect(center.center.checkCrowding() == 0, "the other was sent nothing")
+        center.answer(one)
+        center.answer(two)
+        center.answer(two)
+        #expect(center.center.checkCrowding() == 64)
+        #expect(center.center.checkCrowding() == 0)
+        #expect(center.center.isCrowded)
+    }
+
+    @Test("E4: whose queue was read, and is half full again, makes posts be read slowly again")
+    func again() throws {
+        let center = Scenario([.queuedPerClient: 800])
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(128 + 401, of: "A")
+        for _ in 0..<2 { center.answer(one) }
+        _ = center.center.checkCrowding()
+        #expect(!center.center.isCrowded)
+        try center.post(200, of: "A")
+        #expect(center.center.isCrowded)
+    }
+
+    @Test("E4: who has read in between has twenty more looks, and no more")
+    func stalledLater() throws {
+        let center = Scenario([.queuedPerClient: 1600])
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(128 + 801, of: "A")
+        for _ in 0..<15 { _ = center.center.checkCrowding() }
+        center.answer(one)
+        #expect(center.center.checkCrowding() == 64)
+        for _ in 0..<19 { _ = center.center.checkCrowding() }
+        #expect(center.center.isCrowded)
+        _ = center.center.checkCrowding()
+        #expect(!center.center.isCrowded)
+    }
+
     @Test("E4: what is held for a suspended client slows nobody, and who leaves neither")
     func suspended() throws {
         let center = Scenario([.queuedPerClient: 800])

@@ -206,6 +206,28 @@ struct DeliveryLaneTests {
         #expect(center.received(one).count == 40)
     }
 
+    @Test("E1: as many bytes wait for their turns as there is room for, to the byte")
+    func boundedByBytes() throws {
+        let center = Scenario()
+        try center.observe(one, "A")
+        center.isBusy = true
+        for _ in 0..<4 { try center.post("A", bytes: (1 << 18) - 257) }  // a quarter of it each
+        #expect(center.received(one).isEmpty)
+        try center.post("A")
+        #expect(center.received(one).count == 1)
+    }
+
+    @Test("E1, Q7: no more waits for its turn when posts come out of queues")
+    func boundedFromQueues() throws {
+        let center = Scenario()
+        try center.observe(one, "A")
+        center.isBusy = true
+        for number in 1...1100 { try center.post("A", "\(number)", style: .asap) }
+        center.postQueued(.asap)
+        #expect(center.statistics.queued == 1024)
+        #expect(center.objects(one) == (1...76).map(String.init))
+    }
+
     @Test("A4: a client whose window closes loses its turns, not its notifications")
     func closedWindow() throws {
         let center = Scenario()

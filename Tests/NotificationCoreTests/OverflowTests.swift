@@ -211,7 +211,47 @@ struct OverflowTests {
         #expect(center.status(two)?.dropped == 0)
     }
 
+    @Test("E1: a queue of as many bytes as the limit says is within it, and loses nothing")
+    func exactBytes() throws {
+        let center = Scenario([.queuedBytesPerClient: 3000])
+        try center.observe(one, "A")
+        center.stop(one)
+        try fill(center, one)
+        for _ in 0..<3 { try center.post("A", bytes: 743) }  // 1000 each
+        #expect(center.status(one)?.queued == 3)
+        try center.post("A", bytes: 743)
+        #expect(center.status(one)?.queued == 3)
+        #expect(center.status(one)?.dropped == 1)
+    }
+
     // MARK: All queues together
+
+    @Test("E1: all queues together may have as many bytes as the limit says, and lose no more than has to go")
+    func exactTotal() throws {
+        let center = Scenario([.queuedBytes: 3000])
+        try center.observe(one, "A")
+        try center.observe(two, "B")
+        for client in [one, two] {
+            center.stop(client)
+            try fill(center, client)
+        }
+        for _ in 0..<3 { try center.post("A", bytes: 743) }
+        #expect(center.statistics.queuedBytes == 3000 && center.statistics.dropped == 0)
+        try center.post("B", bytes: 743)
+        #expect(center.status(one)?.queued == 2)
+        #expect(center.status(two)?.queued == 1)
+    }
+
+    @Test("M6, E1: what is ready waits for its turn as long as all queues together are within the limit")
+    func turnsWithinTheTotal() throws {
+        let center = Scenario([.queuedBytes: 3000])
+        try center.observe(one, "A")
+        center.isBusy = true
+        for _ in 0..<3 { try center.post("A", bytes: 743) }
+        #expect(center.received(one).isEmpty)
+        try center.post("A", bytes: 743)
+        #expect(center.received(one).count == 4)
+    }
 
     @Test("E1: over the limit of all queues together the largest pays, and only it")
     func theLargestPays() throws {

@@ -65,6 +65,41 @@ struct RememberingTests {
         #expect(written.isEmpty, "\(written)")
     }
 
+    /// The kinds of what was written.
+    private static func kinds(_ changes: some Sequence<Change>) -> [String] {
+        changes.map { "\($0)".prefix { $0 != "(" }.split(separator: ".").last.map(String.init) ?? "" }
+    }
+
+    @Test("E3: a queued post is written as due before it counts as taken, so that a crash finds it in one place")
+    func taken() throws {
+        let center = Scenario()
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        center.isBusy = true
+        try center.post("A", style: .asap)
+        var before = center.changes.count
+        center.postQueued(.asap)
+        #expect(Self.kinds(center.changes.dropFirst(before)) == ["queuedDue", "postTaken", "popped"])
+        before = center.changes.count
+        try center.post("A")
+        center.send()
+        #expect(center.changes.count == before, "what was not accepted before is on its way")
+    }
+
+    @Test("E3: so is a post that takes the place of queued ones")
+    func replaced() throws {
+        let center = Scenario()
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        try center.post("A", style: .asap)
+        var before = center.changes.count
+        try center.post("A", coalescing: [.name])
+        #expect(Self.kinds(center.changes.dropFirst(before)) == ["postsReplaced", "queuedDue", "popped"])
+        before = center.changes.count
+        try center.post("A")
+        #expect(center.changes.count == before)
+    }
+
     @Test("Resuming whoever has nothing held is written as that alone")
     func resuming() throws {
         let center = Scenario()

@@ -41,6 +41,8 @@ final class PostingQueue {
 
         subscript(slot: Int32) -> Node { storage[Int(slot)] }
 
+        var used: Int { storage.count - freeSlots.count }
+
         mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
             let unlinked = SIMD4<Int32>(repeating: none)
             let node = Node(
@@ -168,6 +170,7 @@ final class PostingQueue {
             count(styles) == (self.count, byteCount) && count(names.values) == (self.count, byteCount)
                 && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
             "Q7: every post of \(poster) is in four lists")
+        try require(nodes.used == self.count, "E1: as many places are taken as \(poster) has posts")
         for (order, style) in styles.enumerated() {
             var (slot, number, posts): (Int32, UInt64, Int) = (style.first, 0, 0)
             while slot != none {

@@ -57,18 +57,45 @@ final class X11Desktop: Desktop {
     /// - Parameter cookie: whether the server lets in only who has its cookie, which `XAUTHORITY` names.
     init(on bus: PrivateBus, withManager: Bool = true, cookie: Bool = false) throws {
         try DesktopSupport.require(["Xvfb", "openbox", "xdotool"])
-        var arguments = ["-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"]
+        var options: [String] = []
         var variables: [String: String] = [:]
         if cookie {
             variables["XAUTHORITY"] = try Self.writeCookie(in: bus.directory)
-            arguments += ["-auth", variables["XAUTHORITY"]!]
+            options = ["-auth", variables["XAUTHORITY"]!]
         }
-        server = try RunningCommand("Xvfb", arguments, environment: bus.environment)
-        display = ":" + (try server.nextLine())
+        (server, display) = try Self.startServer(options, bus.environment)
         environment = bus.environment.merging(DesktopSupport.quiet) { $1 }.merging([
             "DISPLAY": display, "GDK_BACKEND": "x11",
         ]) { $1 }.merging(variables) { $1 }
         if withManager { try startManager() }
+    }
+
+    /// Starts a server on a display that no other takes, not even while this one is restarted: those that look for a free
+    /// one begin at 0.
+    private static func startServer(
+        _ options: [String], _ environment: [String: String]
+    ) throws -> (RunningCommand, display: String) {
+        var attempts = 5
+        while true {
+            let display = ":\(Int.random(in: 1000..<50_000))"
+            do {
+                return (try startServer(on: display, options, environment), display)
+            } catch {
+                guard attempts > 1 else { throw error }
+                attempts -= 1
+            }
+        }
+    }
+
+    /// - Returns: when it is ready.
+    private static func startServer(
+        on display: String, _ options: [String], _ environment: [String: String]
+    ) throws -> RunningCommand {
+        let server = try RunningCommand(
+            "Xvfb", [display, "-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"] + options,
+            environment: environment)
+        _ = try server.nextLine()
+        return server
     }
 
     /// A file with one cookie for any display.
@@ -92,9 +119,13 @@ final class X11Desktop: Desktop {
     }
 
     func activate(_ title: String) throws {
-        let result = try Command.run(
-            "xdotool", ["search", "--onlyvisible", "--name", "^\(title)$", "windowactivate"], environment: environment)
-        guard result.exitCode == 0 else { throw NotInTime("\(result)") }
+        // A window is not visible for a moment when a window manager takes it over, from another one or from nobody.
+        try eventually("\(title) is visible, and asked to be active") {
+            try Command.run(
+                "xdotool", ["search", "--onlyvisible", "--name", "^\(title)$", "windowactivate"],
+                environment: environment
+            ).exitCode == 0
+        }
     }
 
     /// Ends the server, and with it all programs that have windows there.
@@ -105,10 +136,7 @@ final class X11Desktop: Desktop {
 
     /// Starts another server in the place of one that ended.
     func restartServer() throws {
-        server = try RunningCommand(
-            "Xvfb", [display, "-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"],
-            environment: environment)
-        _ = try server.nextLine()
+        server = try Self.startServer(on: display, [], environment)
         try startManager()
     }
 

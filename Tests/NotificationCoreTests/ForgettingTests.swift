@@ -1,0 +1,106 @@
+import TestLimits
+import Testing
+
+@testable import NotificationCore
+
+/// Who uses nothing any more is not kept (D8, E4): a connection, and the account that it belongs to.
+@Suite("Forgetting", .watched)
+struct ForgettingTests {
+    let center = Scenario()
+
+    private func expectNothingLeft(sourceLocation: SourceLocation = #_sourceLocation) throws {
+        #expect(center.center.peers.keys.sorted() == [], sourceLocation: sourceLocation)
+        #expect(center.center.accountsByID.keys.sorted() == [], sourceLocation: sourceLocation)
+        #expect(center.center.totals.isZero, sourceLocation: sourceLocation)
+        #expect(center.center.clientStatuses.isEmpty, sourceLocation: sourceLocation)
+        try center.center.checkInvariants()
+    }
+
+    @Test("D8: a client that left is not kept, nor is its process", arguments: [false, true])
+    func client(isIdentified: Bool) throws {
+        try center.observe(one, "A", "", .hold)
+        if isIdentified { center.identify(one, as: 7) }
+        try center.suspend(one)
+        try center.post(3, of: "A")
+        center.disappear(one)
+        try expectNothingLeft()
+    }
+
+    @Test("E4: a poster is kept as long as its posts wait")
+    func poster() throws {
+        try center.post("A", style: .asap, from: one)
+        try center.post("A", "x", style: .whenIdle, from: one)
+        #expect(center.center.peers.keys.sorted() == [one])
+        center.postQueued(.asap)
+        #expect(center.center.peers.keys.sorted() == [one])
+        center.postQueued(.whenIdle)
+        try expectNothingLeft()
+    }
+
+    @Test("E4, Q2: a poster whose queued post another one takes the place of is not kept")
+    func replaced() throws {
+        try center.post("A", style: .asap, from: one)
+        try center.post("A", coalescing: [.name], from: one)
+        #expect(center.statistics.queuedPosts == 0)
+        try expectNothingLeft()
+    }
+
+    @Test("E4: a caller is kept as long as a call of it waits")
+    func caller() throws {
+        center.keepCall(10, of: one)
+        center.keepCall(20, of: one)
+        center.center.callIsTaken(of: one, byteCount: 10)
+        #expect(center.center.peers.keys.sorted() == [one])
+        center.center.callIsTaken(of: one, byteCount: 20)
+        try expectNothingLeft()
+        center.center.callIsTaken(of: one, byteCount: 20)
+        try expectNothingLeft()
+    }
+
+    @Test("E4: a caller is kept as long as an answer to it is on its way")
+    func answered() throws {
+        for _ in 0..<63 { #expect(center.answer(to: one)) }
+        #expect(center.center.peers.keys.sorted() == [one])
+        #expect(center.answer(to: one), "the window is full, and it confirms it")
+        try expectNothingLeft()
+    }
+
+    @Test("D8: a stranger that leaves is not kept; whoever drives the center is told if something of it is there")
+    func stranger() throws {
+        for name in [one, two, three] {
+            center.stop(name)
+            _ = center.answer(to: name)
+        }
+        center.identify(two, as: 7)
+        for _ in 0..<128 { _ = center.answer(to: three) }
+        for name in [one, two, three] { center.disappear(name) }
+        #expect(center.forgotten == [two, three])
+        try expectNothingLeft()
+    }
+
+    @Test("A center that ends leaves nothing behind")
+    func ends() throws {
+        weak var account: Account?
+        weak var peer: Peer?
+        do {
+            let other = Scenario()
+            try other.observe(one, "A", "", .hold)
+            try other.suspend(one)
+            try other.post("A")
+            account = other.center.accountsByID.values.first
+            peer = other.center.peers[one]
+            #expect(account != nil && peer != nil)
+        }
+        #expect(account == nil && peer == nil)
+    }
+
+    @Test("E4: an account that a connection moves away from is not kept")
+    func moved() throws {
+        try center.observe(one, "A")
+        center.identify(one, as: 7)
+        #expect(center.center.accountsByID.keys.sorted() == [.process(7)])
+        center.identify(one, as: 8)
+        #expect(center.center.accountsByID.keys.sorted() == [.process(8)])
+        #expect(center.center.accountsByID[.process(8)]?.peers == 1)
+    }
+}

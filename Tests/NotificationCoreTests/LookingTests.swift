@@ -1,0 +1,94 @@
+import NotificationCore
+import TestLimits
+import Testing
+
+/// What can be looked at from outside.
+@Suite("Looking", .watched)
+struct LookingTests {
+    let center = Scenario()
+
+    @Test("E1, E4: all that is kept counts at its size")
+    func sizes() throws {
+        try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        try center.post("A", bytes: 43)
+        try center.post("B", bytes: 44, style: .asap)
+        center.keepCall(1000, of: two)
+        center.stop(three)
+        for _ in 0..<129 { _ = center.answer(to: three) }
+
+        let statistics = center.statistics
+        #expect(statistics.queuedBytes == 1 + 43 + 256)
+        #expect(statistics.queuedPostBytes == 1 + 44 + 256)
+        #expect(statistics.waitingCallBytes == 1000)
+        #expect(statistics.answerBytes == 100 + 256)
+        #expect(statistics.inFlightBytes == 128 * 100 + 256, "the answers that went, and that it is suspended")
+        let observer = 1 + 512
+        #expect(center.center.heldBytes == observer + 300 + 301 + 1000 + 356)
+        #expect(statistics.queued == 1 && statistics.queuedPosts == 1)
+    }
+
+    @Test("E4: every signal to a client counts on its way")
+    func signals() throws {
+        let observers = [try center.observe(one, "A"), try center.observe(one)]
+        var expected: UInt64 = 0
+        func expectOnTheWay(_ bytes: UInt64, sourceLocation: SourceLocation = #_sourceLocation) {
+            expected += bytes
+            #expect(center.statistics.inFlightBytes == expected, sourceLocation: sourceLocation)
+        }
+        try center.lose(5, "A")
+        expectOnTheWay(256 + 2 * 8)
+        center.findTooLarge(for: one)
+        expectOnTheWay(256)
+        try center.suspend(one)
+        expectOnTheWay(256)
+        center.revoke(Set(observers), of: one)
+        expectOnTheWay(256 + 2 * 8)
+    }
+
+    @Test("S4: a client was told of what it received; what waits and what it does not know of come on top")
+    func told() throws {
+        center.center.limits[.queuedPerClient] = 50
+        try center.observe(one, "A", "", .hold)
+        center.stop(one)
+        try center.post(200, of: "A")
+        #expect(center.center.waiting(for: one) == 50 + 22)
+        #expect(center.center.toldCounts(of: one) == ClientCounts(sequence: 128, delivered: 128, dropped: 0))
+        #expect(center.status(one)?.dropped == 22)
+        center.goOn(one)
+        #expect(center.center.waiting(for: one) == 0)
+        #expect(center.center.toldCounts(of: one) == ClientCounts(sequence: 200, delivered: 178, dropped: 22))
+        #expect(center.center.waiting(for: two) == 0)
+        #expect(center.center.toldCounts(of: two) == nil)
+    }
+
+    @Test("B3: a client is shown with what it posted, also what was lost, and with what it has not confirmed")
+    func status() throws {
+        try center.observe(one, "A")
+        for _ in 0..<3 { try center.post("A", from: one) }
+        try center.post("A", from: two)
+        try center.lose(2, "other", from: one)
+        try center.post("A", style: .asap, from: one)
+        center.postQueued(.asap)
+        let status = try #require(center.status(one))
+        #expect(status.posted == 6)
+        #expect(status.delivered == 5)
+        #expect(status.unconfirmed == 5)
+        #expect(status.flow == .open)
+        #expect(center.center.clientStatuses.count == 1)
+    }
+
+    @Test("E3: posts that an earlier process could not keep are counted")
+    func lostPosts() {
+        center.center.countLostPosts(3)
+        center.center.countLostPosts(4)
+        #expect(center.statistics.lostPosts == 7)
+    }
+
+    @Test("D6: a list of observers has as many as it counts")
+    func observerLists() {
+        let ids = (1...3).map { ObserverID(rawValue: $0) }
+        #expect(ObserverList.one(ids[0]).count == 1 && ObserverList.one(ids[0]).ids == [ids[0]])
+        #expect(ObserverList.many(ids).count == 3 && ObserverList.many(ids).ids == ids)
+    }
+}
