@@ -33,6 +33,8 @@ final class LoopTurns: Sendable {
     private let turn = Atomic<Number>(0)
     private let restBegan = Atomic<Int64>(0)
     private let signalCount = Atomic(0)
+    /// The turn in which somebody was told to rest when the loop asked last; -1 for none.
+    private let turnedAwayIn = Atomic<Number>(-1)
 
     init(clock: @escaping Clock) {
         self.clock = clock
@@ -67,6 +69,18 @@ final class LoopTurns: Sendable {
         }
         turn.add(1, ordering: .acquiringAndReleasing)
         phase.store(Phase.open.rawValue, ordering: .releasing)
+    }
+
+    /// Somebody who has something to do was told that it rests in this turn.
+    func noteTurnedAway(in turn: Number) {
+        turnedAwayIn.store(turn, ordering: .releasing)
+    }
+
+    /// Whether the loop may not sleep: somebody rests, or was told so in this iteration before time ended the turn. Asked
+    /// behind all who share.
+    func keepsAwake() -> Bool {
+        let turnedAwayIn = turnedAwayIn.exchange(-1, ordering: .acquiringAndReleasing)
+        return isResting || (turnedAwayIn >= 0 && turnedAwayIn != number)
     }
 
     // MARK: For whoever waits for idleness

@@ -207,7 +207,12 @@ private final class SourceCore: SourceHandler, Sendable {
 
     func prepare(_ source: Source) -> SourceReadiness {
         turns.iterationBegins()
-        return state.withLock { isReady(&$0) } ? .ready : .waiting
+        return state.withLock { state in
+            if isReady(&state) { return .ready }
+            let turn = turns.number
+            if state.isPending, state.restsIn == turn, isAllowed { turns.noteTurnedAway(in: turn) }
+            return .waiting
+        }
     }
 
     // A signal may have come in the poll.

@@ -36,7 +36,7 @@ private final class Mark: SourceHandler {
     }
 }
 
-/// Ready while somebody rests: the loop neither sleeps nor is idle.
+/// Ready while somebody rests, or did so a moment ago: the loop neither sleeps nor is idle.
 private final class Floor: SourceHandler {
     private let turns: LoopTurns
 
@@ -45,7 +45,7 @@ private final class Floor: SourceHandler {
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        turns.isResting ? .ready : .waiting
+        turns.keepsAwake() ? .ready : .waiting
     }
 
     func check() -> Bool { turns.isResting }

@@ -71,4 +71,30 @@ struct SignalledSourceTests {
         #expect(!context.iterate(mayBlock: false))
         #expect(runs.load(ordering: .relaxed) == 0)
     }
+
+    @Test(
+        "M3: whoever rests gets its next turn, also when time ends the one before while the loop asks its sources",
+        arguments: 1...6)
+    func timePassesWhileAsking(reading: Int) throws {
+        // The clock goes on when it has been read so often since the rest began.
+        let readings = Atomic(Int.min)
+        let context = MainContext(turnClock: {
+            readings.add(1, ordering: .relaxed).newValue >= reading ? 20_000_000 : 0
+        })
+        let runs = Atomic(0)
+        let box = Weak<SignalledSource>()
+        let source = SignalledSource(on: context, priority: .default) {
+            guard runs.add(1, ordering: .relaxed).newValue == 1 else { return }
+            readings.store(0, ordering: .relaxed)
+            box.object?.signalAfterOthers()
+        }
+        box.object = source
+        source.signal()
+        let isLate = Atomic(false)
+        let timer = EventSource.once(milliseconds: 30_000, on: context) { isLate.store(true, ordering: .relaxed) }
+        while runs.load(ordering: .relaxed) < 2, !isLate.load(ordering: .relaxed) { context.iterate(mayBlock: true) }
+        let wasLate = isLate.load(ordering: .relaxed)
+        #expect(!wasLate)
+        withExtendedLifetime(timer) {}
+    }
 }
