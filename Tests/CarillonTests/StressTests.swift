@@ -38,11 +38,12 @@ struct StressTests {
             group.wait()
             center.suspended = false
             try center.settle()
-            for inbox in stayers {
-                try eventually("all of them: \(inbox.all.count), \(center.statistics)") {
-                    inbox.all.count >= Self.threads * Self.rounds
-                }
-            }
+            try eventually(
+                """
+                all of them: \(stayers.map(\.all.count)), \(center.statistics), \
+                \((try? gdbusCall("ListClients", on: desk.bus)) ?? "")
+                """
+            ) { stayers.allSatisfy { $0.all.count >= Self.threads * Self.rounds } }
         }
         for inbox in stayers {
             #expect(inbox.all.count == Self.threads * Self.rounds)

@@ -22,9 +22,9 @@ public struct Deadline: Sendable {
 
 extension Duration {
     /// How long something that has to happen may take. Only a test that fails waits for so long, so this is far beyond
-    /// what a machine needs that has much else to do. What must *not* happen is never waited for; for that, wait for
+    /// what a machine needs that has much else to do, and on which hundreds of other tests hold the threads of tasks. What must *not* happen is never waited for; for that, wait for
     /// something that comes after it.
-    public static let patience = Duration.seconds(300)
+    public static let patience = Duration.seconds(900)
 }
 
 /// A condition that did not come true in time.
