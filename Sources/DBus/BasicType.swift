@@ -103,7 +103,7 @@ public final class FileDescriptor: BasicType {
         if rawValue >= 0 { closeDescriptor(rawValue) }
     }
 
-    /// libdbus hands out a duplicate, which is ours to close; -1 when there are no descriptors left.
+    /// -1: nothing here takes descriptors, and those that arrive are closed.
     public static func read(from iterator: inout DBusMessageIter) -> FileDescriptor {
         var value: Int32 = -1
         dbus_message_iter_get_basic(&iterator, &value)

@@ -82,21 +82,21 @@ public final class Connection: BusConnection {
     public func routePeerCalls() { routesPeerCalls = true }
 
     /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
-    /// read from the bus until some have been. One message may be larger. libdbus's own bound is 63 MiB.
+    /// read from the bus until some have been. One message may be larger. By default 63 MiB.
     public var mostReceivedBytes: Int {
         get { transport.mostReceivedBytes }
         set { transport.mostReceivedBytes = newValue }
     }
 
-    /// Whether nothing that arrives is handed on, replies among it. It waits, up to ``mostReceivedBytes`` here and then
-    /// in the bus.
+    /// Whether nothing that arrives is handed on, replies among it. It waits in the
+    /// socket and then in the bus.
     public var isPaused: Bool {
         get { transport.isPaused }
         set { transport.isPaused = newValue }
     }
 
     /// How many messages one turn of the loop hands on at most.
-    package static let messagesPerTurn = ConnectionDriver.messagesPerTurn
+    package static let messagesPerTurn = SocketReader.messagesPerTurn
 
     /// The descriptor of its socket, to look at only; nil when it has none.
     public var socket: Int32? { transport.socket }

@@ -5,14 +5,10 @@ import MainLoop
 /// GLib source and some timers. No thread of its own, no polling.
 ///
 /// libdbus holds the driver as its user data and releases it through the destroy notify, so nothing here can outlive
-/// or be outlived by a callback. The watches of a connection share one source, which also dispatches: each turn of the
-/// loop moves the bytes that are ready and hands on at most ``messagesPerTurn`` messages, so that a flood of messages
-/// starves no other source of the loop.
+/// or be outlived by a callback. It reads only as long as it proves who we are.
 final class ConnectionDriver: PolledSourceDelegate {
-    /// One message a turn would cost a poll per message; a whole flood a turn would starve timers and signals.
-    static let messagesPerTurn = 32
-    /// How often libdbus is had to read or to write in one turn. It moves about 4 KiB each time, so that with large
-    /// messages a turn each would cost a poll for every message, or several.
+    /// How often libdbus is had to write in one turn. It moves about 4 KiB each time, so that with large messages a turn
+    /// each would cost a poll for every message, or several.
     private static let transfersPerTurn = 64
 
     private let connection: OpaquePointer  // DBusConnection; not retained: the connection outlives its user data
@@ -79,31 +75,29 @@ final class ConnectionDriver: PolledSourceDelegate {
 
     // MARK: Dispatching
 
-    /// See ``Connection/isPaused``.
-    var isPaused = false
-    /// Called when a turn begins, with false, and when it has ended, with true.
-    var onTurn: ((Bool) -> Void)?
+    /// Called once, when the bus knows who we are. It sends nothing before it is spoken to.
+    var onAuthenticated: (() -> Void)?
+    /// Called when libdbus is about to close the socket.
+    var onClosing: (() -> Void)?
+    private var isAuthenticated = false
 
-    func hasPendingWork() -> Bool {
-        !isPaused && dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS
-    }
+    func hasPendingWork() -> Bool { dbus_connection_get_dispatch_status(connection) == DBUS_DISPATCH_DATA_REMAINS }
 
     func dispatch() {
         // A handler may close the connection: it has to outlive this turn.
         let connection = connection
         dbus_connection_ref(connection)
         defer { dbus_connection_unref(connection) }
-        onTurn?(false)
-        defer { onTurn?(true) }
         handleReadyWatches()
-        var transfers = 1
-        for _ in 0..<Self.messagesPerTurn where !isPaused {
-            while dbus_connection_get_dispatch_status(connection) != DBUS_DISPATCH_DATA_REMAINS {
-                guard transfers < Self.transfersPerTurn, readMore() else { return }
-                transfers += 1
-            }
-            dbus_connection_dispatch(connection)
-        }
+        lookWhetherAuthenticated()
+        if hasPendingWork() { dbus_connection_dispatch(connection) }
+    }
+
+    private func lookWhetherAuthenticated() {
+        guard !isAuthenticated, dbus_connection_get_is_authenticated(connection) != 0 else { return }
+        isAuthenticated = true
+        for watch in watches { toggled(watch: watch.pointer) }
+        onAuthenticated?()
     }
 
     private func handleReadyWatches() {
@@ -118,27 +112,6 @@ final class ConnectionDriver: PolledSourceDelegate {
             }
             index += 1
         }
-    }
-
-    /// libdbus reads no more when as much has been received as may be. That more may be now, it finds out only when it
-    /// reads.
-    func lookWhetherToRead() {
-        let readable = DBUS_WATCH_READABLE.rawValue
-        for watch in watches where dbus_watch_get_flags(watch.pointer) & readable != 0 {
-            if dbus_watch_get_enabled(watch.pointer) == 0 { dbus_watch_handle(watch.pointer, readable) }
-        }
-    }
-
-    /// Reads again where the socket has more. Returns whether it had.
-    private func readMore() -> Bool {
-        let readable = DBUS_WATCH_READABLE.rawValue
-        for watch in watches where dbus_watch_get_flags(watch.pointer) & readable != 0 {
-            guard dbus_watch_get_enabled(watch.pointer) != 0,
-                bytesToRead(dbus_watch_get_unix_fd(watch.pointer)) > 0
-            else { continue }
-            return dbus_watch_handle(watch.pointer, readable) != 0
-        }
-        return false
     }
 
     /// Writes on, as long as the socket takes something.
@@ -168,6 +141,7 @@ final class ConnectionDriver: PolledSourceDelegate {
         guard let index = watches.firstIndex(where: { $0.pointer == watch }) else { return }
         if let tag = watches[index].tag { source.remove(tag) }
         watches.remove(at: index)
+        onClosing?()
     }
 
     private func toggled(watch: OpaquePointer) {
@@ -175,10 +149,11 @@ final class ConnectionDriver: PolledSourceDelegate {
         // A disabled watch leaves the poll: waiting for nothing would still report a hang-up, over and over.
         if let tag = watches[index].tag { source.remove(tag) }
         watches[index].tag = nil
-        guard dbus_watch_get_enabled(watch) != 0 else { return }
+        let flags = dbus_watch_get_flags(watch)
+        guard dbus_watch_get_enabled(watch) != 0, !isAuthenticated || flags & DBUS_WATCH_READABLE.rawValue == 0
+        else { return }
         watches[index].tag = source.add(
-            descriptor: dbus_watch_get_unix_fd(watch),
-            waitingFor: PolledSource.Conditions(dbusFlags: dbus_watch_get_flags(watch)))
+            descriptor: dbus_watch_get_unix_fd(watch), waitingFor: PolledSource.Conditions(dbusFlags: flags))
         wakeUp()
     }
 

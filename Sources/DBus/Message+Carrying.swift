@@ -18,7 +18,7 @@ extension Message {
         let copy = Message(adopting: allocated(dbus_message_copy(pointer)))
         dbus_message_set_serial(copy.pointer, serial)
         check(dbus_message_set_sender(copy.pointer, sender?.rawValue))
-        return copy
+        return copy.withMarshalledBytes { Message(arrived: Array($0))! }
     }
 
     /// An answer to the call that `caller` gave this serial number, whoever was asked (E6).

@@ -10,14 +10,20 @@ extension Message {
     /// The marshalled arguments, in this machine's byte order.
     public var marshalledBody: [UInt8] { withMarshalledBody { Array($0) } }
 
-    /// Calls `body` with the marshalled arguments, in this machine's byte order, which are valid only inside of it.
+    /// Calls `body` with the marshalled arguments, in this machine's byte order, which are valid only inside of it. Of a
+    /// message that arrived nobody may have looked at them yet: ``MarshalledReader``.
     public func withMarshalledBody<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
+        if let arrived, !arrived.header.isSwapped {
+            return try withMarshalledBytes { message throws(Failure) in
+                try body(UnsafeRawBufferPointer(rebasing: message[arrived.header.body]))
+            }
+        }
         // Reading the first value makes libdbus swap a message that came in the other byte order.
         var iterator = DBusMessageIter()
         dbus_message_iter_init(pointer, &iterator)
-        return try withMarshalledBytes { message throws(Failure) in
+        return try withLibraryBytes { message throws(Failure) in
             let length = Int(message.loadUnaligned(fromByteOffset: 4, as: UInt32.self))
             return try body(UnsafeRawBufferPointer(rebasing: message[(message.count - length)...]))
         }

@@ -1,7 +1,8 @@
 import BusNames
 import CDBus
 
-/// One D-Bus message. Owns libdbus's reference-counted `DBusMessage`.
+/// One D-Bus message: one of libdbus's, or the bytes that one came in, of which libdbus makes its own when their arguments
+/// are read.
 ///
 /// Threads: one at a time; libdbus locks a message once it was sent, and it is only read from then on.
 public final class Message {
@@ -12,19 +13,47 @@ public final class Message {
         case signal
     }
 
-    let pointer: OpaquePointer  // DBusMessage
+    /// Nil for what did not come over a socket.
+    let arrived: ArrivedMessage?
+    private var made: OpaquePointer?
+    private let charged: (to: ReceivedBytes, count: Int)?
+
+    /// DBusMessage
+    var pointer: OpaquePointer {
+        if let made { return made }
+        let pointer = arrived!.demarshalled()
+        made = pointer
+        return pointer
+    }
 
     /// Takes over the caller's reference.
     init(adopting pointer: OpaquePointer) {
-        self.pointer = pointer
+        made = pointer
+        arrived = nil
+        charged = nil
     }
 
-    init(retaining pointer: OpaquePointer) {
-        self.pointer = dbus_message_ref(pointer)
+    convenience init(retaining pointer: OpaquePointer) {
+        self.init(adopting: dbus_message_ref(pointer))
+    }
+
+    /// - Parameters:
+    ///   - bytes: all of a message, as a bus hands it on.
+    ///   - received: counts them as long as the message is there.
+    /// - Returns: nil when they are none.
+    init?(arrived bytes: [UInt8], charging received: ReceivedBytes? = nil) {
+        arrived = ArrivedMessage(bytes)
+        charged = received.map { ($0, bytes.count) }
+        if arrived == nil {
+            guard let pointer = ArrivedMessage.demarshalled(bytes) else { return nil }
+            made = pointer
+        }
+        received?.add(bytes.count)
     }
 
     deinit {
-        dbus_message_unref(pointer)
+        if let charged { charged.to.add(-charged.count) }
+        if let made { dbus_message_unref(made) }
     }
 
     // MARK: Making
@@ -66,14 +95,11 @@ public final class Message {
 
     /// The reply to this method call.
     public func methodReturn() -> Message {
-        Message(adopting: allocated(dbus_message_new_method_return(pointer)))
+        Self.answer(DBUS_MESSAGE_TYPE_METHOD_RETURN, to: sender, serial: serial)
     }
 
     /// The error reply to this method call.
-    public func errorReply(_ error: BusError) -> Message {
-        // D-Bus strings hold no NUL and libdbus takes C strings: a NUL ends the message early, which harms nobody.
-        Message(adopting: allocated(dbus_message_new_error(pointer, error.name.rawValue, error.message)))
-    }
+    public func errorReply(_ error: BusError) -> Message { .error(error, to: sender, serial: serial) }
 
     /// The reply to the call that `caller` gave this serial number.
     static func methodReturn(to caller: UniqueName, serial: UInt32) -> Message {
@@ -81,7 +107,7 @@ public final class Message {
     }
 
     /// The error reply to the call that `caller` gave this serial number.
-    static func error(_ error: BusError, to caller: UniqueName, serial: UInt32) -> Message {
+    static func error(_ error: BusError, to caller: UniqueName?, serial: UInt32) -> Message {
         let message = answer(DBUS_MESSAGE_TYPE_ERROR, to: caller, serial: serial)
         check(dbus_message_set_error_name(message.pointer, error.name.rawValue))
         var writer = MessageWriter(message)
@@ -90,9 +116,9 @@ public final class Message {
         return message
     }
 
-    private static func answer(_ type: Int32, to caller: UniqueName, serial: UInt32) -> Message {
+    private static func answer(_ type: Int32, to caller: UniqueName?, serial: UInt32) -> Message {
         let message = Message(adopting: allocated(dbus_message_new(type)))
-        check(dbus_message_set_destination(message.pointer, caller.rawValue))
+        if let caller { check(dbus_message_set_destination(message.pointer, caller.rawValue)) }
         check(dbus_message_set_reply_serial(message.pointer, serial))
         message.expectsNoReply = true
         return message
@@ -100,8 +126,10 @@ public final class Message {
 
     // MARK: Header
 
+    private var type: Int32 { arrived.map { Int32($0.header.type) } ?? dbus_message_get_type(pointer) }
+
     public var kind: Kind? {
-        switch dbus_message_get_type(pointer) {
+        switch type {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: .methodCall
         case DBUS_MESSAGE_TYPE_METHOD_RETURN: .methodReturn
         case DBUS_MESSAGE_TYPE_ERROR: .error
@@ -113,32 +141,59 @@ public final class Message {
     /// The connection that sent it, as the bus verified it; nil on a message of the bus itself, or that no bus carried.
     public var sender: UniqueName? { anySender?.unique }
     /// Whether the bus itself sent it. No connection can pretend that (E6).
-    public var isFromBus: Bool { anySender == "org.freedesktop.DBus" }
+    public var isFromBus: Bool { has({ $0.sender }, "org.freedesktop.DBus") { dbus_message_has_sender($0, $1) } }
     /// Whether a sender is named at all.
-    var hasSender: Bool { dbus_message_get_sender(pointer) != nil }
-    private var anySender: AnyBusName? { text(dbus_message_get_sender).map { AnyBusName(unchecked: $0) } }
-    public var path: ObjectPath? { text(dbus_message_get_path).map { ObjectPath(unchecked: $0) } }
-    public var interface: InterfaceName? { text(dbus_message_get_interface).map { InterfaceName(unchecked: $0) } }
-    public var member: MemberName? { text(dbus_message_get_member).map { MemberName(unchecked: $0) } }
-    public var errorName: InterfaceName? { text(dbus_message_get_error_name).map { InterfaceName(unchecked: $0) } }
-    public var signature: Signature { Signature(unchecked: text(dbus_message_get_signature) ?? "") }
-    public var serial: UInt32 { dbus_message_get_serial(pointer) }
+    var hasSender: Bool { arrived.map { $0.header.sender != nil } ?? (dbus_message_get_sender(pointer) != nil) }
+    private var anySender: AnyBusName? {
+        text({ $0.sender }, dbus_message_get_sender).map { AnyBusName(unchecked: $0) }
+    }
+    public var path: ObjectPath? { text({ $0.path }, dbus_message_get_path).map { ObjectPath(unchecked: $0) } }
+    public var interface: InterfaceName? {
+        text({ $0.interface }, dbus_message_get_interface).map { InterfaceName(unchecked: $0) }
+    }
+    public var member: MemberName? { text({ $0.member }, dbus_message_get_member).map { MemberName(unchecked: $0) } }
+    public var errorName: InterfaceName? {
+        text({ $0.errorName }, dbus_message_get_error_name).map { InterfaceName(unchecked: $0) }
+    }
+    public var signature: Signature {
+        Signature(unchecked: text({ $0.signature }, dbus_message_get_signature) ?? "")
+    }
+    public var serial: UInt32 { arrived?.header.serial ?? dbus_message_get_serial(pointer) }
     /// The serial of the call that it answers; 0 when it is no answer.
-    public var replySerial: UInt32 { dbus_message_get_reply_serial(pointer) }
+    public var replySerial: UInt32 { arrived?.header.replySerial ?? dbus_message_get_reply_serial(pointer) }
 
-    public var destination: AnyBusName? { text(dbus_message_get_destination).map { AnyBusName(unchecked: $0) } }
+    public var destination: AnyBusName? {
+        text({ $0.destination }, dbus_message_get_destination).map { AnyBusName(unchecked: $0) }
+    }
 
-    /// Whether the sender asked not to be answered.
+    /// Whether the sender asked not to be answered. Set on messages that are made here.
     public var expectsNoReply: Bool {
-        get { dbus_message_get_no_reply(pointer) != 0 }
+        get {
+            arrived.map { Int32($0.header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED != 0 }
+                ?? (dbus_message_get_no_reply(pointer) != 0)
+        }
         set { dbus_message_set_no_reply(pointer, newValue ? 1 : 0) }
     }
 
-    /// What it takes on the bus, in bytes. Costs as much as writing it does.
+    /// What it takes on the bus, in bytes. For what did not arrive it costs as much as writing it does.
     public var byteCount: Int { withMarshalledBytes(\.count) }
 
     /// Calls `body` with the bytes that go over a socket. They hold no descriptors.
     func withMarshalledBytes<Result, Failure: Error>(
+        _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        if let arrived {
+            // That of the standard library forgets the type of what is thrown.
+            let result: Swift.Result<Result, Failure> = arrived.bytes.withUnsafeBytes { bytes in
+                do throws(Failure) { return .success(try body(bytes)) } catch { return .failure(error) }
+            }
+            return try result.get()
+        }
+        return try withLibraryBytes(body)
+    }
+
+    /// The same with those that libdbus makes.
+    func withLibraryBytes<Result, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         var (bytes, count): (UnsafeMutablePointer<CChar>?, Int32) = (nil, 0)
@@ -147,32 +202,48 @@ public final class Message {
         return try body(UnsafeRawBufferPointer(start: bytes, count: Int(count)))
     }
 
-    /// Whether file descriptors came with it. They stay open as long as the message is there.
-    public var hasDescriptors: Bool { dbus_message_contains_unix_fds(pointer) != 0 }
+    /// Whether file descriptors come with it, or came, and were closed.
+    public var hasDescriptors: Bool {
+        arrived.map { $0.header.descriptorCount != nil } ?? (dbus_message_contains_unix_fds(pointer) != 0)
+    }
 
     // These compare without making strings of either kind: they are the tests on every message that arrives.
 
     public func isSignal(_ interface: InterfaceName, _ member: MemberName) -> Bool {
-        dbus_message_get_type(pointer) == DBUS_MESSAGE_TYPE_SIGNAL && hasMember(member) && hasInterface(interface)
+        type == DBUS_MESSAGE_TYPE_SIGNAL && hasMember(member) && hasInterface(interface)
     }
 
     public func hasPath(_ path: ObjectPath) -> Bool {
-        path.rawValue.withCString { dbus_message_has_path(pointer, $0) != 0 }
+        has({ $0.path }, path.rawValue) { dbus_message_has_path($0, $1) }
     }
 
     public func hasInterface(_ interface: InterfaceName) -> Bool {
-        interface.rawValue.withCString { dbus_message_has_interface(pointer, $0) != 0 }
+        has({ $0.interface }, interface.rawValue) { dbus_message_has_interface($0, $1) }
     }
 
     public func hasMember(_ member: MemberName) -> Bool {
-        member.rawValue.withCString { dbus_message_has_member(pointer, $0) != 0 }
+        has({ $0.member }, member.rawValue) { dbus_message_has_member($0, $1) }
     }
 
     public func hasSignature(_ signature: Signature) -> Bool {
-        signature.rawValue.withCString { dbus_message_has_signature(pointer, $0) != 0 }
+        guard let arrived, arrived.header.signature == nil else {
+            return has({ $0.signature }, signature.rawValue) { dbus_message_has_signature($0, $1) }
+        }
+        return signature.rawValue.isEmpty
     }
 
-    private func text(_ field: (OpaquePointer?) -> UnsafePointer<CChar>?) -> String? {
-        field(pointer).map { String(cString: $0) }
+    private func has(
+        _ field: (MessageHeader) -> Range<Int>?, _ text: String,
+        _ made: (OpaquePointer, UnsafePointer<CChar>) -> dbus_bool_t
+    ) -> Bool {
+        if let arrived { return arrived.has(field(arrived.header), text) }
+        return text.withCString { made(pointer, $0) != 0 }
+    }
+
+    private func text(
+        _ field: (MessageHeader) -> Range<Int>?, _ made: (OpaquePointer?) -> UnsafePointer<CChar>?
+    ) -> String? {
+        if let arrived { return arrived.text(field(arrived.header)) }
+        return made(pointer).map { String(cString: $0) }
     }
 }

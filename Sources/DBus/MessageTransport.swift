@@ -37,4 +37,5 @@ extension MessageTransport {
     package func send(_ message: MarshalledMessage) { send(Message(message)) }
     package func gather(_ body: () -> Void) { body() }
     package func gatherTurns() {}
+    package func registered(as name: UniqueName) {}
 }

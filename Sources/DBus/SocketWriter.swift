@@ -10,8 +10,8 @@ import MainLoop
 
 /// Writes messages to the socket of a connection, in their order, as many with one call as there are.
 ///
-/// libdbus writes a message with a system call each, and with another that fails where the socket is full. So once the
-/// connection is set up this writes in its stead. What has descriptors with it is left to libdbus, in its turn.
+/// libdbus writes a message with a system call each, and with another that fails where the socket is full. So this writes
+/// in its stead. What has descriptors with it is left to libdbus, in its turn.
 final class SocketWriter: PolledSourceDelegate {
     private enum Portion {
         case bytes([UInt8])
@@ -31,6 +31,7 @@ final class SocketWriter: PolledSourceDelegate {
     private var written = 0
     /// What was not written yet.
     private(set) var byteCount = 0
+    private var hasStarted = false
     /// Nobody reads what is written any more.
     private var isBroken = false
     /// Whether libdbus may not have written what it was given.
@@ -47,6 +48,15 @@ final class SocketWriter: PolledSourceDelegate {
         self.descriptor = descriptor
         source = PolledSource(delegate: self, priority: priority, context: context)
     }
+
+    /// Writes what was put here before, and from now on all.
+    func start() {
+        hasStarted = true
+        flush()
+    }
+
+    /// Writes nothing more: the descriptor is about to be closed.
+    func stop() { giveUp() }
 
     /// Whether a portion is full, so that it is time for ``flush()``.
     var isFull: Bool { last.count >= Self.portionSize || !portions.isEmpty }
@@ -81,7 +91,7 @@ final class SocketWriter: PolledSourceDelegate {
 
     /// Writes what the socket takes. The rest follows as the loop turns.
     func flush() {
-        guard tag == nil, !last.isEmpty || !portions.isEmpty else { return }
+        guard hasStarted, tag == nil, !last.isEmpty || !portions.isEmpty else { return }
         write()
     }
 

@@ -1,0 +1,57 @@
+import CDBus
+import Synchronization
+
+/// A message in the bytes that it came in, of which only the header has been read.
+struct ArrivedMessage {
+    let bytes: [UInt8]
+    let header: MessageHeader
+
+    /// Nil for a header that libdbus has to look at.
+    init?(_ bytes: [UInt8]) {
+        guard let header = bytes.withUnsafeBytes({ MessageHeader($0) }) else { return nil }
+        self.bytes = bytes
+        self.header = header
+    }
+
+    func text(_ field: Range<Int>?) -> String? {
+        field.map { String(decoding: bytes[$0], as: UTF8.self) }
+    }
+
+    func has(_ field: Range<Int>?, _ text: String) -> Bool {
+        guard let field, field.count == text.utf8.count else { return false }
+        return bytes[field].elementsEqual(text.utf8)
+    }
+
+    /// The same for libdbus, which checks all of it. What it finds fault with has no arguments then, whatever its
+    /// signature says.
+    ///
+    /// A bus may hand on arguments that it has not looked at.
+    func demarshalled() -> OpaquePointer {
+        var bytes = bytes
+        // The descriptors have been closed, so that libdbus would miss them.
+        if let place = header.descriptorCount { bytes.replaceSubrange(place..<place + 4, with: [0, 0, 0, 0]) }
+        if let message = Self.demarshalled(bytes) { return message }
+        let empty = allocated(dbus_message_new(Int32(header.type)))
+        dbus_message_set_serial(empty, header.serial)
+        return empty
+    }
+
+    /// Nil when libdbus finds fault with them.
+    static func demarshalled(_ bytes: [UInt8]) -> OpaquePointer? {
+        var error = DBusError()
+        dbus_error_init(&error)
+        defer { dbus_error_free(&error) }
+        return bytes.withUnsafeBytes { bytes in
+            dbus_message_demarshal(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(bytes.count), &error)
+        }
+    }
+}
+
+/// What the messages take that arrived on a connection and have not been given up, in bytes.
+final class ReceivedBytes: Sendable {
+    private let count = Atomic(0)
+
+    var value: Int { count.load(ordering: .relaxed) }
+
+    func add(_ bytes: Int) { count.add(bytes, ordering: .relaxed) }
+}

@@ -1,0 +1,117 @@
+import CDBus
+
+/// Where the parts of a message stand in the bytes that it came in.
+///
+/// The bus has checked headers. What is looked at here is only what would lead out of the bytes.
+struct MessageHeader {
+    /// The bytes are no message: nobody can say where the next one begins.
+    struct Malformed: Error {}
+
+    /// Of the part that every header begins with: byte order, type, flags, version, two lengths, serial between them.
+    static let fixedSize = 16
+    private static let mostFieldBytes = 64 << 20
+    private static let mostBytes = 128 << 20
+
+    let type: UInt8
+    let flags: UInt8
+    let serial: UInt32
+    /// Whether numbers are in the other byte order than this machine's.
+    let isSwapped: Bool
+    let body: Range<Int>
+    private(set) var path: Range<Int>?
+    private(set) var interface: Range<Int>?
+    private(set) var member: Range<Int>?
+    private(set) var errorName: Range<Int>?
+    private(set) var destination: Range<Int>?
+    private(set) var sender: Range<Int>?
+    private(set) var signature: Range<Int>?
+    private(set) var replySerial: UInt32 = 0
+    /// Where the number of descriptors stands; nil when none came along.
+    private(set) var descriptorCount: Int?
+
+    /// How long the message is that begins with these bytes; nil as long as they are too few to tell.
+    static func byteCount(of bytes: UnsafeRawBufferPointer) throws(Malformed) -> Int? {
+        guard bytes.count >= fixedSize else { return nil }
+        let isSwapped = try isSwapped(bytes[0])
+        let bodyLength = Int(uint32(bytes, at: 4, isSwapped))
+        let fieldsLength = Int(uint32(bytes, at: 12, isSwapped))
+        guard bytes[3] == UInt8(DBUS_MAJOR_PROTOCOL_VERSION), fieldsLength <= mostFieldBytes, bodyLength <= mostBytes
+        else { throw Malformed() }
+        let count = padded(fixedSize + fieldsLength) + bodyLength
+        guard count <= mostBytes else { throw Malformed() }
+        return count
+    }
+
+    /// - Parameter bytes: all of a message, as ``byteCount(of:)`` says.
+    /// - Returns: nil for fields that no bus makes, and that libdbus has to look at.
+    init?(_ bytes: UnsafeRawBufferPointer) {
+        guard let isSwapped = try? Self.isSwapped(bytes[0]) else { return nil }
+        self.isSwapped = isSwapped
+        (type, flags) = (bytes[1], bytes[2])
+        guard type != 0 else { return nil }
+        serial = Self.uint32(bytes, at: 8, isSwapped)
+        body = bytes.count - Int(Self.uint32(bytes, at: 4, isSwapped))..<bytes.count
+        let end = Self.fixedSize + Int(Self.uint32(bytes, at: 12, isSwapped))
+        guard body.lowerBound == Self.padded(end) else { return nil }
+        var position = Self.fixedSize
+        while position < end {
+            position = Self.padded(position)
+            // The code of the field, and its type: one letter.
+            guard position + 4 < end, bytes[position + 1] == 1, bytes[position + 3] == 0 else { return nil }
+            let (code, type) = (Int32(bytes[position]), bytes[position + 2])
+            guard code != 0 else { return nil }
+            position += 4
+            switch type {
+            case UInt8(ascii: "u"):
+                guard position + 4 <= end else { return nil }
+                if code == DBUS_HEADER_FIELD_REPLY_SERIAL { replySerial = Self.uint32(bytes, at: position, isSwapped) }
+                if code == DBUS_HEADER_FIELD_UNIX_FDS, Self.uint32(bytes, at: position, isSwapped) > 0 {
+                    descriptorCount = position
+                }
+                position += 4
+            case UInt8(ascii: "s"), UInt8(ascii: "o"):
+                guard position + 4 <= end else { return nil }
+                let start = position + 4
+                let count = Int(Self.uint32(bytes, at: position, isSwapped))
+                guard count < end - start, bytes[start + count] == 0 else { return nil }
+                setText(code, start..<start + count)
+                position = start + count + 1
+            case UInt8(ascii: "g"):
+                let (start, count) = (position + 1, Int(bytes[position]))
+                guard count < end - start, bytes[start + count] == 0 else { return nil }
+                if code == DBUS_HEADER_FIELD_SIGNATURE { signature = start..<start + count }
+                position = start + count + 1
+            default: return nil
+            }
+        }
+        guard position == end else { return nil }
+    }
+
+    private mutating func setText(_ code: Int32, _ text: Range<Int>) {
+        switch code {
+        case DBUS_HEADER_FIELD_PATH: path = text
+        case DBUS_HEADER_FIELD_INTERFACE: interface = text
+        case DBUS_HEADER_FIELD_MEMBER: member = text
+        case DBUS_HEADER_FIELD_ERROR_NAME: errorName = text
+        case DBUS_HEADER_FIELD_DESTINATION: destination = text
+        case DBUS_HEADER_FIELD_SENDER: sender = text
+        default: break
+        }
+    }
+
+    private static func isSwapped(_ mark: UInt8) throws(Malformed) -> Bool {
+        switch mark {
+        case UInt8(ascii: "l"): 1.littleEndian != 1
+        case UInt8(ascii: "B"): 1.littleEndian == 1
+        default: throw Malformed()
+        }
+    }
+
+    private static func uint32(_ bytes: UnsafeRawBufferPointer, at offset: Int, _ isSwapped: Bool) -> UInt32 {
+        let value = bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
+        return isSwapped ? value.byteSwapped : value
+    }
+
+    /// Where what is aligned to 8 begins, from `offset` on.
+    static func padded(_ offset: Int) -> Int { (offset + 7) & ~7 }
+}

@@ -1,0 +1,172 @@
+import CDBus
+import MainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Reads messages from the socket of a connection, as many with one call as there are.
+///
+/// libdbus reads 4 KiB with a system call, and takes apart and checks each message at once. Here only headers are looked at
+/// before somebody wants more (``ArrivedMessage``), so reading keeps up with whatever a bus can carry. Descriptors that
+/// come along are closed by the kernel, as nobody takes them.
+///
+/// Each turn of the loop hands on at most ``messagesPerTurn`` messages, so that a flood starves no other source.
+final class SocketReader: PolledSourceDelegate {
+    /// One message a turn would cost a poll per message; a whole flood a turn would starve timers and signals.
+    static let messagesPerTurn = 32
+    private static let readsPerTurn = 8
+    private static let bufferSize = 64 << 10
+
+    /// Gets every message.
+    var onMessage: ((Message) -> Void)?
+    /// Called when a turn begins, with false, and when it has ended, with true.
+    var onTurn: ((Bool) -> Void)?
+    /// Called when nothing more will come, after the last message.
+    var onEnd: (() -> Void)?
+    /// See ``Connection/mostReceivedBytes``.
+    var mostReceivedBytes = 63 << 20
+    /// See ``Connection/isPaused``.
+    var isPaused = false
+
+    private let descriptor: Int32
+    private var source: PolledSource!
+    /// While something may be read.
+    private var tag: PolledSource.Tag?
+    private let received = ReceivedBytes()
+    private var hasStarted = false
+    private var isOver = false
+    /// What was read and not handed on is from `first` to `end`.
+    private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 8)
+    private var (first, end) = (0, 0)
+    /// Of the message that begins at `first`; nil when that is not known yet.
+    private var nextLength: Int?
+    private var ignored: UInt64 = 0
+
+    /// - Parameter descriptor: of a socket that does not block, and from which nothing was read yet.
+    init(descriptor: Int32, context: MainContext, priority: EventSource.Priority) {
+        self.descriptor = descriptor
+        source = PolledSource(delegate: self, priority: priority, context: context)
+    }
+
+    deinit {
+        buffer.deallocate()
+    }
+
+    /// Begins to read, as the loop turns.
+    func start() {
+        hasStarted = true
+    }
+
+    /// Reads nothing more: the descriptor is about to be closed.
+    func stop() {
+        isOver = true
+        poll(false)
+    }
+
+    // MARK: Turns
+
+    private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < mostReceivedBytes }
+    private var hasMessage: Bool { nextLength.map { end - first >= $0 } ?? false }
+
+    func hasPendingWork() -> Bool {
+        poll(mayRead)
+        return mayRead && hasMessage
+    }
+
+    private func poll(_ isWanted: Bool) {
+        guard isWanted != (tag != nil) else { return }
+        if let tag { source.remove(tag) }
+        tag = isWanted ? source.add(descriptor: descriptor, waitingFor: [.readable, .error, .hangUp]) : nil
+    }
+
+    func dispatch() {
+        onTurn?(false)
+        defer { onTurn?(true) }
+        var (messages, reads) = (0, 0)
+        var hasMore = tag.map { !source.occurred(on: $0).isEmpty } ?? false
+        while mayRead {
+            if hasMessage {
+                guard messages < Self.messagesPerTurn else { return }
+                messages += 1
+                handOn()
+            } else {
+                guard hasMore, reads < Self.readsPerTurn else { return }
+                reads += 1
+                hasMore = read()
+            }
+        }
+    }
+
+    private func handOn() {
+        let length = nextLength!
+        let bytes = [UInt8](unsafeUninitializedCapacity: length) { bytes, count in
+            UnsafeMutableRawBufferPointer(bytes).copyMemory(
+                from: UnsafeRawBufferPointer(rebasing: buffer[first..<first + length]))
+            count = length
+        }
+        first += length
+        lookAtNext()
+        guard let message = Message(arrived: bytes, charging: received) else { return noteIgnored() }
+        onMessage?(message)
+    }
+
+    /// It comes through a bus: whoever sent it can't be told, and ending the connection for it would punish all others.
+    private func noteIgnored() {
+        guard let count = Log.throttle(&ignored) else { return }
+        Log.warning("ignored a message that is none (\(count) so far)", ["CARILLON_REASON": "invalid-message"])
+    }
+
+    // MARK: Reading
+
+    /// Returns whether there may be more at once.
+    private func read() -> Bool {
+        makeRoom()
+        let room = buffer.count - end
+        while true {
+            let count = recv(descriptor, buffer.baseAddress! + end, room, Int32(MSG_DONTWAIT))
+            if count > 0 {
+                end += count
+                if nextLength == nil { lookAtNext() }
+                return count == room
+            }
+            if count < 0 {
+                if errno == EINTR { continue }
+                if errno == EAGAIN || errno == EWOULDBLOCK { return false }
+            }
+            finish()
+            return false
+        }
+    }
+
+    /// Moves what there is of the next message to the beginning of a buffer that holds all of it.
+    private func makeRoom() {
+        let size = max(Self.bufferSize, nextLength ?? 0)
+        let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
+        if size != buffer.count {
+            let other = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
+            other.copyMemory(from: rest)
+            buffer.deallocate()
+            buffer = other
+        } else if first > 0, !rest.isEmpty {
+            buffer.copyMemory(from: rest)
+        }
+        (first, end) = (0, end - first)
+    }
+
+    private func lookAtNext() {
+        do throws(MessageHeader.Malformed) {
+            nextLength = try MessageHeader.byteCount(of: UnsafeRawBufferPointer(rebasing: buffer[first..<end]))
+        } catch {
+            finish()
+        }
+    }
+
+    private func finish() {
+        guard !isOver else { return }
+        stop()
+        onEnd?()
+    }
+}

@@ -1,0 +1,135 @@
+import CDBus
+import Glibc
+import MainLoop
+import TestSupport
+import Testing
+
+@testable import DBus
+
+/// How messages come out of a socket, however the bytes of them come.
+@Suite("Reading from a socket", .timeLimit(.minutes(20)))
+struct SocketReaderTests {
+    /// A reader, and the other end of its socket.
+    private final class Pipe {
+        let context = MainContext()
+        let reader: SocketReader
+        let mine: Int32
+        private let other: Int32
+        var messages: [Message] = []
+        var hasEnded = false
+
+        init() {
+            var ends: [Int32] = [-1, -1]
+            _ = socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0, &ends)
+            (mine, other) = (ends[0], ends[1])
+            reader = SocketReader(descriptor: other, context: context, priority: .default)
+            reader.onMessage = { [unowned self] in messages.append($0) }
+            reader.onEnd = { [unowned self] in hasEnded = true }
+            reader.start()
+        }
+
+        deinit {
+            reader.stop()
+            close(mine)
+            close(other)
+        }
+
+        func write(_ bytes: some Sequence<UInt8>) {
+            var rest = Array(bytes)[...]
+            while !rest.isEmpty {
+                let count = rest.withUnsafeBytes { send(mine, $0.baseAddress!, $0.count, Int32(MSG_NOSIGNAL)) }
+                if count > 0 { rest = rest.dropFirst(count) } else { turn() }
+            }
+        }
+
+        func turn() {
+            while context.iterate(mayBlock: false) {}
+        }
+    }
+
+    private func message(_ number: UInt32, size: Int = 0) -> [UInt8] {
+        let message = Sample.signal { $0.append(String(repeating: "x", count: size)) }
+        dbus_message_set_serial(message.pointer, number)
+        return message.bytes
+    }
+
+    @Test("Messages come whole and in order, whatever pieces their bytes come in", arguments: [1, 3, 7, 1000, 100_000])
+    func pieces(size: Int) {
+        let pipe = Pipe()
+        let sizes = [0, 1, 100, 3000, 0, size == 1 ? 10 : 200_000, 5]
+        var bytes = (1...UInt32(sizes.count)).flatMap { message($0, size: sizes[Int($0) - 1]) }[...]
+        while !bytes.isEmpty {
+            pipe.write(bytes.prefix(size))
+            bytes = bytes.dropFirst(size)
+            pipe.turn()
+        }
+        #expect(pipe.messages.map(\.serial) == Array(1...UInt32(sizes.count)))
+        let received = pipe.messages.map { message in
+            var reader = MessageReader(message)
+            return (try? reader.readString())?.utf8.count ?? -1
+        }
+        #expect(received == sizes)
+        #expect(!pipe.hasEnded)
+    }
+
+    @Test("One turn hands on a bounded number, and the rest follows without more to read")
+    func turns() {
+        let pipe = Pipe()
+        pipe.write((1...100).flatMap { message($0) })
+        pipe.context.iterate(mayBlock: false)
+        #expect(pipe.messages.count == SocketReader.messagesPerTurn)
+        pipe.turn()
+        #expect(pipe.messages.count == 100)
+    }
+
+    @Test("The end comes behind the last message; what was cut off is no message")
+    func end() {
+        let pipe = Pipe()
+        pipe.write(message(1) + message(2) + message(3).dropLast())
+        shutdown(pipe.mine, Int32(SHUT_WR))
+        pipe.turn()
+        #expect(pipe.messages.map(\.serial) == [1, 2] && pipe.hasEnded)
+    }
+
+    @Test("Bytes that no message begins with end it, behind the messages before them")
+    func garbage() {
+        for beginning in [[UInt8(ascii: "x")] + [UInt8](repeating: 1, count: 15), Self.tooLarge] {
+            let pipe = Pipe()
+            pipe.write(message(1) + beginning)
+            pipe.turn()
+            #expect(pipe.messages.map(\.serial) == [1] && pipe.hasEnded)
+        }
+    }
+
+    @Test("A header that is none is passed over, and the next message is read")
+    func badHeader() {
+        var bad = message(2)
+        bad[16] = 0  // the code of the first field
+        let pipe = Pipe()
+        pipe.write(message(1) + bad + message(3))
+        pipe.turn()
+        #expect(pipe.messages.map(\.serial) == [1, 3] && !pipe.hasEnded)
+    }
+
+    @Test("While it is paused, or holds as much as it may, nothing is read and the loop sleeps")
+    func bounds() {
+        let pipe = Pipe()
+        pipe.reader.isPaused = true
+        pipe.write(message(1))
+        pipe.turn()
+        #expect(pipe.messages.isEmpty)
+        pipe.reader.isPaused = false
+        pipe.turn()
+        #expect(pipe.messages.count == 1)
+        pipe.reader.mostReceivedBytes = 10_000
+        pipe.write((2...20).flatMap { message($0, size: 2000) })
+        pipe.turn()
+        #expect(5...6 ~= pipe.messages.count)
+        pipe.messages.removeAll()
+        pipe.turn()
+        #expect(4...5 ~= pipe.messages.count)
+    }
+
+    /// A message of 512 MiB.
+    private static let tooLarge: [UInt8] = [UInt8(ascii: "l"), 1, 0, 1, 0, 0, 0, 0x20, 1, 0, 0, 0, 0, 0, 0, 0]
+}
