@@ -91,8 +91,7 @@ struct CenterHandlers {
 
     /// That a name is missing is for the post's own check to say.
     private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
-        var arguments = call.arguments
-        let name = try arguments.readString()
+        let name = try Post.nameAndObject(of: call.message).name
         return name.isEmpty ? .nothing : .post(name: name)
     }
 
@@ -118,9 +117,7 @@ struct CenterHandlers {
     }
 
     func post(_ call: MethodCall) throws(BusError) {
-        let post = try mappingCenterErrors { () throws(CenterError) in
-            try Post<WireUserInfo>(call.message, limits: center.limits, checking: center.checkPost)
-        }
+        let post = try Post(call.message, limits: center.limits, checking: center.checkPost)
         try call.expectNoDescriptors()
         let receipt = try perform { effects throws(CenterError) in
             try center.post(

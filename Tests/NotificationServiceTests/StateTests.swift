@@ -52,10 +52,7 @@ extension StateTests {
         writer.append("")
         writer.array(of: "{sv}") { $0.entry("key", "value") }
         writer.array(of: "{sv}") { _ in }
-        var reader = MessageReader(message)
-        _ = try reader.readString()
-        _ = try reader.readString()
-        return try WireUserInfo(of: message, at: &reader, limits: Limits())
+        return try Post(message, limits: Limits()) { _, _ in }.userInfo
     }
 
     func deliveries(_ effects: [Effect]) -> [Delivery] {

@@ -2,6 +2,7 @@ import Foundation
 import NotificationCore
 import NotificationWire
 import TestLimits
+import TestSupport
 import Testing
 
 @testable import DBus
@@ -102,6 +103,64 @@ struct CheckerTests {
         expectRefusal(
             "userInfo.a", "o",
             Sample.post("v") { $0.variant(of: "v") { $0.variant(of: "o") { $0.append(ObjectPath("/")) } } })
+    }
+
+    @Test("N3: what the checker accepts of damaged bytes libdbus accepts, too, and no reading leaves them")
+    func damaged() throws {
+        let whole = Sample.post { writer in
+            writer.array(of: "{sv}") { writer in
+                writer.entry("größe", "text")
+                writer.entry("flags", "ab") { $0.array(of: "b") { for flag in [true, false] { $0.append(flag) } } }
+                writer.entry("flag", true)
+                writer.entry("date", "(x)") { $0.structure { $0.append(Int64(1)) } }
+                writer.entry("data", "ay") { $0.append(fixedArray: [UInt8](0..<9)) }
+                writer.entry("list", "aa{sv}") { writer in
+                    writer.array(of: "a{sv}") { writer in writer.array(of: "{sv}") { $0.entry("x", UInt16(1)) } }
+                }
+            }
+        }
+        var random = SplitMix(state: 5)
+        let body = whole.marshalledBody
+        var (accepted, refused) = (0, 0)
+        for _ in 0..<20_000 {
+            var bytes = body
+            for _ in 0..<Int.random(in: 1...2, using: &random) {
+                bytes[Int.random(in: 0..<bytes.count, using: &random)] = .random(in: 0...255, using: &random)
+            }
+            if Bool.random(using: &random) { bytes.removeLast(Int.random(in: 0..<bytes.count, using: &random)) }
+            let end = bytes.withUnsafeBytes { bytes -> Int? in
+                var reader = MarshalledReader(bytes)
+                guard reader.readText() != nil, reader.readText() != nil,
+                    (try? WireUserInfo(at: &reader, limits: Limits())) != nil
+                else { return nil }
+                return reader.offset
+            }
+            guard let end else {
+                refused += 1
+                continue
+            }
+            accepted += 1
+            let signal = Message.signal(
+                to: ":1.0", path: Wire.path, interface: Wire.interface, member: "Damaged", serial: 1,
+                signature: "ssa{sv}", body: Array(bytes[..<end]))
+            #expect(signal != nil, "\(bytes)")
+        }
+        #expect(accepted > 1000 && refused > 1000)
+    }
+
+    @Test("A post whose arguments nobody has looked at is refused when they are not laid out as they should be")
+    func damagedPost() throws {
+        let post = Sample.post { $0.array(of: "{sv}") { $0.entry("key", "text") } }
+        _ = post.numbered { 1 }
+        let good = try #require(Message(arrived: post.withMarshalledBytes { Array($0) }))
+        #expect(try Post(good, limits: Limits()) { _, _ in }.name == "Ding")
+        // The NUL behind the name.
+        var bytes = post.withMarshalledBytes { Array($0) }
+        let body = try #require(good.arrived).header.body
+        bytes[body.lowerBound + 8] = 1
+        let bad = try #require(Message(arrived: bytes))
+        #expect(throws: BusError.self) { _ = try Post(bad, limits: Limits()) { _, _ in } }
+        #expect(throws: BusError.self) { _ = try Post.nameAndObject(of: bad) }
     }
 
     @Test("N3: of a key the error shows so much that it can be read")

@@ -80,12 +80,13 @@ struct DepthTests {
         let maximum = Int(limits[.userInfoDepth])
         #expect(maximum == Int(Limits.row(.userInfoDepth).hardMaximum))
         let post = Sample.post(nesting.signature(maximum - 1)) { nesting.write(maximum - 1, &$0) }
-        var reader = MessageReader(post)
-        reader.skip()
-        reader.skip()
-        let userInfo = try WireUserInfo(of: post, at: &reader, limits: limits)
-        // libdbus validates bytes as they would arrive: this is nil when it nests too deep for a message.
+        let userInfo = try Sample.userInfo(of: post, limits: limits)
         #expect(WireUserInfo.restored(fromCommonBody: userInfo.commonBody) != nil)
+        // libdbus validates bytes as they would arrive: this is nil when it nests too deep for a message.
+        let signal = Message.signal(
+            to: ":1.0", path: Wire.path, interface: Wire.interface, member: "Nested", serial: 1, signature: "ssa{sv}",
+            body: userInfo.commonBody)
+        #expect(signal != nil)
     }
 
     @Test("E1: a client refuses to write what no service accepts, and writes what one may")

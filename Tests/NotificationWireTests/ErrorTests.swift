@@ -80,11 +80,9 @@ struct SignalTests {
         let userInfo: [String: PropertyList] = ["größe": .array([.int64(1), .double(2)]), "b": .boolean(true)]
         try UserInfoCoding.append(userInfo, to: &writer)
         writer.array(of: "{sv}") { $0.entry("deliver-immediately", true) }
-        var reader = MessageReader(post)
-        reader.skip()
-        reader.skip()
-        let wire = try WireUserInfo(of: post, at: &reader, limits: Limits())
-        #expect(try PostOptions(from: &reader).deliverImmediately)
+        let call = try Post(post, limits: Limits()) { _, _ in }
+        let wire = call.userInfo
+        #expect(call.options.deliverImmediately)
         _ = try center.post(name: "Ding", object: "Glocke", userInfo: wire, from: ":1.8", effects: &box.effects)
         center.sendAllReady(effects: &box.effects)
         let deliveries = box.effects.compactMap { effect -> Delivery? in

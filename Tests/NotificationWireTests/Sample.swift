@@ -32,11 +32,16 @@ enum Sample {
     /// - Returns: the bytes that it counted.
     @discardableResult
     static func check(_ post: Message, limits: Limits = Limits()) throws -> Int {
-        var reader = MessageReader(post)
-        reader.skip()
-        reader.skip()
-        let userInfo = try WireUserInfo(of: post, at: &reader, limits: limits)
-        return userInfo.byteCount
+        try userInfo(of: post, limits: limits).byteCount
+    }
+
+    /// The userInfo of a post, as the service takes it.
+    static func userInfo(of post: Message, limits: Limits = Limits()) throws -> WireUserInfo {
+        try post.withMarshalledBody { body in
+            var reader = MarshalledReader(body)
+            for _ in 0..<2 { _ = reader.readText() }
+            return try WireUserInfo(at: &reader, limits: limits)
+        }
     }
 
     /// A message with options, `a{sv}`, and a reader at them.

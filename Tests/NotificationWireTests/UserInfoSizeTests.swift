@@ -21,7 +21,7 @@ struct UserInfoSizeTests {
                 }
             }
         }
-        #expect(try WireUserInfo(post).byteCount == post.marshalledBody.count - Self.before)
+        #expect(try Sample.check(post) == post.marshalledBody.count - Self.before)
     }
 
     @Test("E1: what is larger than the limit only by padding is refused")
@@ -41,7 +41,7 @@ struct UserInfoSizeTests {
         }
         #expect(post.marshalledBody.count > 1600)
         #expect(throws: CenterError.limitExceeded(.userInfoBytes, value: 1500)) {
-            _ = try WireUserInfo(post, limits: limits)
+            try Sample.check(post, limits: limits)
         }
     }
 
@@ -56,14 +56,5 @@ struct UserInfoSizeTests {
         writer.append("")
         writer.array(of: "{sv}", entries)
         return message
-    }
-}
-
-extension WireUserInfo {
-    fileprivate convenience init(_ post: Message, limits: Limits = Limits()) throws {
-        var arguments = MessageReader(post)
-        arguments.skip()
-        arguments.skip()
-        try self.init(of: post, at: &arguments, limits: limits)
     }
 }

@@ -68,20 +68,54 @@ extension Post where UserInfo == WireUserInfo {
     ///   - call: its types are ``inputs``.
     ///   - check: of name and object, before userInfo is looked at.
     /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)``,
-    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)`` (N3, E1).
+    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)`` (N3, E1); InvalidArgs for
+    ///   what is not laid out as D-Bus lays it out.
     public init(
         _ call: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
-    ) throws(CenterError) {
-        var arguments = MessageReader(call)
-        guard let name = try? arguments.readString(), let object = try? arguments.readString() else {
-            preconditionFailure("checked by the signature")
+    ) throws(BusError) {
+        let hasOptions: Bool
+        (name, object, userInfo, hasOptions) = try call.withMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            let (name, object) = try Self.readNameAndObject(&reader)
+            let userInfo = try mappingCenterErrors { () throws(CenterError) in
+                try check(name, object)
+                return try WireUserInfo(at: &reader, limits: limits)
+            }
+            guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
+                throw Self.malformed
+            }
+            return (name, object, userInfo, !entries.isEmpty)
         }
-        try check(name, object)
-        self.name = name
-        self.object = object
-        userInfo = try WireUserInfo(of: call, at: &arguments, limits: limits)
-        options = try PostOptions(from: &arguments)
+        options = hasOptions ? try Self.readOptions(of: call) : PostOptions()
     }
+
+    /// These are few, and rare.
+    private static func readOptions(of call: Message) throws(BusError) -> PostOptions {
+        var arguments = MessageReader(call)
+        for _ in 0..<3 { arguments.skip() }
+        // libdbus finds fault with what nobody has looked at before.
+        guard arguments.nextType == .array else { throw malformed }
+        return try mappingCenterErrors { () throws(CenterError) in try PostOptions(from: &arguments) }
+    }
+
+    /// The name and the object of a call of this method, without a look at the rest.
+    ///
+    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out.
+    public static func nameAndObject(of call: Message) throws(BusError) -> (name: String, object: String) {
+        try call.withMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            return try readNameAndObject(&reader)
+        }
+    }
+
+    private static func readNameAndObject(
+        _ reader: inout MarshalledReader
+    ) throws(BusError) -> (name: String, object: String) {
+        guard let name = reader.readString(), let object = reader.readString() else { throw malformed }
+        return (name, object)
+    }
+
+    private static var malformed: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
 }
 
 extension MethodCall.Answer {

@@ -1,12 +1,12 @@
+import DBus
 import NotificationCore
 
 /// Walks a userInfo, in the bytes that it came in, and refuses what is no property list on the wire, or beyond the limits
 /// (N3, E1).
 ///
 /// Allowed: `s b y n q i u x t d`, `ay` (data), `(x)` (a date), arrays and `a{s…}` of these, `v`. The walk allocates
-/// nothing; the path of a fault is put together only when there is one, on the way out. It never leaves the bytes,
-/// whatever stands in them, but does not look at what libdbus has seen to: that texts are UTF-8, booleans 0 or 1, and
-/// padding is zero.
+/// nothing; the path of a fault is put together only when there is one, on the way out. Nothing is taken for granted: the
+/// bytes may be anything.
 struct PropertyListChecker {
     /// One complete type, as a signature has it.
     private typealias TypeText = UnsafeRawBufferPointer
@@ -15,25 +15,21 @@ struct PropertyListChecker {
     private static let longestKey = 128
     /// Nesting of arrays in a type.
     private static let mostArrays = 32
-    private let bytes: UnsafeRawBufferPointer
+    /// Where the walk is.
+    private(set) var reader: MarshalledReader
     private let limits: Limits
     private let maximumDepth: Int
-    /// Where the walk is.
-    private(set) var offset: Int
     /// The offset at which the limit of bytes is reached.
     private var end = 0
 
-    /// - Parameters:
-    ///   - bytes: in this machine's byte order, from a place on that D-Bus would align to 8.
-    ///   - offset: of the `a{sv}`.
-    init(_ bytes: UnsafeRawBufferPointer, at offset: Int, limits: Limits) {
-        self.bytes = bytes
-        self.offset = offset
+    /// - Parameter reader: at the `a{sv}`.
+    init(at reader: MarshalledReader, limits: Limits) {
+        self.reader = reader
         self.limits = limits
         maximumDepth = Int(limits[.userInfoDepth])
     }
 
-    /// Checks the `a{sv}`, and moves ``offset`` behind it.
+    /// Checks the `a{sv}`, and moves ``reader`` behind it.
     ///
     /// - Returns: its bytes on the wire, where it begins at a place that D-Bus aligns to 8.
     mutating func check() throws(CenterError) -> Int {
@@ -62,8 +58,9 @@ struct PropertyListChecker {
             // Data is a value, not a collection.
             let isData = type[1] == UInt8(ascii: "y")
             try checkArray(of: TypeText(rebasing: type[1...]), depth: isData ? depth : depth + 1)
-        case UInt8(ascii: "("): try skip(8, alignedTo: 8)  // (x), as the type was looked at
-        case let letter: try skip(Self.fixedSize(letter), alignedTo: Self.fixedSize(letter))
+        case UInt8(ascii: "("): try skip(8)  // (x), as the type was looked at
+        case UInt8(ascii: "b"): try boolean()
+        case let letter: try skip(Self.fixedSize(letter))
         }
         try checkSize()
     }
@@ -79,9 +76,9 @@ struct PropertyListChecker {
             let value = TypeText(rebasing: type[2..<type.count - 1])
             return try checkEntries(until: contents.upperBound, of: value, depth: depth)
         }
-        guard size == 0 else {
+        guard size == 0 || type[0] == UInt8(ascii: "b") else {
             guard contents.count % size == 0 else { throw Fault(.malformed) }
-            offset = contents.upperBound
+            reader.move(to: contents.upperBound)
             return try checkSize()
         }
         var position = 0
@@ -105,19 +102,17 @@ struct PropertyListChecker {
                 try checkSize()
                 if let type { try checkValue(of: type, depth: depth) } else { try checkVariant(depth: depth) }
             } catch {
-                throw error.inside(".\(String(decoding: bytes[key], as: UTF8.self).prefix(Self.longestKey))")
+                throw error.inside(".\(String(decoding: reader.bytes[key], as: UTF8.self).prefix(Self.longestKey))")
             }
         }
         guard offset == end else { throw Fault(.malformed) }
     }
 
     private mutating func checkVariant(depth: Int) throws(Fault) {
-        let count = Int(try load(UInt8.self, at: offset))
-        guard offset + count + 2 <= bytes.count, count > 0 else { throw Fault(.malformed) }
-        let type = TypeText(rebasing: bytes[offset + 1..<offset + 1 + count])
-        offset += count + 2
+        guard let signature = reader.readSignature(), !signature.isEmpty else { throw Fault(.malformed) }
+        let type = TypeText(rebasing: reader.bytes[signature])
         // The whole type, so that an empty collection of something forbidden is refused as well.
-        guard Self.endOfType(type, from: 0, arrays: 0) == count else {
+        guard Self.endOfType(type, from: 0, arrays: 0) == type.count else {
             throw Fault(.notPropertyList(String(decoding: type, as: UTF8.self)))
         }
         try checkSize()
@@ -176,43 +171,28 @@ struct PropertyListChecker {
 
     // MARK: Bytes
 
-    private mutating func align(to alignment: Int) throws(Fault) {
-        offset = (offset + alignment - 1) & ~(alignment - 1)
-        guard offset <= bytes.count else { throw Fault(.malformed) }
-    }
+    private var offset: Int { reader.offset }
 
-    private mutating func skip(_ count: Int, alignedTo alignment: Int) throws(Fault) {
-        try align(to: alignment)
-        guard count <= bytes.count - offset else { throw Fault(.malformed) }
-        offset += count
-    }
-
-    private func load<Value: FixedWidthInteger>(_: Value.Type, at offset: Int) throws(Fault) -> Value {
-        guard offset <= bytes.count - MemoryLayout<Value>.size else { throw Fault(.malformed) }
-        return bytes.loadUnaligned(fromByteOffset: offset, as: Value.self)
-    }
-
-    private mutating func length() throws(Fault) -> Int {
-        try skip(4, alignedTo: 4)
-        return Int(try load(UInt32.self, at: offset - 4))
-    }
-
-    /// Passes over a text. Returns where its bytes are.
     private mutating func text() throws(Fault) -> Range<Int> {
-        let count = try length()
-        let start = offset
-        try skip(count, alignedTo: 1)
-        guard try load(UInt8.self, at: offset) == 0 else { throw Fault(.malformed) }
-        offset += 1
-        return start..<start + count
+        guard let text = reader.readText() else { throw Fault(.malformed) }
+        return text
     }
 
-    /// Passes over the beginning of an array. Returns where its elements are.
     private mutating func array(alignedTo alignment: Int) throws(Fault) -> Range<Int> {
-        let count = try length()
-        try align(to: alignment)
-        guard count <= bytes.count - offset else { throw Fault(.malformed) }
-        return offset..<offset + count
+        guard let elements = reader.readArray(alignedTo: alignment) else { throw Fault(.malformed) }
+        return elements
+    }
+
+    private mutating func align(to alignment: Int) throws(Fault) {
+        guard reader.align(to: alignment) else { throw Fault(.malformed) }
+    }
+
+    private mutating func skip(_ size: Int) throws(Fault) {
+        guard reader.skip(size) else { throw Fault(.malformed) }
+    }
+
+    private mutating func boolean() throws(Fault) {
+        guard let value = reader.readUInt32(), value <= 1 else { throw Fault(.malformed) }
     }
 }
 

@@ -102,7 +102,9 @@ extension Message {
         guard let pointer else { return nil }
         // Whatever a client writes there, the bus replaces it with who it is.
         check(dbus_message_set_sender(pointer, sender))
-        return Message(adopting: pointer)
+        let message = Message(adopting: pointer)
+        // As it comes out of a socket.
+        return Message(arrived: message.marshalled)
     }
 
     public var marshalled: [UInt8] {
