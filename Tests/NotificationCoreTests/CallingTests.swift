@@ -35,12 +35,14 @@ struct CallingTests {
         #expect(!center.mayKeep(10_001, of: three), "not more than there is")
     }
 
-    @Test("E4: a process gets seven times what it leaves, and fifteen times for calls that want an answer")
+    @Test("E4: a process gets seven times what it leaves, fifteen times for questions, and more for what was read")
     func exactShares() {
         let center = Scenario([.waitingCallBytes: 80_000]).center
-        for (bytes, wantsAnswer) in [(70_000, false), (75_000, true)] {
-            #expect(center.mayKeepCall(of: one, byteCount: bytes, wantsAnswer: wantsAnswer))
-            #expect(!center.mayKeepCall(of: one, byteCount: bytes + 1, wantsAnswer: wantsAnswer))
+        for (bytes, wantsAnswer, isRead) in [
+            (70_000, false, false), (75_000, true, false), (77_500, false, true), (78_750, true, true),
+        ] {
+            #expect(center.mayKeepCall(of: one, byteCount: bytes, wantsAnswer: wantsAnswer, isRead: isRead))
+            #expect(!center.mayKeepCall(of: one, byteCount: bytes + 1, wantsAnswer: wantsAnswer, isRead: isRead))
         }
     }
 

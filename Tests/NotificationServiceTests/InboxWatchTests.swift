@@ -12,36 +12,55 @@ struct InboxWatchTests {
         #expect(inbox.mayAsk)
         inbox.asked(at: start)
         #expect(!inbox.mayAsk)
-        let early = inbox.isLate(at: start + .milliseconds(500))
-        let late = inbox.isLate(at: start + .milliseconds(501))
+        let early = inbox.isLate(at: start + .milliseconds(250))
+        let late = inbox.isLate(at: start + .milliseconds(251))
         #expect(!early && late && inbox.isCatchingUp)
         inbox.answered(at: start + .milliseconds(600))
         #expect(inbox.mayAsk && !inbox.isCatchingUp)
     }
 
-    @Test("E4: a bus that holds little makes senders wait, and may be left unread for longer")
+    @Test("E4: where a bus holds little it may be left unread for longer, so that all is read within a second")
     func bounded() {
+        // It takes 20 ms to read what it holds, however long nothing was read.
+        expectPauses([251, 503, 770, 780, 781]) { _ in 20 }
+    }
+
+    @Test("E4: where reading what it holds takes as long as not reading did, both take less than a second together")
+    func slow() {
+        expectPauses([251, 401, 401]) { $0 }
+    }
+
+    /// For so many milliseconds nothing is read, each time.
+    ///
+    /// - Parameter reading: how long it takes to read what comes in such a time.
+    private func expectPauses(
+        _ expected: [Int], sourceLocation: SourceLocation = #_sourceLocation, reading: (Int) -> Int
+    ) {
         var inbox = InboxWatch()
-        inbox.asked(at: start)
-        _ = inbox.isLate(at: start + .milliseconds(501))
-        inbox.noteRead(8 << 20, at: start + .milliseconds(550))
-        inbox.answered(at: start + .milliseconds(600))
-        #expect(!inbox.isUnbounded(at: start + .milliseconds(600)))
-        let again = start + .seconds(2)
-        inbox.asked(at: again)
-        let early = inbox.isLate(at: again + .milliseconds(900))
-        let late = inbox.isLate(at: again + .milliseconds(1001))
-        #expect(!early && late)
+        var now = start
+        var pauses: [Int] = []
+        for _ in expected {
+            inbox.asked(at: now)
+            let pause = (0...1000).first { inbox.isLate(at: now + .milliseconds($0)) } ?? 0
+            pauses.append(pause)
+            let end = now + .milliseconds(pause + reading(pause))
+            inbox.noteRead(8 << 20, at: end)
+            inbox.answered(at: end)
+            #expect(!inbox.isUnbounded(at: end))
+            now = end
+        }
+        // What is computed with fractions may be off by one.
+        #expect(zip(pauses, expected).allSatisfy { abs($0 - $1) <= 1 }, "\(pauses)", sourceLocation: sourceLocation)
     }
 
     @Test("E4: a bus that holds much makes nobody wait, and that is known for a minute")
     func unbounded() {
         var inbox = InboxWatch()
         inbox.asked(at: start)
-        _ = inbox.isLate(at: start + .milliseconds(501))
-        inbox.noteRead(16 << 20, at: start + .milliseconds(550))
-        #expect(!inbox.isUnbounded(at: start + .milliseconds(550)))
-        let found = start + .milliseconds(560)
+        _ = inbox.isLate(at: start + .milliseconds(251))
+        inbox.noteRead(16 << 20, at: start + .milliseconds(300))
+        #expect(!inbox.isUnbounded(at: start + .milliseconds(300)))
+        let found = start + .milliseconds(310)
         inbox.noteRead(1, at: found)
         #expect(inbox.isUnbounded(at: found))
         inbox.answered(at: found + .milliseconds(1))
@@ -55,7 +74,7 @@ struct InboxWatchTests {
         inbox.asked(at: start)
         inbox.noteRead(100 << 20, at: start + .milliseconds(200))
         #expect(!inbox.isUnbounded(at: start + .milliseconds(200)))
-        inbox.noteRead(1, at: start + .milliseconds(301))
-        #expect(inbox.isUnbounded(at: start + .milliseconds(301)), "though all is read, it does not come")
+        inbox.noteRead(1, at: start + .milliseconds(201))
+        #expect(inbox.isUnbounded(at: start + .milliseconds(201)), "though all is read, it does not come")
     }
 }

@@ -8,13 +8,18 @@ import Collections
 extension DistributedCenter {
     /// Whether another call of a connection may be kept.
     ///
-    /// A process gets seven times what it leaves to others; of calls that want an answer a little more, so that who has
-    /// posted without end still hears whether that arrived.
+    /// A process gets seven times what it leaves to others; of calls that want an answer always a little more, so that who
+    /// has posted without end still hears whether that arrived.
     ///
-    /// - Parameter byteCount: what is to be left for it, at least.
-    public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
-        isWithinShare(
-            waitingCallers[name] ?? peers[name], .waitingCallBytes, adding: byteCount, times: wantsAnswer ? 15 : 7)
+    /// - Parameters:
+    ///   - byteCount: what is to be left for it, at least.
+    ///   - isRead: it was read although there was no room, as others wait behind it. Nearly all may be used for these.
+    public func mayKeepCall(
+        of name: ClientName, byteCount: Int, wantsAnswer: Bool, isRead: Bool = false
+    ) -> Bool {
+        let share = isRead ? (wantsAnswer ? 63 : 31) : (wantsAnswer ? 15 : 7)
+        return isWithinShare(
+            waitingCallers[name] ?? peers[name], .waitingCallBytes, adding: byteCount, times: share)
     }
 
     /// Whether calls of a connection are kept.

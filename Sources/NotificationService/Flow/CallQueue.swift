@@ -27,7 +27,7 @@ final class CallQueue {
     /// How often there is a turn for what waits, however much there is to read: in milliseconds.
     private static let interval: UInt32 = 10
     private static let timeInInterval = Duration.milliseconds(4)
-    /// The same while what the bus holds has to wait there for long: reading it is what others wait for.
+    /// The same while what the bus holds has to wait there: reading it is what others wait for.
     private static let leastTimeInInterval = Duration.milliseconds(1)
     /// The time of a turn when there is nothing to read.
     private static let timeAtRest = Duration.milliseconds(2)
@@ -99,7 +99,7 @@ final class CallQueue {
         #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
-        guard lines.mayServe(account, at: start, most: most) else {
+        guard lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)) else {
             keep(call, of: caller, account, at: start)
             return true
         }
@@ -136,11 +136,15 @@ final class CallQueue {
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID, at now: Instant) {
         let call = Call(message: message, caller: caller, byteCount: message.byteCount)
         inbox.noteRead(call.byteCount, at: now)
-        let hasRoom = driver.center.mayKeepCall(
-            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !message.expectsNoReply)
-        if !hasRoom {
-            guard !inbox.isUnbounded(at: now) else { return lose(message, of: caller) }
-            if !inbox.isCatchingUp {
+        let wantsAnswer = !message.expectsNoReply
+        func mayKeep(isRead: Bool) -> Bool {
+            driver.center.mayKeepCall(
+                of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: wantsAnswer, isRead: isRead)
+        }
+        if !mayKeep(isRead: false) {
+            let isUnbounded = inbox.isUnbounded(at: now)
+            guard wantsAnswer || !isUnbounded, mayKeep(isRead: true) else { return lose(message, of: caller) }
+            if !inbox.isCatchingUp, !isUnbounded {
                 full = caller
                 connection.isPaused = true
             }
@@ -207,7 +211,7 @@ final class CallQueue {
         announceLost()
         let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0
         credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
-        serve(for: inbox.isLong(at: now) ? Self.leastTimeInInterval : Self.timeInInterval)
+        serve(for: inbox.isBehind(at: now) ? Self.leastTimeInInterval : Self.timeInInterval)
         // A limit may leave no room for that at all.
         if let caller = full,
             lines.isEmpty || inbox.isLate(at: now)
@@ -233,10 +237,9 @@ final class CallQueue {
     /// Nil for what is no post, or one whose poster can be told.
     private func lostPost(_ message: Message, of caller: UniqueName) -> LostPost? {
         guard message.expectsNoReply, message.hasMember(PostCall.member), message.hasPath(Wire.path),
-            message.interface.map({ $0 == Wire.interface }) ?? true
+            message.interface.map({ $0 == Wire.interface }) ?? true,
+            let (name, object) = try? Post.nameAndObject(of: message)
         else { return nil }
-        var arguments = MessageReader(message)
-        guard let name = try? arguments.readString(), let object = try? arguments.readString() else { return nil }
         return LostPost(name: name, object: object, poster: caller)
     }
 

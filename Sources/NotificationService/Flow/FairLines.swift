@@ -20,6 +20,8 @@ struct FairLines<Caller: Hashable, Item> {
     private static var slotTime: Duration { .milliseconds(20) }
     /// What all together are served at once in a slot; the rest is for what waits.
     private static var timeAtOnce: Duration { .milliseconds(10) }
+    /// The same while there is more to be read than can be: nearly all of the time is for that.
+    private static var timeAtOnceWhileBehind: Duration { .milliseconds(1) }
     /// Nobody's part is smaller.
     private static var leastTime: Duration { .microseconds(200) }
     /// What is served of a line before it is the next one's turn.
@@ -47,8 +49,10 @@ struct FairLines<Caller: Hashable, Item> {
     /// Whether something that just came from the caller may be served at once. Otherwise ``append(_:of:)`` is due, and
     /// if it is, ``note(_:of:)``.
     ///
-    /// - Parameter most: of them in a slot, besides the bound of time; nil for any number.
-    mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?) -> Bool {
+    /// - Parameters:
+    ///   - most: of them in a slot, besides the bound of time; nil for any number.
+    ///   - isBehind: whether reading is behind.
+    mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?, isBehind: Bool = false) -> Bool {
         begin(at: now)
         let line = line(of: caller)
         guard line.items.isEmpty else { return false }
@@ -57,7 +61,8 @@ struct FairLines<Caller: Hashable, Item> {
             callers += 1
         }
         line.count += 1
-        return line.used < max(Self.timeAtOnce / callersBefore, Self.leastTime) && line.count <= most ?? .max
+        let time = isBehind ? Self.timeAtOnceWhileBehind : Self.timeAtOnce
+        return line.used < max(time / callersBefore, Self.leastTime) && line.count <= most ?? .max
     }
 
     /// So long it took to serve what ``mayServe(_:at:most:)`` let through.

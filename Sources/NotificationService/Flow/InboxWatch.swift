@@ -8,19 +8,25 @@ struct InboxWatch {
     /// What a bus that bounds what it keeps of a sender may hold, in bytes.
     private static let mostBounded = 16 << 20
     /// What is held by such a bus is read in less time, unless it is not read on purpose.
-    private static let longDelay = Duration.milliseconds(300)
-    /// Others are to be served within a second, and what the bus holds has to be read before.
-    private static let mostDelay = Duration.milliseconds(500)
-    /// The same where it is known that what it holds is bounded.
-    private static let mostDelayWhereBounded = Duration.seconds(1)
+    private static let longDelay = Duration.milliseconds(200)
+    /// What a bus has come to hold it goes on holding as long as somebody sends as fast as it can: dbus-daemon reads and
+    /// writes the same amount in a turn. So reading must not fall behind by more than this.
+    private static let mostBehind = Duration.milliseconds(50)
+    /// So long nothing is read at first.
+    private static let firstDelay = Duration.milliseconds(250)
+    /// Others are to be served within a second: not reading, and reading then what the bus holds, may take so long.
+    private static let mostDelay = Duration.milliseconds(800)
     /// For so long what was found out counts.
     private static let memory = Duration.seconds(60)
 
     private var askedAt: Instant?
     /// What was read since then, in bytes.
     private var bytesRead = 0
-    private var foundBounded: Instant?
     private var foundUnbounded: Instant?
+    /// So long nothing may be read, as it looks now.
+    private var allowed = firstDelay
+    /// When reading went on.
+    private var wentOn: Instant?
     /// Whether it is read until the answer comes, as that was late.
     private(set) var isCatchingUp = false
 
@@ -33,7 +39,11 @@ struct InboxWatch {
     }
 
     mutating func answered(at now: Instant) {
-        if isCatchingUp, !isUnbounded(at: now) { foundBounded = now }
+        if isCatchingUp, let askedAt, let wentOn {
+            // The longer nothing is read, the longer it takes to read what came meanwhile, where there is no bound.
+            let (pause, all) = (wentOn - askedAt, now - askedAt)
+            allowed = min(pause * min(2, Self.mostDelay / all), Self.mostDelay)
+        }
         askedAt = nil
         isCatchingUp = false
     }
@@ -41,27 +51,23 @@ struct InboxWatch {
     /// So many bytes of calls were read, and not served at once.
     mutating func noteRead(_ byteCount: Int, at now: Instant) {
         bytesRead += byteCount
-        if bytesRead > Self.mostBounded, isCatchingUp || isLong(at: now) { foundUnbounded = now }
+        if bytesRead > Self.mostBounded, isCatchingUp || delay(at: now) > Self.longDelay { foundUnbounded = now }
     }
 
-    /// Whether what the bus holds has to wait there for long.
-    func isLong(at now: Instant) -> Bool { delay(at: now) > Self.longDelay }
+    /// Whether what the bus holds has to wait there.
+    func isBehind(at now: Instant) -> Bool { delay(at: now) > Self.mostBehind }
 
     /// Nothing is read meanwhile. Returns whether that has been so for too long: reading goes on then.
     mutating func isLate(at now: Instant) -> Bool {
-        let most = isRecent(foundBounded, at: now) ? Self.mostDelayWhereBounded : Self.mostDelay
-        guard delay(at: now) > most else { return false }
+        guard delay(at: now) > allowed else { return false }
+        if !isCatchingUp { wentOn = now }
         isCatchingUp = true
         return true
     }
 
     /// Whether it makes nobody wait not to read.
-    func isUnbounded(at now: Instant) -> Bool { isRecent(foundUnbounded, at: now) }
+    func isUnbounded(at now: Instant) -> Bool { foundUnbounded.map { now - $0 < Self.memory } ?? false }
 
     /// How long the answer has been on its way.
     private func delay(at now: Instant) -> Duration { askedAt.map { now - $0 } ?? .zero }
-
-    private func isRecent(_ time: Instant?, at now: Instant) -> Bool {
-        time.map { now - $0 < Self.memory } ?? false
-    }
 }
