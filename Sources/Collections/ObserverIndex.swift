@@ -23,90 +23,87 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
     @usableFromInline struct Node {
         @usableFromInline var observer: Observer?
         @usableFromInline var order: UInt64
-        @usableFromInline var name: Name?
-        @usableFromInline var object: Object?
-        @usableFromInline var previous: Int32
-        @usableFromInline var next: Int32
+        /// The list that it is in.
+        @usableFromInline var list: Int32
+        @usableFromInline var previous: Int32 = noSlot
+        @usableFromInline var next: Int32 = noSlot
 
-        @inlinable init(observer: Observer?, order: UInt64, name: Name?, object: Object?) {
+        @inlinable init(observer: Observer?, order: UInt64, list: Int32) {
             self.observer = observer
             self.order = order
-            self.name = name
-            self.object = object
-            previous = noSlot
-            next = noSlot
+            self.list = list
         }
     }
 
+    /// The observers of a name and an object, of which either may be any. A node knows its list, so that only who looks
+    /// for a list has to hash.
     @usableFromInline struct List {
+        @usableFromInline var name: Name?
+        @usableFromInline var object: Object?
         @usableFromInline var first: Int32 = noSlot
         @usableFromInline var last: Int32 = noSlot
+        /// Of a list for a name and any object: those for the name and an object.
+        @usableFromInline var byObject: [Object: Int32] = [:]
+        /// Of a list for a name and an object: that for any object.
+        @usableFromInline var ofName: Int32 = noSlot
+        /// Whether it is among ``unusedNames``.
+        @usableFromInline var isUnused = false
 
-        @inlinable init() {}
+        @inlinable init(name: Name?, object: Object?) {
+            self.name = name
+            self.object = object
+        }
 
         @inlinable var isEmpty: Bool { first == noSlot }
     }
 
-    @usableFromInline struct NamedLists {
-        @usableFromInline var anyObject = List()
-        @usableFromInline var byObject: [Object: List] = [:]
+    /// An array with reusable slots.
+    @usableFromInline struct Slots<Element> {
+        @usableFromInline var storage: [Element] = []
+        @usableFromInline var free: [Int32] = []
 
         @inlinable init() {}
 
-        @inlinable var isEmpty: Bool { anyObject.isEmpty && byObject.isEmpty }
-    }
+        @inlinable var count: Int { storage.count - free.count }
 
-    /// The nodes of all lists, in one array with reusable slots.
-    @usableFromInline struct Nodes {
-        @usableFromInline var storage: [Node] = []
-        @usableFromInline var freeSlots: [Int32] = []
-
-        @inlinable init() {}
-
-        @inlinable var count: Int { storage.count - freeSlots.count }
-
-        @inlinable subscript(slot: Int32) -> Node {
-            // A part of it is read in place.
+        @inlinable subscript(slot: Int32) -> Element {
+            // A part of it is read, or changed, in place.
             _read { yield storage[Int(slot)] }
+            _modify { yield &storage[Int(slot)] }
         }
 
-        @inlinable mutating func allocate(_ node: Node) -> Int32 {
-            if let slot = freeSlots.popLast() {
-                storage[Int(slot)] = node
+        @inlinable mutating func put(_ element: Element) -> Int32 {
+            if let slot = free.popLast() {
+                storage[Int(slot)] = element
                 return slot
             }
-            storage.append(node)
+            storage.append(element)
             return Int32(storage.count - 1)
         }
 
-        /// Takes a node out, which is in no list any more. It is moved: nothing is retained on the way.
-        @inlinable mutating func free(_ slot: Int32) -> Node {
-            var node = Node(observer: nil, order: 0, name: nil, object: nil)
-            swap(&storage[Int(slot)], &node)
-            freeSlots.append(slot)
-            return node
-        }
-
-        @inlinable mutating func link(_ slot: Int32, into list: inout List) {
-            storage[Int(slot)].previous = list.last
-            if list.last == noSlot { list.first = slot } else { storage[Int(list.last)].next = slot }
-            list.last = slot
-        }
-
-        /// Closes the gap that a node between these two leaves in its list.
-        @inlinable mutating func close(_ gap: (previous: Int32, next: Int32), in list: inout List) {
-            if gap.previous == noSlot { list.first = gap.next } else { storage[Int(gap.previous)].next = gap.next }
-            if gap.next == noSlot { list.last = gap.previous } else { storage[Int(gap.next)].previous = gap.previous }
+        /// Takes an element out. It is moved: nothing is retained on the way.
+        @inlinable mutating func take(_ slot: Int32, leaving rest: Element) -> Element {
+            var element = rest
+            swap(&storage[Int(slot)], &element)
+            free.append(slot)
+            return element
         }
     }
 
-    @usableFromInline var nodes = Nodes()
-    @usableFromInline var named: [Name: NamedLists] = [:]
-    @usableFromInline var objectOnly: [Object: List] = [:]
-    @usableFromInline var wildcards = List()
+    @usableFromInline var nodes = Slots<Node>()
+    /// The first is of those that want everything.
+    @usableFromInline var lists = Slots<List>()
+    @usableFromInline var named: [Name: Int32] = [:]
+    @usableFromInline var objectOnly: [Object: Int32] = [:]
+    /// Lists of names that became empty. A few are kept, as a name that went may soon come again.
+    @usableFromInline var unusedNames: [Int32] = []
     @usableFromInline var nextOrder: UInt64 = 0
 
-    @inlinable public init() {}
+    @inlinable static var mostUnusedNames: Int { 8 }
+
+    @inlinable public init() {
+        _ = lists.put(List(name: nil, object: nil))
+    }
 
     @inlinable public var count: Int { nodes.count }
 
@@ -129,69 +126,120 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
 
     /// Adds `observer` behind all others. Nil for `name` or `object` means any.
     @inlinable public mutating func insert(_ observer: Observer, name: Name?, object: Object?) -> Position {
-        let node = Node(observer: observer, order: nextOrder, name: name, object: object)
+        let list = list(name, object)
+        let slot = nodes.put(Node(observer: observer, order: nextOrder, list: list))
         nextOrder += 1
-        let slot = nodes.allocate(node)
-        switch (name, object) {
-        case (let name?, let object?):
-            nodes.link(slot, into: &named[name, default: NamedLists()].byObject[object, default: List()])
-        case (let name?, nil): nodes.link(slot, into: &named[name, default: NamedLists()].anyObject)
-        case (nil, let object?): nodes.link(slot, into: &objectOnly[object, default: List()])
-        case (nil, nil): nodes.link(slot, into: &wildcards)
+        let last = lists[list].last
+        if last == noSlot {
+            lists[list].first = slot
+        } else {
+            nodes[slot].previous = last
+            nodes[last].next = slot
         }
+        lists[list].last = slot
         return Position(slot: slot)
     }
 
     /// Removes the observer at `position`, which must not have been removed before.
     @inlinable @discardableResult
     public mutating func remove(at position: Position) -> Observer {
-        let slot = position.slot
-        let links = (nodes[slot].previous, nodes[slot].next)
-        let node = nodes.free(slot)
+        let node = nodes.take(position.slot, leaving: Node(observer: nil, order: 0, list: noSlot))
         guard let observer = node.observer else {
             preconditionFailure("the observer at this position was removed already")
         }
-        switch (node.name, node.object) {
-        case (let name?, let object):
-            // One look into the table, as texts take long to hash.
-            let place = named.index(forKey: name)!
-            if let object {
-                let other = named.values[place].byObject.index(forKey: object)!
-                nodes.close(links, in: &named.values[place].byObject.values[other])
-                if named.values[place].byObject.values[other].isEmpty {
-                    named.values[place].byObject.remove(at: other)
-                }
-            } else {
-                nodes.close(links, in: &named.values[place].anyObject)
-            }
-            if named.values[place].isEmpty { named.remove(at: place) }
-        case (nil, let object?):
-            let place = objectOnly.index(forKey: object)!
-            nodes.close(links, in: &objectOnly.values[place])
-            if objectOnly.values[place].isEmpty { objectOnly.remove(at: place) }
-        case (nil, nil):
-            nodes.close(links, in: &wildcards)
-        }
+        let (list, previous, next) = (node.list, node.previous, node.next)
+        if previous == noSlot { lists[list].first = next } else { nodes[previous].next = next }
+        if next == noSlot { lists[list].last = previous } else { nodes[next].previous = previous }
+        if lists[list].isEmpty { drop(list) }
         // The memory of many goes with the last of them.
-        if nodes.count == 0, nodes.storage.count > 64 { nodes = Nodes() }
+        if nodes.count == 0, nodes.storage.count > 64 {
+            let order = nextOrder
+            self = ObserverIndex()
+            nextOrder = order
+        }
         return observer
+    }
+
+    /// The list for a name and an object, which is made if there is none.
+    @inlinable mutating func list(_ name: Name?, _ object: Object?) -> Int32 {
+        guard let name else {
+            guard let object else { return 0 }
+            if let list = objectOnly[object] { return list }
+            let list = lists.put(List(name: nil, object: object))
+            objectOnly[object] = list
+            return list
+        }
+        let ofName: Int32
+        if let list = named[name] {
+            ofName = list
+        } else {
+            ofName = lists.put(List(name: name, object: nil))
+            named[name] = ofName
+        }
+        guard let object else { return ofName }
+        if let list = lists[ofName].byObject[object] { return list }
+        let list = lists.put(List(name: name, object: object))
+        lists[list].ofName = ofName
+        lists[ofName].byObject[object] = list
+        return list
+    }
+
+    /// Lets go of a list that is empty.
+    @inlinable mutating func drop(_ list: Int32) {
+        var list = list
+        if let object = lists[list].object {
+            let ofName = lists[list].ofName
+            if ofName == noSlot { objectOnly[object] = nil } else { lists[ofName].byObject[object] = nil }
+            _ = lists.take(list, leaving: List(name: nil, object: nil))
+            guard ofName != noSlot, lists[ofName].isEmpty else { return }
+            list = ofName
+        }
+        guard lists[list].name != nil, lists[list].byObject.isEmpty, !lists[list].isUnused else { return }
+        lists[list].isUnused = true
+        unusedNames.append(list)
+        if unusedNames.count > Self.mostUnusedNames { dropUnusedNames() }
+    }
+
+    @inlinable mutating func dropUnusedNames() {
+        for list in unusedNames {
+            lists[list].isUnused = false
+            guard lists[list].isEmpty, lists[list].byObject.isEmpty else { continue }
+            named[lists[list].name!] = nil
+            _ = lists.take(list, leaving: List(name: nil, object: nil))
+        }
+        unusedNames.removeAll(keepingCapacity: true)
     }
 
     /// Calls `body` with every observer of a post of `name` from `object`, in registration order (table C1).
     ///
     /// - Parameter object: nil for a post without an object, which only the observers of any object match.
     @inlinable public func forEachMatch(name: Name, object: Object?, _ body: (Observer) -> Void) {
-        let lists = named[name]
-        var anyObject = lists?.anyObject.first ?? noSlot
+        var any = lists[0].first
+        var anyObject = noSlot
         var exact = noSlot
         var byObject = noSlot
-        if let object {
-            exact = lists?.byObject[object]?.first ?? noSlot
-            byObject = objectOnly[object]?.first ?? noSlot
+        // Where nobody wants an object, it is not looked at: it may be costly to copy.
+        if let ofName = named[name] {
+            anyObject = lists[ofName].first
+            if !lists[ofName].byObject.isEmpty, let object, let list = lists[ofName].byObject[object] {
+                exact = lists[list].first
+            }
         }
-        var any = wildcards.first
-        // A four-way merge by registration order; almost always three of the four are empty.
+        if !objectOnly.isEmpty, let object, let list = objectOnly[object] { byObject = lists[list].first }
+        // A four-way merge by registration order, as long as there are several.
         while true {
+            let count =
+                (any == noSlot ? 0 : 1) + (anyObject == noSlot ? 0 : 1) + (exact == noSlot ? 0 : 1)
+                + (byObject == noSlot ? 0 : 1)
+            guard count > 1 else {
+                // No slot is the smallest number.
+                var only = max(max(any, anyObject), max(exact, byObject))
+                while only != noSlot {
+                    body(nodes[only].observer!)
+                    only = nodes[only].next
+                }
+                return
+            }
             var earliest = noSlot
             var order = UInt64.max
             func consider(_ slot: Int32) {
@@ -203,7 +251,6 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
             consider(anyObject)
             consider(byObject)
             consider(any)
-            guard earliest != noSlot else { return }
             let next = nodes[earliest].next
             if earliest == exact {
                 exact = next

@@ -132,8 +132,10 @@ struct ObserverIndexTests {
 
     // MARK: Against a model
 
-    @Test("C1, C3, C11: thousands of random steps agree with a plain list", arguments: [1, 2, 3, 0xBE11] as [UInt64])
-    func random(seed: UInt64) {
+    @Test(
+        "C1, C3, C11: thousands of random steps agree with a plain list", arguments: [1, 2, 3, 0xBE11] as [UInt64],
+        [4, 60])
+    func random(seed: UInt64, names: Int) {
         struct Entry {
             let number: Int
             let name: String?
@@ -143,8 +145,8 @@ struct ObserverIndexTests {
         var generator = SplitMix(state: seed)
         var index = Index()
         var model: [Entry] = []
-        func pick(_ prefix: String, orNone: Bool) -> String? {
-            let number = Int.random(in: orNone ? -2..<4 : 0..<4, using: &generator)
+        func pick(_ prefix: String, _ count: Int, orNone: Bool) -> String? {
+            let number = Int.random(in: orNone ? -2..<count : 0..<count, using: &generator)
             return number < 0 ? nil : "\(prefix)\(number)"
         }
         for step in 0..<5000 {
@@ -152,15 +154,15 @@ struct ObserverIndexTests {
             let growth = (step / 500) % 2 == 0 ? 0.6 : 0.3
             let choice = Double.random(in: 0..<1, using: &generator)
             if choice < growth {
-                let (name, object) = (pick("name", orNone: true), pick("object", orNone: true))
+                let (name, object) = (pick("name", names, orNone: true), pick("object", 4, orNone: true))
                 let position = index.insert(step, name: name, object: object)
                 model.append(Entry(number: step, name: name, object: object, position: position))
             } else if choice < 0.8, let chosen = model.indices.randomElement(using: &generator) {
                 let entry = model.remove(at: chosen)
                 #expect(index.remove(at: entry.position) == entry.number, "seed \(seed), step \(step)")
             } else {
-                let name = pick("name", orNone: false)!
-                let object = pick("object", orNone: true)
+                let name = pick("name", names, orNone: false)!
+                let object = pick("object", 4, orNone: true)
                 let expected = model.filter { entry in
                     (entry.name == nil || entry.name == name) && (entry.object == nil || entry.object == object)
                 }
