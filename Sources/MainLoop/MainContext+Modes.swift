@@ -36,7 +36,7 @@ extension MainContext {
 }
 
 /// The modes of a context, for those that may outlive it: this does not keep it alive.
-package struct ContextModes: Sendable {
+@usableFromInline package struct ContextModes: Sendable {
     private let state: ContextState
 
     package init(of context: MainContext) {
@@ -48,7 +48,7 @@ package struct ContextModes: Sendable {
     }
 
     /// Goes up whenever ``allow(_:)`` may answer otherwise than before.
-    package var generation: Int {
+    @usableFromInline package var generation: Int {
         state.generation
     }
 
@@ -62,7 +62,7 @@ package struct ContextModes: Sendable {
         state.allows(modes)
     }
 
-    package func allow(_ set: ModeSet) -> Bool {
+    @usableFromInline package func allow(_ set: ModeSet) -> Bool {
         state.allows(set.modes)
     }
 }

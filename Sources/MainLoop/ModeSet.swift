@@ -2,7 +2,7 @@
 /// at the cost of a pointer.
 ///
 /// Threads: any.
-package final class ModeSet: Sendable {
+@usableFromInline package final class ModeSet: Sendable {
     package let modes: Set<RunLoopMode>
 
     /// The default mode.
@@ -55,11 +55,11 @@ package final class ModeSet: Sendable {
 }
 
 extension ModeSet: Hashable {
-    package static func == (left: ModeSet, right: ModeSet) -> Bool {
+    @usableFromInline package static func == (left: ModeSet, right: ModeSet) -> Bool {
         left === right
     }
 
-    package func hash(into hasher: inout Hasher) {
+    @usableFromInline package func hash(into hasher: inout Hasher) {
         hasher.combine(ObjectIdentifier(self))
     }
 }
