@@ -71,8 +71,7 @@ final class QueuePump: Sendable {
     func append(_ item: QueuedNotification) {
         let (shallWake, isLate) = state.withLock { state in
             if modes.isEnded { return (false, true) }
-            state[item.style].lanes.append(item, in: item.modes)
-            return (state[item.style].mustWake(), false)
+            return (state[item.style].append(item), false)
         }
         if shallWake { source(item.style).signal() }
         if isLate { drop([item]) }
@@ -153,6 +152,13 @@ extension QueuePump.State {
 }
 
 extension QueuePump.Waiting {
+    /// - Returns: whether the source has to be signalled.
+    fileprivate mutating func append(_ item: QueuedNotification) -> Bool {
+        let isUnannounced = lanes.isUnannounced(item.modes)
+        lanes.append(item, in: item.modes)
+        return mustWake() || isUnannounced
+    }
+
     fileprivate mutating func mustWake() -> Bool {
         guard !isAwake, !lanes.isEmpty else { return false }
         isAwake = true
@@ -179,6 +185,7 @@ extension QueuePump.Waiting {
             return item.isGone
         }
         holes = 0
+        if lanes.isEmpty { isAwake = false }
         return removed
     }
 }

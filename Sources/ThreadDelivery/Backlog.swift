@@ -28,7 +28,8 @@ struct Backlog<Job: Sendable>: Sendable {
     private var lanes = ModeLanes<Entry>()
     private(set) var byteCount = 0
     private(set) var lost: UInt64 = 0
-    /// Whether the target was woken and did not begin to drain since.
+    /// Whether the target was woken and did not begin to drain since. A loop may be asleep all the same, over what its
+    /// mode does not allow.
     var isAwake = false
     private(set) var isClosed = false
 
@@ -59,6 +60,7 @@ struct Backlog<Job: Sendable>: Sendable {
             return outcome
         }
         let entry = Entry(job: job, byteCount: byteCount, payload: payload)
+        let isUnannounced = lanes.isUnannounced(modes)
         charge(entry)
         while lanes.count >= limits.count || self.byteCount > limits.byteCount, let oldest = lanes.popOldest() {
             release(oldest)
@@ -67,7 +69,7 @@ struct Backlog<Job: Sendable>: Sendable {
         lanes.append(entry, in: modes)
         outcome.lost = outcome.dropped.count
         lost += UInt64(outcome.lost)
-        outcome.shallWake = mustWake()
+        outcome.shallWake = mustWake() || isUnannounced
         return outcome
     }
 

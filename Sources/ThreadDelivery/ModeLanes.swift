@@ -58,6 +58,12 @@ import MainLoop
         count += 1
     }
 
+    /// Whether something for these modes is news to a loop that was woken for what waits: that is all for other modes, so
+    /// the loop may have gone to sleep over it.
+    @inlinable package func isUnannounced(_ modes: ModeSet) -> Bool {
+        count > 0 && !lanes.contains { $0.modes === modes && !$0.entries.isEmpty }
+    }
+
     /// Takes out the first that may be dispatched in the context's mode.
     ///
     /// - Parameter limit: only one whose number is smaller.

@@ -10,16 +10,29 @@ import ThreadDelivery
 /// A thread that runs a context of its own.
 final class LoopThread: Sendable {
     let context = MainContext()
+    private let iterations = Atomic(0)
     private let isOver = Atomic(false)
     private let ended = Doorbell()
 
     init() {
         Thread { [self] in
             context.asThreadDefault {
-                while !isOver.load(ordering: .acquiring) { context.iterate(mayBlock: true) }
+                while !isOver.load(ordering: .acquiring) {
+                    iterations.add(1, ordering: .acquiringAndReleasing)
+                    context.iterate(mayBlock: true)
+                }
             }
             ended.ring()
         }.start()
+    }
+
+    /// Waits until the loop has gone to sleep over what there is.
+    func waitUntilAsleep() throws {
+        var last = -1
+        try eventually("a loop that sleeps", every: .milliseconds(100)) {
+            defer { last = iterations.load(ordering: .acquiring) }
+            return last == iterations.load(ordering: .acquiring)
+        }
     }
 
     /// Waits for the thread's end.
@@ -136,6 +149,31 @@ struct ContextDeliveryTests {
         context.popMode(.eventTracking)
         settle(context)
         #expect(calls.all == ["common", "own", "default"])
+    }
+
+    @Test("T1: a loop that sleeps over what is for another mode is woken for what is for its own")
+    func wokenForItsMode() async throws {
+        let thread = LoopThread()
+        let modes: [Notification.Name: Set<RunLoopMode>] = [.a: ["own"], .b: [.common], .c: [.default]]
+        for (name, modes) in modes {
+            center.addObserver(forName: name, object: nil, context: thread.context, modes: modes) { [calls] _ in
+                calls.add(name.rawValue)
+            }
+        }
+        try await onOwnThread { [center, calls] in
+            center.post(name: .a, object: nil)
+            try thread.waitUntilAsleep()
+            // The first finds the signal that waits; the others find what the drain before left.
+            for count in 1...4 {
+                center.post(name: count.isMultiple(of: 2) ? .b : .c, object: nil)
+                try eventually("delivery \(count)") { calls.count == count }
+                try thread.waitUntilAsleep()
+            }
+            #expect(calls.all == ["C", "B", "C", "B"])
+            thread.context.pushMode("own")
+            try eventually("the mode") { calls.all.last == "A" }
+            try thread.stop()
+        }
     }
 
     @Test("M3: an observer that enters a mode holds up the rest of the batch, until it is left")

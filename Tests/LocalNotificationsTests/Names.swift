@@ -8,6 +8,7 @@ typealias NotificationQueue = LocalNotifications.NotificationQueue
 extension Notification.Name {
     static let a = Notification.Name("A")
     static let b = Notification.Name("B")
+    static let c = Notification.Name("C")
 }
 
 /// A sender without equality.

@@ -281,23 +281,38 @@ struct TurnTests {
         }
     }
 
-    @Test("Q2: what a source makes ready that is dispatched just before when idle, at its priority, comes first")
-    func madeReadyAtTheLastMoment() throws {
+    @Test(
+        "Q2: what a source makes ready that is dispatched just before when idle, at its priority, comes first",
+        arguments: ["late", "asap"])
+    func madeReadyAtTheLastMoment(kind: String) throws {
         let competition = Competition()
         try competition.context.asThreadDefault {
             let events = competition.events
             competition.center.addObserver(forName: "late", object: nil, context: competition.context) { _ in
                 events.add("late")
             }
+            competition.center.addObserver(forName: "asap", object: nil, queue: nil) { _ in events.add("asap") }
             // Attached before the queue's own, so it is dispatched before it.
             let last = SignalledSource(on: competition.context, priority: .of(.whenIdle)) { [unowned competition] in
-                competition.center.post(name: "late", object: nil)
+                switch kind {
+                case "late": competition.center.post(name: "late", object: nil)
+                default: competition.enqueue("asap", .asap)
+                }
                 events.add("last")
             }
+            // What waits for another mode was signalled long ago.
+            let own: Set<RunLoopMode> = ["own"]
+            competition.center.addObserver(forName: "other", object: nil, context: competition.context, modes: own) {
+                _ in events.add("other mode")
+            }
+            competition.center.post(name: "other", object: nil)
+            competition.queue.enqueue(
+                Notification(name: "asap"), postingStyle: .asap, coalesceMask: .none, forModes: ["own"])
+            try #require(competition.settle())
             competition.noteIdle(1)
             last.signal()
             try #require(competition.settle())
-            #expect(events.all == ["last", "late", "idle"])
+            #expect(events.all == ["last", kind, "idle"])
         }
     }
 
