@@ -52,29 +52,8 @@ extension NotificationCenter {
         public init() where MessageType: AsyncMessage {}
     }
 
-    /// An observer of messages, which lasts as long as somebody holds this. Threads: any.
-    public struct ObservationToken: Hashable, Sendable {
-        private let observation: Observation
-        /// The center, which may be gone.
-        private let center: ObjectIdentifier
-
-        init(_ observation: Observation, of center: NotificationCenter) {
-            self.observation = observation
-            self.center = ObjectIdentifier(center)
-        }
-
-        fileprivate func end(in center: NotificationCenter) {
-            if self.center == ObjectIdentifier(center) { observation.cancel() }
-        }
-
-        public static func == (left: ObservationToken, right: ObservationToken) -> Bool {
-            left.observation === right.observation
-        }
-
-        public func hash(into hasher: inout Hasher) {
-            hasher.combine(ObjectIdentifier(observation))
-        }
-    }
+    /// An observer of messages, which lasts as long as somebody holds this.
+    public typealias ObservationToken = ThreadDelivery.ObservationToken
 
     /// Ends an observer of messages. With the token of another center nothing happens.
     public func removeObserver(_ token: ObservationToken) {

@@ -80,29 +80,8 @@ extension DistributedNotificationCenter {
         public init() where MessageType: AsyncMessage {}
     }
 
-    /// An observer of messages, which lasts as long as somebody holds this. Threads: any.
-    public struct ObservationToken: Hashable, Sendable {
-        private let observation: Observation
-        /// The center, which may be gone.
-        private let center: ObjectIdentifier
-
-        init(_ observation: Observation, of center: DistributedNotificationCenter) {
-            self.observation = observation
-            self.center = ObjectIdentifier(center)
-        }
-
-        fileprivate func end(in center: DistributedNotificationCenter) {
-            if self.center == ObjectIdentifier(center) { observation.cancel() }
-        }
-
-        public static func == (left: ObservationToken, right: ObservationToken) -> Bool {
-            left.observation === right.observation
-        }
-
-        public func hash(into hasher: inout Hasher) {
-            hasher.combine(ObjectIdentifier(observation))
-        }
-    }
+    /// An observer of messages, which lasts as long as somebody holds this.
+    public typealias ObservationToken = ThreadDelivery.ObservationToken
 
     /// Ends an observer of messages. With the token of another center nothing happens. What waits for the observer
     /// already is not delivered any more.

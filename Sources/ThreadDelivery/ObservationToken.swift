@@ -1,0 +1,24 @@
+/// An observer of messages of some center, which lasts as long as somebody holds this. Threads: any.
+public struct ObservationToken: Hashable, Sendable {
+    private let observation: Observation
+    /// The center, which may be gone.
+    private let center: ObjectIdentifier
+
+    package init(_ observation: Observation, of center: AnyObject) {
+        self.observation = observation
+        self.center = ObjectIdentifier(center)
+    }
+
+    /// Ends the observer, if it is one of this center.
+    package func end(in center: AnyObject) {
+        if self.center == ObjectIdentifier(center) { observation.cancel() }
+    }
+
+    public static func == (left: ObservationToken, right: ObservationToken) -> Bool {
+        left.observation === right.observation
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(ObjectIdentifier(observation))
+    }
+}
