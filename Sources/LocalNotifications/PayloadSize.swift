@@ -129,7 +129,7 @@ extension NSData: Weighed {
 }
 
 extension NSString: Weighed {
-    fileprivate func weigh(_ meter: inout Meter) -> Int { 2 * length + 64 }
+    fileprivate func weigh(_ meter: inout Meter) -> Int { (self as String).utf8.count + 64 }
 }
 
 extension NSArray: Weighed {

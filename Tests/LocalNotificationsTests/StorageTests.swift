@@ -205,6 +205,7 @@ struct StorageTests {
         ("struct", { Wrapped(data: Data(repeating: UInt8($0), count: mebibyte)) }),
         ("object", { Box(Data(repeating: UInt8($0), count: mebibyte)) }),
         ("NSData", { NSData(data: Data(repeating: UInt8($0), count: mebibyte)) }),
+        ("NSString", { NSString(string: String(repeating: "\($0 % 10)", count: mebibyte)) }),
     ]
 
     private struct Wrapped { let data: Data }
