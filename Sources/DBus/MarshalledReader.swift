@@ -47,7 +47,9 @@ public struct MarshalledReader {
     public mutating func readText() -> Range<Int>? {
         guard let count = readUInt32(), Int(count) < bytes.count - offset else { return nil }
         let text = offset..<offset + Int(count)
-        guard bytes[text.upperBound] == 0, Self.isText(UnsafeRawBufferPointer(rebasing: bytes[text])) else { return nil }
+        guard bytes[text.upperBound] == 0, Self.isText(UnsafeRawBufferPointer(rebasing: bytes[text])) else {
+            return nil
+        }
         offset = text.upperBound + 1
         return text
     }

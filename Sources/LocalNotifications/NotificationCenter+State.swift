@@ -3,7 +3,9 @@ import ThreadDelivery
 extension NotificationCenter {
     /// The registrations; used under the lock. What it returns is released after that, as observers' objects may end
     /// with it and run code of their own.
-    struct State: @unchecked Sendable {
+    ///
+    /// Not copyable, so that threads that look at it at the same time don't meet at reference counts.
+    struct State: ~Copyable, @unchecked Sendable {
         // Sendable: senders that are values are only compared, under the lock, and never handed out.
         var index = RegistrationIndex()
         private var targets: [ObjectIdentifier: TargetRegistrations] = [:]

@@ -23,7 +23,7 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
 
     private static let shared = NotificationCenter()
 
-    let state = Locked(State())
+    let state = ReadLocked(State())
     /// Tells centers apart, also those that are gone.
     private let id = NotificationCenter.ids.add(1, ordering: .relaxed).newValue
     private static let ids = Atomic<UInt64>(0)
@@ -141,19 +141,23 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         let name = notification.name.rawValue
         precondition(!name.isEmpty, "a notification's name is not empty")
         let sender = Sender(notification.object).key
-        let matches = state.withLock { state in
+        let matches = state.read { state in
             var matches = Matches()
             state.index.forEachMatch(name: name, object: sender) { matches.append($0) }
             return matches
         }
-        var handover = ContextHandover(of: notification)
+        var handover: ContextHandover?
+        func hand(_ registration: Registration, to delivery: ContextDelivery, _ modes: ModeSet) -> Bool {
+            if handover == nil { handover = ContextHandover(of: notification) }
+            return handover!.append(registration, to: delivery, in: modes)
+        }
         matches.forEach { registration in
             guard !registration.isRemoved else { return }
             let isThere =
                 switch registration.place {
                 case .postingThread: registration.call(notification)
                 case .operationQueue(let queue): NotificationCenter.call(registration, on: queue, with: notification)
-                case .context(let delivery, let modes): handover.append(registration, to: delivery, in: modes)
+                case .context(let delivery, let modes): hand(registration, to: delivery, modes)
                 }
             if !isThere { _ = state.withLock { $0.remove(registration) } }
         }

@@ -4,7 +4,8 @@
 enum SenderKey: Hashable {
     case object(ObjectIdentifier)
     case text(String)
-    case value(AnyHashable)
+    /// In a box of its own, so that all others are copied without asking what is in it.
+    indirect case value(AnyHashable)
     /// Of a sender that equals nothing, not even itself: each has a number of its own.
     case incomparable(UInt64)
 }

@@ -11,7 +11,7 @@ import Synchronization
     #endif
 
     /// A value behind a lock, as `Synchronization.Mutex`.
-    package struct Locked<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
+    @usableFromInline package struct Locked<Value: ~Copyable>: ~Copyable, @unchecked Sendable {
         // Sendable: the value is touched only under the lock.
         private let mutex: UnsafeMutablePointer<pthread_mutex_t>
         private let value: UnsafeMutablePointer<Value>
@@ -30,10 +30,19 @@ import Synchronization
             mutex.deallocate()
         }
 
-        package borrowing func withLock<Result: ~Copyable, Failure: Error>(
+        @usableFromInline package borrowing func withLock<Result: ~Copyable, Failure: Error>(
             _ body: (inout sending Value) throws(Failure) -> sending Result
         ) throws(Failure) -> sending Result {
             pthread_mutex_lock(mutex)
+            defer { pthread_mutex_unlock(mutex) }
+            return try body(&value.pointee)
+        }
+
+        /// Nil when another thread has the lock.
+        @usableFromInline package borrowing func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
+            _ body: (inout sending Value) throws(Failure) -> sending Result
+        ) throws(Failure) -> sending Result? {
+            guard pthread_mutex_trylock(mutex) == 0 else { return nil }
             defer { pthread_mutex_unlock(mutex) }
             return try body(&value.pointee)
         }
@@ -41,5 +50,5 @@ import Synchronization
 
 #else
     /// A value behind a lock.
-    package typealias Locked<Value: ~Copyable> = Mutex<Value>
+    @usableFromInline package typealias Locked<Value: ~Copyable> = Mutex<Value>
 #endif
