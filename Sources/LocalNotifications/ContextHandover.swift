@@ -3,7 +3,9 @@ import MainLoop
 import ThreadDelivery
 
 /// A post on its way to observers on main contexts: what they have in common is made when the first of them needs it.
-struct ContextHandover {
+///
+/// An object, as most posts have none: then it costs them a word.
+final class ContextHandover {
     private let notification: Notification
     private var carried: Carried<Notification>?
     /// What is kept for each context, once for all its observers.
@@ -14,20 +16,21 @@ struct ContextHandover {
     }
 
     /// - Returns: false when there is nobody any more who could be called.
-    mutating func append(_ registration: Registration, to delivery: ContextDelivery, in modes: ModeSet) -> Bool {
+    func append(_ registration: Registration, to delivery: ContextDelivery, in modes: ModeSet) -> Bool {
         if let target = registration.target, target.isOver { return false }
         let carried = self.carried ?? Carried(notification.withoutEndingSender)
         self.carried = carried
-        let payload =
-            payloads.first { $0.delivery === delivery }?.payload
-            ?? {
-                let payload = ContextDelivery.Payload(byteCount: PayloadSize.of(carried.value))
-                payloads.append((delivery, payload))
-                return payload
-            }()
+        let payload = payload(for: delivery, carried.value)
         return delivery.append(byteCount: PayloadSize.ofEntry, payload: payload, in: modes) {
             registration.call(carried.value)
         }
+    }
+
+    private func payload(for delivery: ContextDelivery, _ notification: Notification) -> ContextDelivery.Payload {
+        if let known = payloads.first(where: { $0.delivery === delivery }) { return known.payload }
+        let payload = ContextDelivery.Payload(byteCount: PayloadSize.of(notification))
+        payloads.append((delivery, payload))
+        return payload
     }
 }
 

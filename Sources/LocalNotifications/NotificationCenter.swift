@@ -148,8 +148,9 @@ open class NotificationCenter: NSObject, @unchecked Sendable {
         }
         var handover: ContextHandover?
         func hand(_ registration: Registration, to delivery: ContextDelivery, _ modes: ModeSet) -> Bool {
-            if handover == nil { handover = ContextHandover(of: notification) }
-            return handover!.append(registration, to: delivery, in: modes)
+            let made = handover ?? ContextHandover(of: notification)
+            handover = made
+            return made.append(registration, to: delivery, in: modes)
         }
         matches.forEach { registration in
             guard !registration.isRemoved else { return }
