@@ -11,7 +11,7 @@ extension ServiceSession {
         }
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
         // Nobody else's are believed (E6).
-        guard let sender = message.sender, sender == owner || sender == formerOwner else { return true }
+        guard let sender = message.sender, owners.believes(sender) else { return true }
         do throws(BusError) {
             if let signal = try NotificationSignal(message) {
                 received(signal)

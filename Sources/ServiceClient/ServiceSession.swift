@@ -29,11 +29,9 @@ public final class ServiceSession {
     let receiver: any ServiceReceiver
     private(set) var connection: (any BusConnection)?
     private(set) var state = State.offline(.disconnected("not connected yet"))
+    private(set) var owners = ServiceOwners()
     /// Who has the service's name, as far as the bus told.
-    var owner: UniqueName?
-    /// The service before, until the next one has answered. One that ends in order gives its name up first, and then sends
-    /// what is on its way.
-    var formerOwner: UniqueName?
+    var owner: UniqueName? { owners.present }
     var registrations = Registrations()
     /// The program's word; nil when it gave none, or took it back.
     var suspension: Bool?
@@ -155,8 +153,7 @@ public final class ServiceSession {
         if case .offline = state, !isConnecting { return }
         isConnecting = false
         silence = nil
-        owner = nil
-        formerOwner = nil
+        owners.reset()
         isSuspensionTakenBack = false
         registrations.reset()
         sequence.reset()
@@ -209,8 +206,7 @@ public final class ServiceSession {
         // One that gave its name up since may answer as well, and knows nothing of what comes.
         if let owner, owner != reply.sender { return ask() }
         silence = nil
-        owner = reply.sender
-        formerOwner = nil
+        owners.answered(reply.sender)
         let repair = registrations.compare(with: listed)
         // A service that knows none of ours may not know us, and then counts our notifications from one.
         if !registrations.areAnyKnown { sequence.mayBeginAnew() }
@@ -251,6 +247,7 @@ public final class ServiceSession {
     /// Whoever has the service's name answered as no notification center does. It is asked again when the name has
     /// another owner, and with a later request.
     func notACenter(because error: BusError) {
+        owners.isNoCenter()
         state = .asking
         question += 1
         let number = question
@@ -273,10 +270,7 @@ public final class ServiceSession {
     }
 
     func ownerChanged(to newOwner: UniqueName?) {
-        guard newOwner != owner else { return }
-        // Also when that has not been asked yet: a client that reads late may have several of them before it.
-        if let owner, !isAbsent { formerOwner = owner }
-        owner = newOwner
+        guard owners.change(to: newOwner) else { return }
         switch state {
         case .offline, .greeting, .idle: break
         // Its answer would be that of a former owner.
@@ -288,8 +282,6 @@ public final class ServiceSession {
             ask()
         }
     }
-
-    private var isAbsent: Bool { if case .absent = state { true } else { false } }
 
     /// The service has to be asked again, as it did not answer a request.
     func doubtService() {

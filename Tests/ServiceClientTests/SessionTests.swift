@@ -297,6 +297,52 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding 5 for ["Ding"]"#])
     }
 
+    @Test("E3: so does what one sends late whose successors gave the name up before they had the state")
+    func endsBehindOthers() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.notify(1)
+        stage.bus.answer = { _ in nil }
+        for owner in ["", ":1.101", "", ":1.102", "", ":1.103"] { _ = stage.arrive(.ownerChange(name, to: owner)) }
+        _ = stage.takeTold()
+        stage.notify(2)
+        let loss = DroppedSignal(count: 3, observers: [ObserverID(rawValue: 1)], reason: "queue-full")
+        _ = stage.arrive(loss.message(to: ":1.1").carried(from: ":1.100"))
+        stage.notify(6, from: ":1.66")
+        stage.notify(6, from: ":1.101")
+        stage.notify(7, from: ":1.103")
+        #expect(
+            stage.takeTold() == [
+                #"Ding 2 for ["Ding"]"#, #"dropped(count: 3, reason: "queue-full")"#, #"Ding 6 for ["Ding"]"#,
+                #"Ding 7 for ["Ding"]"#,
+            ])
+        let question = try #require(stage.bus.connection.pending.last?.message)
+        let answer = question.answered { ListObservers.append(stage.observers, to: &$0) }.carried(from: ":1.103")
+        for _ in stage.bus.connection.pending { stage.bus.connection.answerFirst(.success(answer)) }
+        _ = stage.takeTold()
+        for sender in [":1.100", ":1.101", ":1.102"] { stage.notify(8, from: sender) }
+        #expect(stage.takeTold().isEmpty, "they have ended")
+        stage.notify(8, from: ":1.103")
+        #expect(stage.takeTold() == [#"Ding 8 for ["Ding"]"#])
+    }
+
+    @Test("E6: a program that is no center is not believed any more when it has lost the name")
+    func formerStranger() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.fail("org.freedesktop.DBus.Error.UnknownMethod")
+        _ = stage.arrive(.ownerChange(name, to: ":1.66"))
+        stage.bus.answer = { _ in nil }
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        _ = stage.takeTold()
+        stage.notify(1, from: ":1.66")
+        #expect(stage.takeTold().isEmpty)
+        stage.notify(1)
+        #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#], "that of the one before may come still")
+    }
+
     @Test("E3: the answer of a service that lost its name meanwhile is not the last word")
     func lateAnswer() throws {
         let stage = Stage()
