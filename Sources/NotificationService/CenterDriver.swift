@@ -8,7 +8,7 @@ import NotificationWire
 ///
 /// Threads: that of the bus's context. Nothing here blocks.
 final class CenterDriver {
-    let center = DistributedCenter()
+    private(set) var center = DistributedCenter()
     let effects: EffectRunner
     private var waitingPosters = WaitingPosters()
     private let memory: MemoryReturn
@@ -140,6 +140,9 @@ final class CenterDriver {
         defer {
             effects.store = nil
             isOver = true
+            // What comes now, as an answer on the other connection, is for nobody: it would have the center believe that
+            // the client was told what it was not.
+            center = DistributedCenter()
         }
         return (center, effects.store, largest)
     }

@@ -191,6 +191,31 @@ struct LinkEndTests {
         #expect(stage.end == nil)
     }
 
+    /// Seed 70086 of `Tests/Simulation/seeds`.
+    @Test("S4, E5: an answer that is read after the end does not have it that the client was told its losses")
+    func answerBehindTheEnd() throws {
+        let stage = try Stage()
+        let (main, control) = (stage.lines[0], stage.lines[1])
+        try stage.register(on: main)
+        func ping() -> Message? { control.sent.first { $0.member == "Ping" } }
+        // The bus carries the barriers, and with them the Ping goes out.
+        for barrier in main.sent where barrier.member == "Barrier" {
+            _ = control.onMessage?(barrier.carried(from: AnyBusName(main.name), serial: barrier.serial))
+        }
+        try stage.run { ping() != nil }
+        let post = try stage.post(wantsAnswer: true, on: main)
+        try stage.run { main.answer(toCall: post) != nil }
+
+        main.close()
+        _ = control.onMessage?(try #require(ping()).methodReturn().carried(from: ":1.77", serial: 99))
+        try stage.run { stage.lines.count == 4 }
+        let next = stage.lines[2]
+        func told() -> DroppedSignal? { next.sent.lazy.compactMap { (try? DroppedSignal($0)) ?? nil }.first }
+        try stage.run { told() != nil }
+        #expect(told()?.count == 1)
+        #expect(told()?.reason == "bus-disconnected")
+    }
+
     @Test("E5: what stands behind the news that the name is another's is not served")
     func nameLost() throws {
         let stage = try Stage()
