@@ -23,6 +23,8 @@ final class Simulation {
 
     /// How long it may take until everybody has everything when faults have ended, in microseconds.
     private static let calmTime: Int64 = 240_000_000
+    /// In which something comes to a client of which nobody knows whether it reads.
+    private static let silentTime: Int64 = 5_000_000
     /// The time of a post in the calm, and of forgetting who left.
     private static let restTime: Int64 = 30_000_000
 
@@ -68,6 +70,8 @@ final class Simulation {
         guard world.violation == nil else { return world.violation }
         beginCalm()
         world.run(until: world.now + Self.calmTime)
+        guard world.violation == nil else { return world.violation }
+        waitForSilent()
         guard world.violation == nil else { return world.violation }
         host.checkCore()
         let marker = postMarkers()
@@ -244,6 +248,28 @@ final class Simulation {
             let mayBeForgotten = client is PlainClient && ledger.wasStateLost(since: witness.joined)
             let isUnknown = client is PlainClient && !witness.isWordKnown
             if witness.word == true || isUnknown || mayBeForgotten { client.suspend(false) }
+        }
+    }
+
+    /// B6: of who never answers nobody here knows that it reads, so it gets a window at a time, one each second or so. That
+    /// takes its time, but it goes on until nothing waits.
+    private func waitForSilent() {
+        let silent = all.compactMap { $0 as? PlainClient }.filter {
+            $0.isThere && !$0.role.answersPings && !$0.role.isLiar
+        }
+        for client in silent {
+            guard let witness = client.witness else { continue }
+            var left = Int.max
+            while let status = host.center?.clientStatuses.first(where: { $0.name == witness.client }),
+                status.queued > 0
+            {
+                guard status.queued < left else {
+                    return world.violate("B6", "nothing comes any more to \(witness.client), for whom \(left) wait")
+                }
+                left = status.queued
+                world.run(until: world.now + Self.silentTime)
+                guard world.violation == nil else { return }
+            }
         }
     }
 
