@@ -206,6 +206,24 @@ struct AnswerFlowTests {
         #expect(center.probes[client(8)] == nil)
     }
 
+    @Test("B6, E4: who never answers keeps no room for which another waits", arguments: [true, false])
+    func silentHolders(hasRead: Bool) {
+        let center = Scenario([.inFlightBytes: 10_000])
+        for (number, bytes) in [(1, 4800), (2, 2500)] {
+            center.stop(client(number))
+            #expect(center.answer(to: client(number), bytes: bytes))
+        }
+        #expect(center.witnesses == [:])
+        center.stop(client(3))
+        #expect(!center.answer(to: client(3), bytes: 2000), "more than what it would leave to others")
+        #expect(center.witnesses == [client(1): 1, client(2): 1], "it has nothing on its way itself")
+        center.witness(client(2), hasRead: hasRead)
+        #expect(center.sentAnswers[client(3)] == 1)
+        // Nobody waits any more.
+        center.witness(client(1), hasRead: hasRead)
+        #expect(center.witnesses[client(1)] == 1 && center.witnesses[client(2)] == 1)
+    }
+
     @Test("E4: a notification larger than all that may be on its way goes alone")
     func largest() throws {
         let center = Scenario([.inFlightBytes: 1000])

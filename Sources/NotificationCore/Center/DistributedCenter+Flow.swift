@@ -64,6 +64,7 @@ extension DistributedCenter {
     func probe(_ peer: Peer, effects: inout [Effect]) {
         peer.flow.probe()
         effects.append(.probe(peer.name))
+        if isAnyHeldBack { findWitness(for: peer, effects: &effects) }
     }
 
     /// From now on what is due waits, perhaps for long.
@@ -72,11 +73,14 @@ extension DistributedCenter {
         findWitness(for: peer, effects: &effects)
     }
 
-    /// Has it found out whether a connection reads that something waits for, and that never answers.
+    /// Has it found out whether a connection reads that something waits for, and that never answers; or whose room others
+    /// wait for.
     func findWitness(for peer: Peer, effects: inout [Effect]) {
-        guard !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
-        if peer.flow.needsWitness() { effects.append(.witness(peer.name)) }
+        guard isAnyHeldBack || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
+        if peer.flow.needsWitness(isRoomWanted: isAnyHeldBack) { effects.append(.witness(peer.name)) }
     }
+
+    private var isAnyHeldBack: Bool { isLettingGo || !heldBack.isEmpty }
 
     private var isRoomWanted: Bool { isShortOfRoom || !heldBack.isEmpty }
 
@@ -114,8 +118,12 @@ extension DistributedCenter {
         guard !peer.flow.isHeldBack else { return }
         peer.flow.isHeldBack = true
         if !isRoomWanted { askAll(effects: &effects) }
+        let isFirst = !isAnyHeldBack
         heldBack.append(peer)
         closed(peer, effects: &effects)
+        guard isFirst else { return }
+        // Nobody else would ask for those that never answer and for which nothing waits.
+        for peer in peers.values.sorted(by: { $0.name < $1.name }) { findWitness(for: peer, effects: &effects) }
     }
 
     // MARK: Confirming
@@ -156,6 +164,8 @@ extension DistributedCenter {
         guard !heldBack.isEmpty else { return }
         let waiting = heldBack
         heldBack = Deque()
+        isLettingGo = true
+        defer { isLettingGo = false }
         for peer in waiting where peer.isKnown {
             if hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
                 peer.flow.isHeldBack = false

@@ -26,6 +26,8 @@ public final class DistributedCenter {
     var crowded: [Client] = []
     /// Those that wait for room on the way.
     var heldBack = Deque<Peer>()
+    /// Whether those are being looked through, one by one, as there is room again.
+    var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
     /// Those whose calls wait to be served, also when nothing else is left of them.

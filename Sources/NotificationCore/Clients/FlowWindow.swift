@@ -120,8 +120,13 @@ struct FlowWindow {
 
     /// Whether it has to be found out now in another way whether the connection reads. One that waits for room may take
     /// that itself, with what it has not confirmed.
-    mutating func needsWitness() -> Bool {
-        guard isUsedUp || isBlocked || isHeldBack && !isIdle, !hasAnswered, !isBeingWitnessed else { return false }
+    ///
+    /// - Parameter isRoomWanted: whether others wait for room, which it may take.
+    mutating func needsWitness(isRoomWanted: Bool) -> Bool {
+        let takesRoom = isRoomWanted && probed.contains { $0.bytes > 0 }
+        guard isUsedUp || isBlocked || isHeldBack && !isIdle || takesRoom, !hasAnswered, !isBeingWitnessed else {
+            return false
+        }
         isBeingWitnessed = true
         isSilent = true
         return true
