@@ -72,6 +72,17 @@ struct RestoredNumbersTests {
         try center.checkInvariants()
     }
 
+    @Test("E3, D6: that holds for the first of all, too, which is not sent again")
+    func firstOfAll() {
+        var counts = ClientCounts(sequence: 1, delivered: 1)
+        counts.unconfirmed = 1
+        counts.lastSerial = 1
+        let center = Self.center(counts)
+        for serial in [1, 2] as [UInt64] { #expect(center.restore(Self.due(serial))) }
+        center.restoreNumbers(lastSerial: 2, lastObserver: 2)
+        #expect(Self.seen(center) == ["lost 1 of [1, 2], service-restarted, up to 1", "serial 2 as 2"])
+    }
+
     @Test("E3, S4: it is one loss with what was lost before and not told")
     func unconfirmedAndLost() {
         var counts = ClientCounts(sequence: 10, delivered: 10, dropped: 0)

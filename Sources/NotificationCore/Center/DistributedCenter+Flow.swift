@@ -152,7 +152,7 @@ extension DistributedCenter {
             client(of: peer)?.isStalled = false
         }
         pump(peer, effects: &effects)
-        if byteCount > 0 { lookForRoom(effects: &effects) }
+        lookForRoom(effects: &effects)
         // Also behind the first probe, which confirms nothing.
         if isRoomWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
         if byteCount > 0 { letGo(effects: &effects) }

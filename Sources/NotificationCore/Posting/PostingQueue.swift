@@ -171,6 +171,9 @@ final class PostingQueue {
                 && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
             "Q7: every post of \(poster) is in four lists")
         try require(nodes.used == self.count, "E1: as many places are taken as \(poster) has posts")
+        try require(
+            !names.values.contains(where: \.isEmpty) && !objects.values.contains(where: \.isEmpty)
+                && !pairs.values.contains(where: \.isEmpty), "E4: no list is kept that has no post of \(poster)")
         for (order, style) in styles.enumerated() {
             var (slot, number, posts): (Int32, UInt64, Int) = (style.first, 0, 0)
             while slot != none {
