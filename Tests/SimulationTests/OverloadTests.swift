@@ -1,0 +1,70 @@
+import NotificationCore
+import Testing
+
+@testable import Simulation
+
+/// What becomes of posts that come faster than they can be served, on a bus that makes nobody wait (E4, S4).
+@Suite("Overload", .timeLimit(.minutes(5)))
+struct OverloadTests {
+    private static let posts = 2500
+
+    private final class Stage {
+        let world = World(seed: 1)
+        let ledger: Ledger
+        let host: ServiceHost
+        let observer: PlainClient
+        let poster: PlainClient
+
+        init() {
+            var manner = Bus.Manner()
+            manner.kind = .broker
+            manner.mostOutgoingBytes = 1 << 30
+            let bus = Bus(world, id: "0f", manner: manner)
+            ledger = Ledger(world)
+            var limits = Limits()
+            limits[.waitingCallBytes] = 1 << 20
+            host = ServiceHost(
+                world, bus, Disk(world), ledger, limits: limits, isSupervised: false, servingTime: 1000)
+            observer = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 101)
+            poster = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 102)
+            observer.observe(slot: 0, name: nil, object: nil, .hold, .default)
+            pass(seconds: 2)
+        }
+
+        func pass(seconds: Double) { world.run(until: world.now + Int64(seconds * 1_000_000)) }
+
+        deinit {
+            for client in [observer, poster] { client.leave(abruptly: true) }
+            host.tearDown()
+        }
+    }
+
+    @Test("S4: whoever loses by it is told while the rest of the flood still waits, and of each post once")
+    func toldEarly() throws {
+        let stage = Stage()
+        let observer = try #require(stage.observer.witness)
+        for _ in 0..<Self.posts { stage.poster.post(PostPlan(name: 0, wantsAnswer: false, byteCount: 12_000)) }
+        for _ in 0..<6000 where observer.announced == 0 { stage.pass(seconds: 0.01) }
+        try #require(observer.announced > 0, "some are too many")
+        let waiting = try #require(stage.host.center).statistics.waitingCallBytes
+        #expect(waiting > 1 << 19, "what is kept is served behind that")
+        stage.pass(seconds: 60)
+        #expect(observer.delivered + observer.announced == UInt64(Self.posts))
+        #expect(observer.delivered > 0)
+        #expect(stage.world.violation == nil)
+    }
+
+    @Test("E3, S4: what was lost is told, too, when the service ends in order right then")
+    func toldAtTheEnd() throws {
+        let stage = Stage()
+        let observer = try #require(stage.observer.witness)
+        for _ in 0..<Self.posts { stage.poster.post(PostPlan(name: 0, wantsAnswer: false, byteCount: 12_000)) }
+        for _ in 0..<6000 where observer.announced == 0 { stage.pass(seconds: 0.01) }
+        try #require(observer.announced > 0)
+        let before = observer.announced
+        stage.host.terminate()
+        stage.pass(seconds: 60)
+        #expect(observer.announced > before)
+        #expect(stage.world.violation == nil)
+    }
+}
