@@ -125,6 +125,7 @@ final class EffectRunner {
                 report(.inactivityTimerEnded(client, epoch: epoch))
             }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
+        case .uncarried(let client, let count): store?.withhold(count, of: client)
         case .remember(let change): store?.remember(change)
         case .watch(let client):
             activity?.clientAppeared(client)

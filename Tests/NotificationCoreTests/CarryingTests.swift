@@ -31,6 +31,21 @@ struct CarryingTests {
         #expect(center.statistics.dropped == 1)
     }
 
+    @Test("E3, E5: what may be lost and was not told survives the process, until it is told")
+    func remembered() throws {
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post(3, of: "A")
+        center.refuseDelivery(to: one)
+        center.refuseDelivery(to: one)
+        #expect(center.uncarried[one] == [1, 2])
+        center.answer(one)
+        center.answer(one)
+        #expect(dropped(one) == [.dropped(2, of: [], .busLimits)])
+        #expect(center.uncarried[one] == [1, 2, 0])
+    }
+
     @Test("E5: after a refused probe all that is not confirmed counts as lost, once, unless it was counted")
     func refusedProbe() throws {
         try center.observe(one, "A")

@@ -52,6 +52,8 @@ final class Scenario {
     private(set) var forgotten: [ClientName] = []
     private var received: [ClientName: [Received]] = [:]
     private var happened: [ClientName: [Happening]] = [:]
+    /// How many of its last numbers a client may not have got, each time that this changed.
+    private(set) var uncarried: [ClientName: [UInt64]] = [:]
     /// What was to be remembered.
     private(set) var changes: [Change] = []
     private var tags = 0
@@ -352,6 +354,7 @@ final class Scenario {
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client, default: []].append((epoch, milliseconds))
         case .overflowed(let client, let reason): overflows[client, default: []].append(reason)
+        case .uncarried(let client, let count): uncarried[client, default: []].append(count)
         case .remember(let change): changes.append(change)
         case .watch(let client): watched.append(client)
         case .forget(let client): forgotten.append(client)

@@ -109,6 +109,51 @@ struct RecoveryStoreTests: StateTests {
         }
     }
 
+    enum Telling: CaseIterable {
+        case never
+        case onTheWay
+        case carried
+    }
+
+    @Test(
+        "E3, E5: numbers of what the bus refused do not count as carried, until a word about them is",
+        arguments: Telling.allCases)
+    func withheld(telling: Telling) throws {
+        let directory = try TemporaryDirectory()
+        var store: RecoveryStore? = try open(directory)
+        let center = DistributedCenter()
+        center.remembersChanges = true
+        _ = store?.restore(into: center)
+        var effects: [Effect] = []
+        _ = try center.addObserver(of: ":1.1", name: "Ding", object: "", options: ObserverOptions(), effects: &effects)
+        carryOut(&effects, in: try #require(store))
+        func confirm(_ sequence: UInt64, dropped: UInt64 = 0) {
+            let delivered: UInt64 = dropped == 0 ? 1 : 0
+            store?.confirm(
+                DeliveryReceipts.Sent(sequence: sequence, delivered: delivered, dropped: dropped), of: ":1.1")
+        }
+        for number: UInt64 in 1...5 { store?.countDelivery(to: ":1.1", sequence: number, serial: number) }
+        // The bus has read them all, and had no room for two, of which one is known before that.
+        store?.withhold(1, of: ":1.1")
+        confirm(5)
+        store?.withhold(2, of: ":1.1")
+        if telling != .never {
+            store?.withhold(0, of: ":1.1")
+            store?.countLoss(of: ":1.1", sequence: 5)
+        }
+        if telling == .carried { confirm(5, dropped: 2) }
+        store = nil
+
+        let next = DistributedCenter()
+        #expect(try open(directory).restore(into: next) == 1)
+        next.finishRestoring(effects: &effects)
+        let told = effects.compactMap { effect -> UInt64? in
+            guard case .dropped(_, let count, _, .serviceRestarted, 5) = effect else { return nil }
+            return count
+        }
+        #expect(told == (telling == .carried ? [] : [2]))
+    }
+
     @Test("E3: two processes can't have the state of one bus")
     func locked() throws {
         let directory = try TemporaryDirectory()

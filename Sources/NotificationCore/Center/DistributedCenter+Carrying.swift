@@ -72,6 +72,7 @@ extension DistributedCenter {
         let isFirst = client.uncarried == nil
         client.uncarried = Client.Uncarried(
             count: (client.uncarried?.count ?? 0) + count + told.losses, reason: reason)
+        rememberUncarried(of: client, effects: &effects)
         client.counts.dropped += count
         counters.dropped += count
         if isFirst { effects.append(.overflowed(client.name, reason)) }
@@ -81,11 +82,17 @@ extension DistributedCenter {
     func announceUncarried(to client: Client, effects: inout [Effect]) {
         guard let uncarried = client.uncarried else { return }
         client.uncarried = nil
+        // Ahead of the word: from here on that is what has to be carried.
+        rememberUncarried(of: client, effects: &effects)
         effects.append(
             .dropped(
                 client.name, count: uncarried.count, observers: [], reason: uncarried.reason,
                 sequence: client.counts.sequence))
         countSent(
             Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
+    }
+
+    private func rememberUncarried(of client: Client, effects: inout [Effect]) {
+        if remembersChanges { effects.append(.uncarried(client.name, count: client.uncarried?.count ?? 0)) }
     }
 }

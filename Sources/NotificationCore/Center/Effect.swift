@@ -24,6 +24,9 @@ public enum Effect {
     case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)
     /// The client does not read and its queue is full: the first notification is lost. A log line is due.
     case overflowed(ClientName, DropReason)
+    /// So many of the client's last numbers are of what it may not have got, and was not told of yet; none when it is told
+    /// now. That has to survive the process: until then they do not count as carried (E3).
+    case uncarried(ClientName, count: UInt64)
     /// Keep this beyond the life of the process, before what follows is carried out (E3).
     case remember(Change)
     /// From now on, tell the center when this client leaves the bus.

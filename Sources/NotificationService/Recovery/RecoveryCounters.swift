@@ -169,11 +169,25 @@ final class RecoveryCounters {
     }
 
     /// The bus has carried all up to this number.
-    func confirm(_ sequence: UInt64, delivered: UInt64, dropped: UInt64, in slot: UInt32) throws(FileError) {
-        self[slot, .confirmed] = max(self[slot, .confirmed], sequence)
+    ///
+    /// - Parameter count: of the last numbers, which do not count as carried.
+    func confirm(
+        _ sequence: UInt64, delivered: UInt64, dropped: UInt64, withholding count: UInt64 = 0, in slot: UInt32
+    ) throws(FileError) {
+        self[slot, .confirmed] = min(max(self[slot, .confirmed], sequence), most(withholding: count, in: slot))
         self[slot, .delivered] += delivered
         self[slot, .dropped] += dropped
         try write(slot, .confirmed, .dropped)
+    }
+
+    /// So many of the last numbers do not count as carried.
+    func withhold(_ count: UInt64, in slot: UInt32) throws(FileError) {
+        self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
+        try write(slot, .confirmed, .confirmed)
+    }
+
+    private func most(withholding count: UInt64, in slot: UInt32) -> UInt64 {
+        self[slot, .sequence] - min(count, self[slot, .sequence])
     }
 
     /// So much waits for the client that is not in the log.

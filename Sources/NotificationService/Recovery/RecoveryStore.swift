@@ -54,6 +54,8 @@ final class RecoveryStore {
     /// Changes of the event that is carried out, not written yet.
     private var pending = RecordGroup()
     private var slots: [ClientName: UInt32] = [:]
+    /// How many of a client's last numbers do not count as carried, whatever the bus has read since.
+    private var withheld: [ClientName: UInt64] = [:]
     /// Whose number of waiting notifications may have changed; only where they are not kept.
     private var touched: Set<ClientName> = []
     private var extent = Extent.whole
@@ -198,6 +200,7 @@ final class RecoveryStore {
             if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
                 counters.free(slot)
                 touched.remove(name)
+                withheld[name] = nil
             }
         }
         switch extent {
@@ -242,8 +245,19 @@ final class RecoveryStore {
     func confirm(_ sent: DeliveryReceipts.Sent, of client: ClientName) {
         guard let slot = slots[client] else { return }
         attempt { () throws(FileError) in
-            try counters.confirm(sent.sequence, delivered: sent.delivered, dropped: sent.dropped, in: slot)
+            try counters.confirm(
+                sent.sequence, delivered: sent.delivered, dropped: sent.dropped, withholding: withheld[client] ?? 0,
+                in: slot)
         }
+    }
+
+    /// So many of the client's last numbers may not have reached it, as the bus refused what had them, and it was not told
+    /// yet: were this the end, the next process would have to.
+    func withhold(_ count: UInt64, of client: ClientName) {
+        guard let slot = slots[client] else { return }
+        withheld[client] = count > 0 ? count : nil
+        guard count > 0 else { return }
+        attempt { () throws(FileError) in try counters.withhold(count, in: slot) }
     }
 
     /// Ends an event: writes what it changed, and the log anew when most of that is past. Call when all changes so far

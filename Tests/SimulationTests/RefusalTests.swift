@@ -1,0 +1,54 @@
+import NotificationCore
+import Testing
+
+@testable import Simulation
+
+/// What the bus refused, and the service had no time to tell (E5, S4).
+@Suite("Refusals", .timeLimit(.minutes(5)))
+struct RefusalTests {
+    private static let posts = 40
+
+    @Test(
+        "E5, S4: a service that ends before it could tell what the bus refused leaves that to the next",
+        arguments: [true, false])
+    func toldByTheNext(isKilled: Bool) throws {
+        let world = World(seed: 1)
+        let bus = Bus(world, id: "0f", manner: Bus.Manner())
+        let ledger = Ledger(world)
+        let host = ServiceHost(world, bus, Disk(world), ledger, limits: Limits(), isSupervised: true, servingTime: 0)
+        let client = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 101)
+        let poster = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 102)
+        defer {
+            for client in [client, poster] { client.leave(abruptly: true) }
+            host.tearDown()
+        }
+        func pass(seconds: Double) { world.run(until: world.now + Int64(seconds * 1_000_000)) }
+        client.observe(slot: 0, name: nil, object: nil, .hold, .default)
+        pass(seconds: 2)
+        let witness = try #require(client.witness)
+        client.setStopped(true)
+        // Enough for the service, which reads.
+        bus.manner.socketBytes = 32 << 10
+        bus.manner.mostOutgoingBytes = 0
+        // What is refused is lost, and told only when the client reads again.
+        for _ in 0..<Self.posts {
+            poster.post(PostPlan(name: 0, byteCount: 2000))
+            pass(seconds: 0.1)
+        }
+        #expect(ledger.posts.allSatisfy { if case .accepted = $0.outcome { true } else { false } })
+        #expect(bus.discarded > 0)
+        if isKilled { host.kill(afterOperations: 0) } else { host.terminate() }
+        poster.list()
+        pass(seconds: 3)
+        bus.manner = Bus.Manner()
+        client.setStopped(false)
+        pass(seconds: 120)
+        poster.post(PostPlan(name: 0))
+        pass(seconds: 1)
+        #expect(ledger.incarnations > 1)
+        #expect(witness.receipts[Self.posts] != nil, "the last one arrives")
+        #expect(witness.delivered < UInt64(Self.posts))
+        #expect(witness.delivered + witness.announced > UInt64(Self.posts))
+        #expect(world.violation == nil)
+    }
+}
