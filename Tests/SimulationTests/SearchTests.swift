@@ -28,6 +28,12 @@ struct SearchTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
+    @Test("With a siege in each run, and a flood or accidents")
+    func hostile() throws {
+        let result = try simulate("--runs", "8", "--first", "1001", "--seconds", "8", "--hostility", "2.5")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
     @Test("Without faults nothing is lost either")
     func faultless() throws {
         let result = try simulate("--runs", "12", "--first", "1", "--seconds", "8", "--faults", "0")
