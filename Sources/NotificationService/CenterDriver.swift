@@ -38,7 +38,6 @@ final class CenterDriver {
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
                 case .deliveryRefused(let client, let losses):
                     center.deliveryRefused(client, losses: losses, effects: &effects)
-                case .deliveryTooLarge(let client): center.deliveryTooLarge(client, effects: &effects)
                 case .probeRefused(let client, let isCounted):
                     center.probeRefused(client, isCounted: isCounted, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):

@@ -139,7 +139,7 @@ package final class CenterObject {
         let (center, store, largest) = driver.handOver()
         return Heritage(
             busID: busID, center: center, store: store, configuration: configuration, calls: kept,
-            mostBytes: driver.effects.mostBytes, largest: largest)
+            mostBytes: center.mostBytes, largest: largest)
     }
 
     /// To look at.
@@ -147,8 +147,8 @@ package final class CenterObject {
 
     /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
     var mostBytes: Int {
-        get { driver.effects.mostBytes }
-        set { driver.effects.mostBytes = newValue }
+        get { driver.center.mostBytes }
+        set { driver.center.mostBytes = newValue }
     }
 
     /// Takes up what an object had whose connection the bus closed, instead of ``recover(directory:busID:address:takesLock:)``.

@@ -13,7 +13,6 @@ final class EffectRunner {
         case answered(ClientName)
         case witnessed(ClientName, hasRead: Bool)
         case deliveryRefused(ClientName, losses: UInt64)
-        case deliveryTooLarge(ClientName)
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case disappeared(ClientName)
@@ -45,8 +44,6 @@ final class EffectRunner {
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
     private var sentSignals = SentSignals()
-    /// What the bus is known to carry, in bytes of a notification with its observers; larger ones are not sent.
-    var mostBytes = Int.max
     /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
     private var areRefusalsTold = false
     /// How often the queue of a client began to overflow.
@@ -78,7 +75,7 @@ final class EffectRunner {
     }
 
     /// What went to each client lately, so that it may still have been on its way.
-    /// `largest` is the size of the largest notification, as ``mostBytes`` counts.
+    /// `largest` is the size of the largest notification, as ``DistributedCenter/mostBytes`` counts.
     func recentDeliveries() -> (counts: [ClientName: SentSignals.Recent], largest: Int) {
         sentSignals.recent(at: bus.context.now)
     }
@@ -148,7 +145,6 @@ final class EffectRunner {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         let size = delivery.notification.byteCount + 8 * delivery.observers.count
-        guard size < mostBytes else { return report(.deliveryTooLarge(delivery.client)) }
         let serial = nextSignal()
         sentSignals.note(serial, to: delivery.client, size: size, at: bus.context.now)
         bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: serial))

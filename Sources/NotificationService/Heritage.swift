@@ -14,7 +14,7 @@ struct Heritage {
     let configuration: ConfigurationKeeper
     /// Calls that were read and not served, in their order.
     let calls: [Message]
-    /// What the bus is known to carry (``EffectRunner/mostBytes``).
+    /// What the bus is known to carry (``DistributedCenter/mostBytes``).
     let mostBytes: Int
     /// The size of the largest notification that was on its way; it may be why the bus closed the connection.
     let largest: Int

@@ -138,12 +138,23 @@ struct CarryingTests {
 
     @Test("E5: one that is too large for the bus is told at once, and keeps its number")
     func tooLarge() throws {
-        try center.observe(one, "A")
-        try center.post(2, of: "A")
-        center.findTooLarge(for: one)
-        #expect(dropped(one) == [.dropped(1, of: [], .busLimits)])
-        try center.post(1, of: "A")
-        #expect(sequences(one) == [1, 2, 3])
+        let id = try center.observe(one, "A")
+        center.stop(one)
+        center.center.mostBytes = 2000
+        try center.post("A", bytes: 1000)
+        try center.post("A", bytes: 2000)
+        try center.post("A", bytes: 1000)
+        #expect(
+            center.happened(one) == [
+                .delivered("A", to: [id], sequence: 1), .dropped(1, of: [], .busLimits),
+                .delivered("A", to: [id], sequence: 3),
+            ])
+        #expect(center.status(one)?.delivered == 2 && center.status(one)?.dropped == 1)
+        #expect(center.statistics.delivered == 2 && center.statistics.dropped == 1)
+        // The word may get lost as any other.
+        center.cutDeliveries(to: one, atMost: 2, losses: 1)
+        center.answer(one)
+        #expect(dropped(one).last == .dropped(3, of: [], .busDisconnected))
     }
 
     @Test("E5: a center that takes over has all of the other, also what waited for its turn")

@@ -38,7 +38,8 @@ struct LookingTests {
         }
         try center.lose(5, "A")
         expectOnTheWay(256 + 2 * 8)
-        center.findTooLarge(for: one)
+        center.center.mostBytes = 0
+        try center.post("A")
         expectOnTheWay(256)
         try center.suspend(one)
         expectOnTheWay(256)

@@ -201,10 +201,6 @@ final class Scenario {
         perform { effects in center.deliveriesCut(client, atMost: count, losses: losses, effects: &effects) }
     }
 
-    func findTooLarge(for client: ClientName) {
-        perform { effects in center.deliveryTooLarge(client, effects: &effects) }
-    }
-
     /// All that an earlier process left has been restored.
     func finishRestoring() {
         perform { effects in center.finishRestoring(effects: &effects) }

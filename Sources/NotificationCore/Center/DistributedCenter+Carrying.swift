@@ -21,14 +21,6 @@ extension DistributedCenter {
         block(client, effects: &effects)
     }
 
-    /// A notification is larger than the bus carries, and was not sent.
-    public func deliveryTooLarge(_ name: ClientName, effects: inout [Effect]) {
-        defer { eventEnded() }
-        guard let client = clients[name] else { return }
-        noteUncarried(FlowWindow.Told(notifications: 1), of: client, because: .busLimits, effects: &effects)
-        if client.reads { announceUncarried(to: client, effects: &effects) }
-    }
-
     /// The bus refused a probe of the client. The driver sends it again until it gets through.
     ///
     /// - Parameter isCounted: whether ``deliveryRefused(_:losses:effects:)`` told what else was refused. Otherwise all that the

@@ -62,13 +62,25 @@ extension DistributedCenter {
         invariant(!client.isGone, "D8: a client that left the bus gets nothing")
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
         client.counts.sequence += 1
-        client.counts.delivered += 1
-        counters.delivered += 1
-        effects.append(
-            .deliver(
-                Delivery(
-                    client: client.name, notification: entry.notification, observers: entry.observers,
-                    sequence: client.counts.sequence)))
+        let isCarried = entry.notification.byteCount + 8 * entry.observers.count < mostBytes
+        if isCarried {
+            client.counts.delivered += 1
+            counters.delivered += 1
+            effects.append(
+                .deliver(
+                    Delivery(
+                        client: client.name, notification: entry.notification, observers: entry.observers,
+                        sequence: client.counts.sequence)))
+        } else {
+            // In its place, so that it is known before the next.
+            client.counts.dropped += 1
+            counters.dropped += 1
+            effects += [
+                .overflowed(client.name, .busLimits),
+                .dropped(
+                    client.name, count: 1, observers: [], reason: .busLimits, sequence: client.counts.sequence),
+            ]
+        }
         if client.remembersDue {
             // Remembered when it is on its way: a crash in between repeats it, with its serial, and does not lose it.
             #if CARILLON_PLANTED
@@ -80,7 +92,9 @@ extension DistributedCenter {
             client.remembersDue = client.queue.hasDue
         }
         countSent(
-            entry.byteCount, telling: FlowWindow.Told(notifications: 1), to: client.peer, effects: &effects)
+            isCarried ? entry.byteCount : Self.signalSize,
+            telling: isCarried ? FlowWindow.Told(notifications: 1) : FlowWindow.Told(losses: 1), to: client.peer,
+            effects: &effects)
         return true
     }
 

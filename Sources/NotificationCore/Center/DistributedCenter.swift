@@ -24,6 +24,9 @@ public final class DistributedCenter {
     var totals = Usage()
     /// Those whose queues are half full though they read; also some that are gone or suspended since.
     var crowded: [Client] = []
+    /// What the bus is known to carry, in bytes of a notification with its observers: who should get a larger one is told of
+    /// its loss.
+    public var mostBytes = Int.max
     /// Those that wait for room on the way.
     var heldBack = Deque<Peer>()
     /// Whether those are being looked through, one by one, as there is room again.
