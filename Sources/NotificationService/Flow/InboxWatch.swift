@@ -9,8 +9,8 @@ struct InboxWatch {
     private static let mostBounded = 16 << 20
     /// What is held by such a bus is read in less time, unless it is not read on purpose.
     private static let longDelay = Duration.milliseconds(200)
-    /// What a bus has come to hold it goes on holding as long as somebody sends as fast as it can: dbus-daemon reads and
-    /// writes the same amount in a turn. So reading must not fall behind by more than this.
+    /// What a bus has come to hold it goes on holding, more or less, as long as somebody sends as fast as it can. So
+    /// reading must not fall behind by more than this.
     private static let mostBehind = Duration.milliseconds(50)
     /// So long nothing is read at first.
     private static let firstDelay = Duration.milliseconds(250)
