@@ -80,7 +80,9 @@ final class CallQueue {
         self.connection = connection
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
-            isReady: { [unowned self] in !lines.isEmpty && credit > 0 },
+            isReady: { [unowned self] in
+                !lines.isEmpty && credit > 0 && !inbox.isBehind(at: connection.context.now)
+            },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
         driver.onCrowded = { [unowned self] in start() }
     }
