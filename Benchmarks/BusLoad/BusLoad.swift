@@ -28,6 +28,7 @@ struct BusLoad {
             case .observe: try LoadObserver(options, channel).run()
             case .post: try LoadPoster(options, channel).run()
             case .call: try FirstCaller().run()
+            case .sink: try LoadSink(options).run()
             }
         } catch {
             printError("bus-load: \(error)")

@@ -10,6 +10,8 @@ struct LoadOptions {
         case post
         /// Calls the service twice and prints how long each call took: the first may have to start it.
         case call
+        /// Owns the bus name NAME, prints `ready UNIQUE-NAME`, and only reads: what wants an answer gets a zero.
+        case sink
     }
 
     var role = Role.call
@@ -32,7 +34,7 @@ struct LoadOptions {
 
     init(_ arguments: [String]) throws(CommandLineParser.UsageError) {
         let parser = CommandLineParser(
-            program: "bus-load", usage: "observe|post NAME, or call",
+            program: "bus-load", usage: "observe|post|sink NAME, or call",
             summary: "One side of a load on a message bus, for tests and benchmarks.",
             description: """
                 An observer's report is one line of key=value: what it received, what it was told is lost, whether \
@@ -61,7 +63,7 @@ struct LoadOptions {
             return value
         }
         guard let role = rest.first.flatMap(Role.init), rest.count == (role == .call ? 1 : 2) else {
-            throw CommandLineParser.UsageError("expected observe NAME, post NAME, or call")
+            throw CommandLineParser.UsageError("expected observe NAME, post NAME, sink NAME, or call")
         }
         self.role = role
         name = rest.last ?? ""

@@ -9,10 +9,10 @@ import Testing
 /// `CARILLON_LOAD` and `CARILLON_BIN_DIR` are those of ``LoadTests``.
 @Suite("E4: floods", .serialized, .timeLimit(.minutes(20)))
 struct FloodTests {
-    enum Bus: CaseIterable, CustomTestStringConvertible {
+    enum Bus: CaseIterable, CustomStringConvertible {
         case daemon, daemonThatBounds, broker
 
-        var testDescription: String {
+        var description: String {
             switch self {
             case .daemon: "dbus-daemon"
             case .daemonThatBounds: "dbus-daemon that reads no more than 8 MiB ahead"
@@ -53,8 +53,32 @@ struct FloodTests {
             #expect(report.dropped == 0, "who reads loses nothing: \(report)")
         }
         load.note(
-            "\(Load.flood) posts of 3 kB, \(kind.testDescription), \(answered) of another answered, longest \(longest), "
+            "\(Load.flood) posts of 3 kB, \(kind), \(answered) of another answered, longest \(longest), "
                 + "lost \(report.dropped)", growth)
+    }
+
+    /// The measure for ``flood(bus:)``: what the bus alone makes others wait, when a flood goes to one that only reads.
+    @Test("a program that does nothing but read answers others behind a flood", arguments: Bus.available)
+    func sink(bus kind: Bus) throws {
+        let bus = try PrivateBus(kind.kind, limits: kind.limits)
+        let program = try Executables.path(of: "bus-load")
+        let sink = try RunningCommand(program, ["sink", ServiceProcess.busName], environment: bus.environment)
+        _ = try sink.nextLine { $0.hasPrefix("ready") }
+        let other = try Client(on: bus)
+        let poster = try RunningCommand(
+            program, ["post", "load", "--count", "\(Load.flood)", "--size", "3000", "--unpaced"],
+            environment: bus.environment)
+        var (answered, longest) = (0, Duration.zero)
+        let clock = ContinuousClock()
+        try eventually("all are posted", within: .seconds(600), every: .milliseconds(20)) {
+            let start = clock.now
+            let receivers = try other.post("other")
+            #expect(receivers == 0)
+            (answered, longest) = (answered + 1, max(longest, clock.now - start))
+            return !poster.isRunning
+        }
+        #expect(poster.status == .exited(0), "\(poster.transcript)")
+        Load.note("\(Load.flood) posts of 3 kB, \(kind), to one that only reads, \(answered) answered, longest \(longest)")
     }
 
     @Test(

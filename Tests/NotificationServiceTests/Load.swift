@@ -73,7 +73,11 @@ final class Load {
     /// A measurement for people, where tests print.
     func note(_ test: String, _ growth: Growth) {
         let figures = "the bus grew by \(growth.bus >> 10) KiB, the service by \(growth.service >> 10) KiB"
-        FileHandle.standardError.write(Data("load: \(test), \(bus.kind): \(figures)\n".utf8))
+        Self.note("\(test), \(bus.kind): \(figures)")
+    }
+
+    static func note(_ text: String) {
+        FileHandle.standardError.write(Data("load: \(text)\n".utf8))
     }
 
     private func start(_ arguments: [String]) throws -> RunningCommand {
