@@ -192,7 +192,52 @@ struct OptionsTests {
             #expect(message.signature == "a{sv}")
             var reader = MessageReader(message)
             #expect(try PostOptions(from: &reader) == options)
+            let post = try PostCall(name: "Ding", options: options)
+            #expect(try taken(post.message()).options == options)
         }
+    }
+
+    @Test("What the service reads where it lies it reads as libdbus does, mistakes too (E2)")
+    func laidOut() throws {
+        let texts = ["now", "asap", "when-idle", "name", "object", "soon", ""]
+        let keys = ["deliver-immediately", "posting-style", "coalesce-on", "color", ""]
+        var refused = 0
+        for (key, other) in keys.flatMap({ key in keys.map { (key, $0) } }) {
+            for text in texts {
+                let body: (inout MessageWriter) -> Void = { writer in
+                    for key in [key, other] {
+                        writer.dictEntry { writer in
+                            writer.append(key)
+                            switch key.utf8.count % 3 {
+                            case 0: writer.variant(of: "b") { $0.append(text.isEmpty) }
+                            case 1: writer.variant(of: "s") { $0.append(text) }
+                            default: writer.variant(of: "as") { $0.array(of: "s") { $0.append(text) } }
+                            }
+                        }
+                    }
+                }
+                var alone = Sample.options(body)
+                let expected = Result { () throws(CenterError) in try PostOptions(from: &alone) }
+                let message = Wire.methodCall("Post")
+                var writer = MessageWriter(message)
+                for text in ["Ding", ""] { writer.append(text) }
+                writer.array(of: "{sv}") { _ in }
+                writer.array(of: "{sv}", body)
+                let found = Result { try taken(message).options }
+                switch expected {
+                case .success(let options): #expect(try found.get() == options)
+                case .failure(let error):
+                    refused += 1
+                    #expect(throws: BusError.self) { try found.get() }
+                    #expect((found.failure as? BusError)?.message == BusError(error).message)
+                }
+            }
+        }
+        #expect(refused > 0 && refused < keys.count * keys.count * texts.count)
+    }
+
+    private func taken(_ call: Message) throws -> Post<WireUserInfo> {
+        try Post(call, limits: Limits()) { (_, _) throws(CenterError) in }
     }
 
     @Test("What an observer asks for arrives as it was asked for", arguments: SuspensionBehavior.allCases)
@@ -230,5 +275,11 @@ struct OptionsTests {
         #expect(throws: CenterError.invalidOption(key, reason: reason), sourceLocation: sourceLocation) {
             _ = try body()
         }
+    }
+}
+
+extension Result {
+    fileprivate var failure: Failure? {
+        if case .failure(let error) = self { error } else { nil }
     }
 }

@@ -73,8 +73,8 @@ extension Post where UserInfo == WireUserInfo {
     public init(
         _ call: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) {
-        let hasOptions: Bool
-        (name, object, userInfo, hasOptions) = try call.withMarshalledBody { body throws(BusError) in
+        let known: PostOptions?
+        (name, object, userInfo, known) = try call.withMarshalledBody { body throws(BusError) in
             var reader = MarshalledReader(body)
             let (name, object) = try Self.readNameAndObject(&reader)
             let userInfo = try mappingCenterErrors { () throws(CenterError) in
@@ -84,12 +84,12 @@ extension Post where UserInfo == WireUserInfo {
             guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
                 throw Self.malformed
             }
-            return (name, object, userInfo, !entries.isEmpty)
+            return (name, object, userInfo, PostOptions(at: entries, of: reader))
         }
-        options = hasOptions ? try Self.readOptions(of: call) : PostOptions()
+        options = if let known { known } else { try Self.readOptions(of: call) }
     }
 
-    /// These are few, and rare.
+    /// Options that there are not, and what is laid out otherwise than clients do it.
     private static func readOptions(of call: Message) throws(BusError) -> PostOptions {
         var arguments = MessageReader(call)
         for _ in 0..<3 { arguments.skip() }
