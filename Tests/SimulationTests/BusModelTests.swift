@@ -69,6 +69,38 @@ struct BusModelTests {
         #expect(one.members == [])
     }
 
+    @Test("What is laid out before it is sent arrives as what libdbus lays out on its way does")
+    func layout() throws {
+        let (world, _, one, two) = stage()
+        for bytes in 0..<20 {
+            let made = signal(to: two, bytes: bytes)
+            _ = made.numbered { UInt32(1000 + bytes) }
+            let slow = made.carried(from: AnyBusName(one.peer.name!), serial: made.serial)
+            _ = one.peer.send(made)
+            pass(world)
+            let heard = try #require(two.heard.last)
+            #expect(heard.serial == made.serial && heard.sender == one.peer.name && heard.path == made.path)
+            #expect(heard.byteCount == slow.byteCount && heard.marshalledBody == slow.marshalledBody)
+            #expect(try heard.arguments() == [UInt8](repeating: 1, count: bytes))
+        }
+        // From a pattern, and from bytes that the service lays out.
+        let call = Message.methodCall(to: two.peer.name!, path: "/", interface: "com.example.A", member: "Number")
+        var writer = MessageWriter(call)
+        writer.append(UInt64(0x0102_0304_0506_0708))
+        let pattern = try #require(MessagePattern(call, varying: 0x0102_0304_0506_0708))
+        let serial = one.peer.send(pattern, 77)
+        let form = MessageForm.signal(path: "/", interface: "com.example.A", member: "Ding", signature: "t")
+        one.peer.send(form.message(to: two.peer.name!, size: 8) { $0.append(UInt64(78)) })
+        pass(world)
+        let numbers = try two.heard.suffix(2).map { message in
+            var reader = MessageReader(message)
+            return try reader.read(UInt64.self)
+        }
+        #expect(numbers == [77, 78])
+        #expect(two.heard.suffix(2).map(\.serial) == [serial, serial + 1])
+        #expect(MessagePattern(call, varying: 1) == nil)
+    }
+
     @Test("Who waits for a name gets it when its owner leaves, and all who asked are told")
     func queueing() throws {
         let (world, bus, one, two) = stage()
@@ -177,5 +209,12 @@ struct BusModelTests {
         for number in 0..<3 { _ = one.peer.send(one.call("AddMatch", "arg0='\(number)'")) }
         pass(world)
         #expect(one.errors == ["org.freedesktop.DBus.Error.LimitsExceeded"])
+    }
+}
+
+extension Message {
+    fileprivate func arguments() throws -> [UInt8] {
+        var reader = MessageReader(self)
+        return try reader.readFixedArray()
     }
 }

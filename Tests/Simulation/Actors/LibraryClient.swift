@@ -168,7 +168,7 @@ final class LibraryClient: Client {
         }
 
         func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {
-            client.witness?.received(signal)
+            client.witness?.received(Receipt(signal))
         }
 
         func stateChanged(_ state: ConnectionState) {

@@ -93,9 +93,9 @@ final class PlainClient: Client {
         whenNamed { [unowned self] witness in
             let number = ledger.post(plan, from: witness.client)
             world.note("\(witness.client) sends post \(number): \(plan)")
-            let message = ledger.call(for: plan, number: number).message(wantsAnswer: plan.wantsAnswer)
-            guard plan.wantsAnswer else { return send(message) }
-            call(message) { [unowned self] result in
+            let serial = peer.send(ledger.pattern(for: plan), UInt64(number))
+            guard plan.wantsAnswer else { return }
+            expect(serial) { [unowned self] result in
                 switch result {
                 case .success(let reply):
                     let receivers = (try? PostCall.reply(in: reply)) ?? 0
@@ -144,8 +144,12 @@ final class PlainClient: Client {
 
     /// Calls any method of the service.
     func call(_ message: Message, _ completion: @escaping (Result<Message, BusError>) -> Void) {
+        expect(peer.send(message), completion)
+    }
+
+    /// The answer to the call with this serial, which has just been sent.
+    private func expect(_ serial: UInt32, _ completion: @escaping (Result<Message, BusError>) -> Void) {
         let sent = world.now
-        let serial = peer.send(message)
         calls[serial] = { [unowned self] result in
             // What was quiet shows by now.
             if world.now - sent > Self.patience, isCalm {
@@ -208,8 +212,8 @@ final class PlainClient: Client {
         case .signal:
             guard let sender = message.sender, ledger.services.contains(sender), let witness else { return }
             do throws(BusError) {
-                if let signal = try NotificationSignal(message) {
-                    witness.received(signal)
+                if let receipt = try Receipt(message) {
+                    witness.received(receipt)
                 } else if let signal = try DroppedSignal(message) {
                     witness.dropped(signal)
                 }

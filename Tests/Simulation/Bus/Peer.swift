@@ -76,16 +76,35 @@ final class Peer {
 
     /// Sends a message, which gets its serial.
     func send(_ message: Message) -> UInt32 {
-        let serial = message.numbered {
-            lastSerial += 1
-            return lastSerial
-        }
-        guard isOpen else { return serial }
+        let serial = message.numbered(nextSerial)
+        if isOpen { leave(message.laidOut()) }
+        return serial
+    }
+
+    /// The same for what is laid out already.
+    func send(_ message: MarshalledMessage) {
+        guard isOpen else { return }
+        leave(Message(message, numbered: nextSerial))
+    }
+
+    /// The same for one of many.
+    func send(_ pattern: MessagePattern, _ number: UInt64) -> UInt32 {
+        let serial = nextSerial()
+        if isOpen { leave(pattern.message(number, serial: serial)) }
+        return serial
+    }
+
+    private func nextSerial() -> UInt32 {
+        lastSerial += 1
+        return lastSerial
+    }
+
+    /// A message is on its way to the bus.
+    private func leave(_ message: Message) {
         bus.onSent?(message, self)
         lastDeparture = max(lastDeparture, bus.world.now + latency())
         toBus.append(InFlight(message: message, size: message.byteCount, time: lastDeparture))
         scheduleRead()
-        return serial
     }
 
     /// The next message that has arrived.

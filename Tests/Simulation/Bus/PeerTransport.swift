@@ -39,6 +39,12 @@ final class PeerTransport: MessageTransport, PolledSourceDelegate {
         return peer.send(message)
     }
 
+    func send(_ message: MarshalledMessage) {
+        process.spend(Self.messageCost)
+        guard peer.isOpen, process.operate() else { return }
+        peer.send(message)
+    }
+
     func registered(as name: UniqueName) { onName?(name) }
 
     // MARK: The loop

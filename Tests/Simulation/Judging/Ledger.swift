@@ -39,6 +39,7 @@ final class Ledger {
     var wasBusCrowded = false
     var mayBusDiscard = false
     var wasBusSlow = false
+    private var lastPattern: (plan: PostPlan, pattern: MessagePattern)?
     /// Notifications that arrived at anybody.
     private(set) var received = 0
     /// How many were announced as lost.
@@ -89,10 +90,11 @@ final class Ledger {
     /// A notification arrived somewhere.
     ///
     /// - Returns: the number of its post; nil when it is none, which is a violation.
-    func identify(_ signal: NotificationSignal) -> Int? {
+    func identify(_ signal: Receipt) -> Int? {
         received += 1
-        guard case .uint64(let number)? = signal.userInfo[Self.numberKey], posts.indices.contains(Int(number)) else {
-            world.violate("N1", "a notification that nobody posted: \(signal.name), \(signal.userInfo)")
+        guard let number = signal.number, number < posts.count else {
+            let number = signal.number.map(String.init) ?? "without a number"
+            world.violate("N1", "a notification that nobody posted: \(signal.name), \(number)")
             return nil
         }
         let post = posts[Int(number)]
@@ -117,6 +119,18 @@ final class Ledger {
     }
 
     static let numberKey = "n"
+
+    /// Calls for the posts of a plan, which differ in their numbers. A burst has many of one plan.
+    func pattern(for plan: PostPlan) -> MessagePattern {
+        if let lastPattern, lastPattern.plan == plan { return lastPattern.pattern }
+        let message = call(for: plan, number: Self.numberInPattern).message(wantsAnswer: plan.wantsAnswer)
+        let pattern = MessagePattern(message, varying: UInt64(Self.numberInPattern))!
+        lastPattern = (plan, pattern)
+        return pattern
+    }
+
+    /// Bytes that no name and no payload has.
+    private static let numberInPattern = 0x01f2_e3d4_c5b6_a798
 
     /// What is posted for a plan.
     func call(for plan: PostPlan, number: Int) -> PostCall {

@@ -101,7 +101,7 @@ final class Witness {
 
     // MARK: What it receives
 
-    func received(_ signal: NotificationSignal) {
+    func received(_ signal: Receipt) {
         guard let number = ledger.identify(signal) else { return }
         world.note("\(client) gets post \(number), serial \(signal.serial), sequence \(signal.sequence)")
         delivered += 1
@@ -132,7 +132,7 @@ final class Witness {
         }
     }
 
-    private func checkSequence(_ signal: NotificationSignal) {
+    private func checkSequence(_ signal: Receipt) {
         let next = lastSequence + 1
         let state = (lastSequence, excused)
         lastSequence = signal.sequence
@@ -150,7 +150,7 @@ final class Witness {
         }
     }
 
-    private func checkObservers(_ signal: NotificationSignal, _ number: Int) {
+    private func checkObservers(_ signal: Receipt, _ number: Int) {
         let post = ledger.posts[number].plan
         if signal.observers.isEmpty { world.violate("D6", "\(client) gets post \(number) for no observer") }
         if Set(signal.observers).count != signal.observers.count {
@@ -170,7 +170,7 @@ final class Witness {
     }
 
     /// D4, M6: within a mode there is one order; what is immediate has its own.
-    private func checkOrder(_ signal: NotificationSignal, _ number: Int) {
+    private func checkOrder(_ signal: Receipt, _ number: Int) {
         guard let mode, !ledger.wasStateLost(since: joined) else { return }
         let post = ledger.posts[number].plan
         let matching = registrations.filter { $0.matches(post) }

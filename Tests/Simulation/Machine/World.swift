@@ -2,12 +2,13 @@
 ///
 /// One thread; nothing here waits.
 final class World {
+    /// When something happens, and where it stands in `actions`: what the heap moves about is no more than this.
     private struct Event {
         let time: Int64
         let order: UInt64
-        let action: () -> Void
+        let place: Int
 
-        func comes(before other: Event) -> Bool { (time, order) < (other.time, other.order) }
+        func comes(before other: Event) -> Bool { time < other.time || time == other.time && order < other.order }
     }
 
     /// In microseconds since the simulation began.
@@ -19,6 +20,10 @@ final class World {
     let seed: UInt64
     /// A heap: each before its two children.
     private var events: [Event] = []
+    /// What happens, by the places of the events.
+    private var actions: [(() -> Void)?] = []
+    /// Those of them that are free.
+    private var freePlaces: [Int] = []
     private var lastOrder: UInt64 = 0
     /// What happened, counted.
     private(set) var eventCount = 0
@@ -29,12 +34,22 @@ final class World {
 
     func at(_ time: Int64, _ action: @escaping () -> Void) {
         lastOrder += 1
+        let place: Int
+        if let free = freePlaces.popLast() {
+            place = free
+            actions[place] = action
+        } else {
+            place = actions.count
+            actions.append(action)
+        }
+        let event = Event(time: max(time, now), order: lastOrder, place: place)
         var index = events.count
-        events.append(Event(time: max(time, now), order: lastOrder, action: action))
-        while index > 0, events[index].comes(before: events[(index - 1) / 2]) {
-            events.swapAt(index, (index - 1) / 2)
+        events.append(event)
+        while index > 0, event.comes(before: events[(index - 1) / 2]) {
+            events[index] = events[(index - 1) / 2]
             index = (index - 1) / 2
         }
+        events[index] = event
     }
 
     func after(_ microseconds: Int64, _ action: @escaping () -> Void) {
@@ -50,25 +65,31 @@ final class World {
             removeFirst()
             now = next.time
             eventCount += 1
-            next.action()
+            takeAction(next.place)()
             if eventCount >= limit { violate("E4", "the simulation does not come to rest: \(mostEvents) events") }
         }
         now = max(now, end)
     }
 
+    private func takeAction(_ place: Int) -> () -> Void {
+        let action = actions[place].take()!
+        freePlaces.append(place)
+        return action
+    }
+
     private func removeFirst() {
         let last = events.removeLast()
         guard !events.isEmpty else { return }
-        events[0] = last
         var index = 0
         while true {
-            var least = index
-            for child in [2 * index + 1, 2 * index + 2]
-            where child < events.count && events[child].comes(before: events[least]) { least = child }
-            guard least != index else { return }
-            events.swapAt(index, least)
+            var least = 2 * index + 1
+            guard least < events.count else { break }
+            if least + 1 < events.count, events[least + 1].comes(before: events[least]) { least += 1 }
+            guard events[least].comes(before: last) else { break }
+            events[index] = events[least]
             index = least
         }
+        events[index] = last
     }
 
     /// A rule does not hold. Only the first is kept: what follows may come of it.

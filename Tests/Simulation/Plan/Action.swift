@@ -42,7 +42,7 @@ enum Action {
 }
 
 /// A notification to be posted.
-struct PostPlan {
+struct PostPlan: Equatable {
     var name: Int
     var object: Int?
     var options = PostOptions()

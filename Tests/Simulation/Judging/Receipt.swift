@@ -1,0 +1,91 @@
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+
+/// What is looked at of a notification that arrived.
+struct Receipt {
+    let name: String
+    let object: String
+    /// Of its post; nil when it is none that the simulation made.
+    let number: UInt64?
+    let observers: [ObserverID]
+    let poster: UniqueName
+    let serial: UInt64
+    let sequence: UInt64
+
+    init(_ signal: NotificationSignal) {
+        name = signal.name
+        object = signal.object
+        if case .uint64(let value)? = signal.userInfo[Ledger.numberKey] { number = value } else { number = nil }
+        observers = signal.observers
+        poster = signal.poster
+        serial = signal.serial
+        sequence = signal.sequence
+    }
+
+    /// Nil when `message` is none. Those that are laid out as the service lays them out are read where they lie; others as
+    /// the library reads them.
+    ///
+    /// - Throws: InvalidArgs when its arguments are not those of the contract.
+    init?(_ message: Message) throws(BusError) {
+        guard message.isSignal(Wire.interface, NotificationSignal.member) else { return nil }
+        if message.hasSignature("ssa{sv}atstt"), let receipt = message.withMarshalledBody({ Receipt(laidOut: $0) }) {
+            self = receipt
+        } else if let signal = try NotificationSignal(message) {
+            self.init(signal)
+        } else {
+            return nil
+        }
+    }
+
+    private init?(laidOut body: UnsafeRawBufferPointer) {
+        var reader = MarshalledReader(body)
+        guard let name = reader.readString(), let object = reader.readString(),
+            let number = Self.readNumber(&reader), let ids = reader.readArray(alignedTo: 8), ids.count % 8 == 0
+        else { return nil }
+        reader.move(to: ids.upperBound)
+        guard let poster = reader.readString().flatMap(UniqueName.init(rawValue:)),
+            let serial = Self.readUInt64(&reader), let sequence = Self.readUInt64(&reader), reader.isAtEnd
+        else { return nil }
+        self.name = name
+        self.object = object
+        self.number = number
+        observers = stride(from: ids.lowerBound, to: ids.upperBound, by: 8).map {
+            ObserverID(rawValue: body.loadUnaligned(fromByteOffset: $0, as: UInt64.self))
+        }
+        self.poster = poster
+        self.serial = serial
+        self.sequence = sequence
+    }
+
+    /// The number in a userInfo that has it, and besides at most payload.
+    private static func readNumber(_ reader: inout MarshalledReader) -> UInt64? {
+        guard let entries = reader.readArray(alignedTo: 8) else { return nil }
+        var number: UInt64?
+        while reader.offset < entries.upperBound {
+            guard reader.align(to: 8), let key = reader.readText(), let type = reader.readSignature() else {
+                return nil
+            }
+            switch reader.bytes[type.lowerBound] {
+            case UInt8(ascii: "t") where type.count == 1:
+                guard key.count == 1, reader.bytes[key.lowerBound] == numberKey, let value = readUInt64(&reader) else {
+                    return nil
+                }
+                number = value
+            case UInt8(ascii: "a") where type.count == 2 && reader.bytes[type.lowerBound + 1] == UInt8(ascii: "y"):
+                guard let payload = reader.readArray(alignedTo: 1) else { return nil }
+                reader.move(to: payload.upperBound)
+            default: return nil
+            }
+        }
+        return reader.offset == entries.upperBound ? number : nil
+    }
+
+    private static let numberKey = Ledger.numberKey.utf8.first!
+
+    private static func readUInt64(_ reader: inout MarshalledReader) -> UInt64? {
+        guard reader.skip(8) else { return nil }
+        return reader.bytes.loadUnaligned(fromByteOffset: reader.offset - 8, as: UInt64.self)
+    }
+}
