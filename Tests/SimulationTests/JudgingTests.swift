@@ -1,6 +1,7 @@
 import BusNames
 import DBus
 import MainLoop
+import NotificationCore
 import Testing
 
 @testable import Simulation
@@ -53,6 +54,34 @@ struct JudgingTests {
             _ = client.send(.forgedReply(to: control.name!, serial: 1))
             pass()
             read(control)
+        }
+    }
+
+    @Test("E3: a number of an observer from before a loss of the state may be another's by now, and only then")
+    func reusedNumbers() {
+        for (isLost, isAnswered) in [(false, true), (true, true), (true, false)] {
+            let stage = Stage()
+            let witness = Witness(stage.client.name!, ledger: stage.ledger, mode: .default, isLibrary: false)
+            let old = witness.register(name: 0, object: nil, .hold, .default)
+            witness.acknowledge(old, id: ObserverID(rawValue: 1))
+            stage.pass()
+            if isLost { stage.ledger.loseState() }
+            stage.pass()
+            let (new, other) = (
+                witness.register(name: nil, object: nil, .hold, .default),
+                witness.register(name: 1, object: nil, .hold, .default)
+            )
+            if isAnswered { witness.acknowledge(new, id: ObserverID(rawValue: 1)) }
+            witness.acknowledge(other, id: ObserverID(rawValue: 2))
+            witness.remove(old)
+            witness.remove(everythingWith: ObserverID(rawValue: 1))
+            stage.pass()
+            if !isAnswered { witness.acknowledge(new, id: ObserverID(rawValue: 1)) }
+            #expect(witness.kept.map(\.name) == (isLost ? [1] : [nil, 1]))
+            // What is asked for later is not touched.
+            let last = witness.register(name: 2, object: nil, .hold, .default)
+            witness.acknowledge(last, id: ObserverID(rawValue: 1))
+            #expect(witness.kept.last?.name == 2)
         }
     }
 

@@ -74,6 +74,7 @@ final class PlainClient: Client {
             guard let number = slots[slot], let id = witness.registrations[number].id else { return }
             slots[slot] = nil
             witness.remove(number)
+            witness.remove(everythingWith: id)
             call(RemoveObserver(id).message()) { _ in }
         }
     }

@@ -44,6 +44,8 @@ final class Witness {
     private(set) var word: Bool?
     /// When it said that, and when that was known to be so.
     private(set) var words: [(isSuspended: Bool?, asked: Int64, acknowledged: Int64?)] = []
+    /// Numbers that it asked to remove and that may have been given again, with the last time.
+    private var reused: [ObserverID: Int64] = [:]
     var hasLeft = false
     let joined: Int64
     private var incarnation: Int
@@ -72,10 +74,21 @@ final class Witness {
     func acknowledge(_ number: Int, id: ObserverID? = nil) {
         registrations[number].acknowledged = world.now
         registrations[number].id = id
+        if let id, let time = reused[id], time >= registrations[number].asked { remove(number) }
     }
 
     func remove(_ number: Int) {
         if registrations[number].removed == nil { registrations[number].removed = world.now }
+    }
+
+    /// It asks for the removal of a number that it was given.
+    ///
+    /// docs/recovery.md: after a loss of the state numbers begin anew, so one from before may be that of another of its
+    /// registrations by now.
+    func remove(everythingWith id: ObserverID) {
+        guard ledger.wasStateLost(since: joined) else { return }
+        reused[id] = world.now
+        for number in registrations.indices where registrations[number].id == id { remove(number) }
     }
 
     /// Registrations that were acknowledged, were not removed, and did not go with a loss of the state.
