@@ -91,20 +91,18 @@ final class EffectRunner {
     /// Carries out what one event decided, in its order.
     func carryOut(_ effects: [Effect]) {
         guard !effects.isEmpty else { return }
+        store?.keep(effects)
         bus.gather {
             for effect in effects { carryOut(effect) }
+            // With what was sent, unless it would be answered at once.
+            if barrier.isAnsweredLater { receipts?.eventEnded() }
         }
     }
 
     private func carryOut(_ effect: Effect) {
         switch effect {
-        case .deliver(let delivery):
-            // Counted first: a crash in between makes a hole that is announced, not a number that comes twice.
-            store?.countDelivery(
-                to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
-            send(delivery)
+        case .deliver(let delivery): send(delivery)
         case .dropped(let client, let count, let observers, let reason, let sequence):
-            store?.countLoss(of: client, sequence: sequence)
             tell(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
             bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
@@ -122,8 +120,7 @@ final class EffectRunner {
                 report(.inactivityTimerEnded(client, epoch: epoch))
             }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
-        case .uncarried(let client, let count): store?.withhold(count, of: client)
-        case .remember(let change): store?.remember(change)
+        case .uncarried, .remember: break  // kept, before
         case .watch(let client):
             activity?.clientAppeared(client)
             onWatched?(client)
@@ -162,8 +159,9 @@ final class EffectRunner {
     }
 
     private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
-        DeliveryReceipts(barrier: barrier, context: bus.context) { [weak store] client, sent in
-            store?.confirm(sent, of: client)
+        DeliveryReceipts(barrier: barrier, context: bus.context) { [weak store] carried in
+            for (client, sent) in carried { store?.confirm(sent, of: client) }
+            store?.flush()
         }
     }
 

@@ -142,6 +142,7 @@ struct RecoveryStoreTests: StateTests {
             store?.countLoss(of: ":1.1", sequence: 5)
         }
         if telling == .carried { confirm(5, dropped: 2) }
+        store?.flush()
         store = nil
 
         let next = DistributedCenter()

@@ -61,6 +61,7 @@ struct StateAfterKillTests: StateTests {
                     store.countDelivery(
                         to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
                 }
+                store.flush()
                 effects = []
             }
         }
@@ -89,6 +90,7 @@ struct StateAfterKillTests: StateTests {
                 guard case .deliver(let delivery) = effects[first] else { return }
                 store.countDelivery(to: ":1.1", sequence: 1, serial: delivery.notification.serial)
                 if isConfirmed { store.confirm(DeliveryReceipts.Sent(sequence: 1, delivered: 1), of: ":1.1") }
+                store.flush()
             }
             #expect(losses(effects) == (isConfirmed ? [] : [[1, 1]]))
             #expect(deliveries(effects).map(\.notification.name) == ["B", "C"])

@@ -30,6 +30,9 @@ final class BusBarrier {
         self.control = control
     }
 
+    /// Whether there is a control connection where barriers come out.
+    var isAnsweredLater: Bool { control?.uniqueName != nil }
+
     /// - Parameter completion: called once when the bus has carried all that was sent before, or with the error of the
     ///   bus that did not carry the barrier; at once while there is no control connection.
     func pass(_ completion: @escaping (Result<Void, BusError>) -> Void) {

@@ -18,8 +18,8 @@ final class DeliveryReceipts {
 
     private let barrier: BusBarrier
     private let context: MainContext
-    /// Gets what the bus has carried, client by client.
-    private let onCarried: (ClientName, Sent) -> Void
+    /// Gets what the bus has carried.
+    private let onCarried: ([ClientName: Sent]) -> Void
     private var sent: [ClientName: Sent] = [:]
     /// What the barrier that is on its way is about; empty when none is.
     private var asked: [ClientName: Sent] = [:]
@@ -31,7 +31,7 @@ final class DeliveryReceipts {
     /// After one that the bus did not carry, in milliseconds.
     private static let retryPause: UInt32 = 1000
 
-    init(barrier: BusBarrier, context: MainContext, onCarried: @escaping (ClientName, Sent) -> Void) {
+    init(barrier: BusBarrier, context: MainContext, onCarried: @escaping ([ClientName: Sent]) -> Void) {
         self.barrier = barrier
         self.context = context
         self.onCarried = onCarried
@@ -71,7 +71,7 @@ final class DeliveryReceipts {
         defer { asked.removeAll(keepingCapacity: asked.count <= Self.mostKept) }
         switch result {
         case .success:
-            for (client, sent) in asked { onCarried(client, sent) }
+            onCarried(asked)
             if !sent.isEmpty { ask(after: Self.pause) }
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:

@@ -12,7 +12,8 @@ import NotificationCore
 /// sent in the last moments.
 ///
 /// The file is written, not mapped: one that somebody makes shorter is an error of a write, or mended by the next, where
-/// a store into it would end the process. A slot never crosses a page, so that no kill leaves half of one.
+/// a store into it would end the process. A slot never crosses a page, so that no kill leaves half of one; of several
+/// that are written together it may leave some.
 final class RecoveryCounters {
     private static let format = Array("Carillon cnts 2\n".utf8)
     private static let slotSize = 64
@@ -36,6 +37,10 @@ final class RecoveryCounters {
     private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
+    /// What was counted and not written yet.
+    private var changedSlots: [UInt32] = []
+    /// Slots so near to each other are written together with those between them.
+    private static let nearness: UInt32 = 16
     /// What an earlier process left.
     private var earlier: [UInt64] = []
     private static let waitingPosts = fields - 1
@@ -159,31 +164,49 @@ final class RecoveryCounters {
 
     // MARK: Counting
 
-    /// A number is about to be used.
+    /// A number is about to be used, when it was written: ``writeCounts()``.
     ///
     /// - Parameter serial: of what it is for; 0 for a loss.
-    func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) throws(FileError) {
+    func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) {
         self[slot, .sequence] = sequence
         self[slot, .serial] = serial
-        try write(slot, .sequence, .serial)
+        changedSlots.append(slot)
     }
 
-    /// The bus has carried all up to this number.
+    /// The bus has carried all up to this number; to be written by ``writeCounts()``.
     ///
     /// - Parameter count: of the last numbers, which do not count as carried.
     func confirm(
         _ sequence: UInt64, delivered: UInt64, dropped: UInt64, withholding count: UInt64 = 0, in slot: UInt32
-    ) throws(FileError) {
+    ) {
         self[slot, .confirmed] = min(max(self[slot, .confirmed], sequence), most(withholding: count, in: slot))
         self[slot, .delivered] += delivered
         self[slot, .dropped] += dropped
-        try write(slot, .confirmed, .dropped)
+        changedSlots.append(slot)
     }
 
-    /// So many of the last numbers do not count as carried.
-    func withhold(_ count: UInt64, in slot: UInt32) throws(FileError) {
+    /// Writes what was counted: what goes to many clients at once with one call, as their slots are near each other.
+    func writeCounts() throws(FileError) {
+        defer { changedSlots.removeAll(keepingCapacity: changedSlots.count <= Self.mostKept) }
+        guard file != nil, !changedSlots.isEmpty else { return }
+        if changedSlots.count > 1 { changedSlots.sort() }
+        var (first, last) = (changedSlots[0], changedSlots[0])
+        for slot in changedSlots.dropFirst() {
+            if slot - last > Self.nearness {
+                try write(first, through: last)
+                first = slot
+            }
+            last = slot
+        }
+        try write(first, through: last)
+    }
+
+    private static let mostKept = 1024
+
+    /// So many of the last numbers do not count as carried; to be written by ``writeCounts()``.
+    func withhold(_ count: UInt64, in slot: UInt32) {
         self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
-        try write(slot, .confirmed, .confirmed)
+        changedSlots.append(slot)
     }
 
     private func most(withholding count: UInt64, in slot: UInt32) -> UInt64 {
@@ -214,6 +237,10 @@ final class RecoveryCounters {
         guard count > table.count else { return }
         table += Array(repeating: 0, count: max(count, 2 * table.count) - table.count)
         try file?.allocate(table.count * 8)
+    }
+
+    private func write(_ first: UInt32, through last: UInt32) throws(FileError) {
+        try write(Int(first) * Self.fields..<(Int(last) + 1) * Self.fields)
     }
 
     private func write(_ slot: UInt32, _ first: Field, _ last: Field) throws(FileError) {

@@ -51,7 +51,7 @@ final class RecoveryStore {
     private let now: () -> Duration
     private var log: RecoveryLog?
     private var encoder = ChangeEncoder()
-    /// Changes of the event that is carried out, not written yet.
+    /// Changes of the event that is about to be carried out, not written yet.
     private var pending = RecordGroup()
     private var slots: [ClientName: UInt32] = [:]
     /// How many of a client's last numbers do not count as carried, whatever the bus has read since.
@@ -187,6 +187,22 @@ final class RecoveryStore {
         pending.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
     }
 
+    /// Writes all of an event that shall survive the process, before anything of it leaves that: a crash before leaves what
+    /// was before the event, and one behind it a hole that is announced, but no number that comes twice.
+    func keep(_ effects: [Effect]) {
+        for effect in effects {
+            switch effect {
+            case .deliver(let delivery):
+                countDelivery(to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
+            case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
+            case .uncarried(let client, let count): withhold(count, of: client)
+            case .remember(let change): remember(change)
+            default: break
+            }
+        }
+        flush()
+    }
+
     /// Keeps a change. It is safe from the end of the process when ``flush()`` returns, together with those before it.
     func remember(_ change: Change) {
         attempt { () throws(FileError) in
@@ -214,8 +230,12 @@ final class RecoveryStore {
         if pending.bytes.count > Self.mostPending { flush() }
     }
 
-    /// Writes what is remembered.
+    /// Writes what is counted and remembered, once for all that there is. Nothing of it may have left the process before.
+    ///
+    /// The counts first: a crash in between leaves numbers that are announced and were not used, and does not lose what
+    /// was taken from a queue to be sent.
     func flush() {
+        attempt { () throws(FileError) in try counters.writeCounts() }
         guard !pending.isEmpty else { return }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.lateLog), pending.bytes.count < 2048 { return }
@@ -224,31 +244,28 @@ final class RecoveryStore {
         pending.removeAll()
     }
 
-    /// A notification is about to be sent, with this number. Whatever was remembered before is written.
+    /// A notification is to be sent, with this number, after ``flush()``.
     func countDelivery(to client: ClientName, sequence: UInt64, serial: UInt64) {
         count(sequence, serial: serial, of: client)
     }
 
-    /// A client is about to be told of a loss, up to this number.
+    /// A client is to be told of a loss, up to this number, after ``flush()``.
     func countLoss(of client: ClientName, sequence: UInt64) {
         count(sequence, serial: 0, of: client)
     }
 
     private func count(_ sequence: UInt64, serial: UInt64, of client: ClientName) {
-        flush()
         guard let slot = slots[client] else { return }
         if extent == .withoutQueues { touched.insert(client) }
-        attempt { () throws(FileError) in try counters.count(sequence, serial: serial, in: slot) }
+        counters.count(sequence, serial: serial, in: slot)
     }
 
-    /// The bus has carried this: it survives the process.
+    /// The bus has carried this: it survives the process after ``flush()``.
     func confirm(_ sent: DeliveryReceipts.Sent, of client: ClientName) {
         guard let slot = slots[client] else { return }
-        attempt { () throws(FileError) in
-            try counters.confirm(
-                sent.sequence, delivered: sent.delivered, dropped: sent.dropped, withholding: withheld[client] ?? 0,
-                in: slot)
-        }
+        counters.confirm(
+            sent.sequence, delivered: sent.delivered, dropped: sent.dropped, withholding: withheld[client] ?? 0,
+            in: slot)
     }
 
     /// So many of the client's last numbers may not have reached it, as the bus refused what had them, and it was not told
@@ -256,8 +273,7 @@ final class RecoveryStore {
     func withhold(_ count: UInt64, of client: ClientName) {
         guard let slot = slots[client] else { return }
         withheld[client] = count > 0 ? count : nil
-        guard count > 0 else { return }
-        attempt { () throws(FileError) in try counters.withhold(count, in: slot) }
+        if count > 0 { counters.withhold(count, in: slot) }
     }
 
     /// Ends an event: writes what it changed, and the log anew when most of that is past. Call when all changes so far

@@ -215,8 +215,9 @@ final class OpenFile: StateFile {
             // Cut at any byte.
             var random = Random(seed: disk.world.seed, stream: UInt64(disk.world.now))
             let cut = random.number(0...count)
-            // A slot of the table lies in one page, of which no kill leaves half.
-            return needing == nil ? cut : 0
+            // A slot of the table lies in one page, of which no kill leaves half; of several written together it may leave
+            // the first ones. Where they end, their places being multiples of their size.
+            return needing == nil ? cut : cut / 64 * 64
         }
         return needed == room ? count : needing == nil ? room : 0
     }
