@@ -29,6 +29,20 @@ extension Message {
         }
     }
 
+    /// The same for whoever reads masses of them: nothing of it has to find out types while the program runs.
+    public func readMarshalledBody(_ body: (UnsafeRawBufferPointer) throws(BusError) -> Void) throws(BusError) {
+        guard let arrived, !arrived.header.isSwapped else { return try withMarshalledBody(body) }
+        var fault: BusError?
+        arrived.bytes.withUnsafeBytes { bytes in
+            do throws(BusError) {
+                try body(UnsafeRawBufferPointer(rebasing: bytes[arrived.header.body]))
+            } catch {
+                fault = error
+            }
+        }
+        if let fault { throw fault }
+    }
+
     /// A signal to one connection with these marshalled arguments.
     ///
     /// - Returns: nil when `body` does not hold values of exactly the types in `signature`.
@@ -108,87 +122,111 @@ public struct MessageForm: Sendable {
     }
 
     private init(type: Int32, _ signature: Signature, _ moreFields: (inout MarshalledBytes) -> Void) {
-        var header = MarshalledBytes(capacity: 256)
-        header.append(Self.byteOrderMark)
-        header.append(UInt8(type))
-        header.append(UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED))
-        header.append(UInt8(DBUS_MAJOR_PROTOCOL_VERSION))
-        // The two lengths, with the serial between them.
-        for _ in 0..<3 { header.append(UInt32(0)) }
-        moreFields(&header)
-        header.append(field: DBUS_HEADER_FIELD_SIGNATURE, .signature) { $0.append(signature: signature.rawValue) }
-        start = header.bytes
+        start = MarshalledBytes.make(atMost: Self.mostInStart) { header in
+            header.append(Self.byteOrderMark)
+            header.append(UInt8(type))
+            header.append(UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED))
+            header.append(UInt8(DBUS_MAJOR_PROTOCOL_VERSION))
+            // The two lengths, with the serial between them.
+            for _ in 0..<3 { header.append(UInt32(0)) }
+            moreFields(&header)
+            header.append(field: DBUS_HEADER_FIELD_SIGNATURE, .signature) { $0.append(signature: signature.rawValue) }
+        }
     }
+
+    private static let mostInStart = 4096
 
     /// A message of this form to one connection.
     ///
     /// - Parameters:
     ///   - serial: of the message; 0 for the next number of the connection that sends it.
     ///   - call: the serial of the call that it answers; nil for what is no answer.
-    ///   - size: of its arguments, in bytes, about.
+    ///   - size: the most that its arguments take, with their alignment, in bytes.
     ///   - arguments: appends values of exactly the types in the signature.
     public func message(
         to destination: UniqueName, serial: UInt32 = 0, answering call: UInt32? = nil, size: Int,
         arguments: (inout MarshalledBytes) -> Void
     ) -> MarshalledMessage {
-        var message = MarshalledBytes(continuing: start, reserving: 64 + size)
-        message.append(field: DBUS_HEADER_FIELD_DESTINATION, .string) { $0.append(destination.rawValue) }
-        if let call {
-            message.append(field: DBUS_HEADER_FIELD_REPLY_SERIAL, .uint32) { $0.append(call) }
+        // The fields for the receiver and of an answer, and what aligns them and the arguments.
+        let most = start.count + destination.rawValue.utf8.count + 48 + size
+        let bytes = MarshalledBytes.make(atMost: most) { message in
+            message.append(raw: start)
+            message.append(field: DBUS_HEADER_FIELD_DESTINATION, .string) { $0.append(destination.rawValue) }
+            if let call {
+                message.append(field: DBUS_HEADER_FIELD_REPLY_SERIAL, .uint32) { $0.append(call) }
+            }
+            message.set(UInt32(message.count - Self.fields), at: Self.fieldsLength)
+            message.align(to: 8)
+            let body = message.count
+            arguments(&message)
+            message.set(UInt32(message.count - body), at: Self.bodyLength)
+            message.set(serial, at: MarshalledMessage.serialOffset)
         }
-        message.set(UInt32(message.bytes.count - Self.fields), at: Self.fieldsLength)
-        message.align(to: 8)
-        let body = message.bytes.count
-        arguments(&message)
-        message.set(UInt32(message.bytes.count - body), at: Self.bodyLength)
-        message.set(serial, at: MarshalledMessage.serialOffset)
-        return MarshalledMessage(bytes: message.bytes, destination: destination, serial: serial)
+        return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
     }
 }
 
-/// Bytes of values as D-Bus aligns them, in this machine's byte order.
-public struct MarshalledBytes {
-    public fileprivate(set) var bytes: [UInt8]
+/// Where values are laid out as D-Bus aligns them, in this machine's byte order.
+public struct MarshalledBytes: ~Copyable {
+    private let memory: UnsafeMutableRawPointer
+    private let capacity: Int
+    private(set) var count = 0
 
-    init(capacity: Int) {
-        bytes = []
-        bytes.reserveCapacity(capacity)
+    private init(_ memory: UnsafeMutableRawPointer, capacity: Int) {
+        self.memory = memory
+        self.capacity = capacity
     }
 
-    /// Goes on behind `bytes`, which begin where D-Bus would align to 8.
-    public init(continuing bytes: [UInt8], reserving more: Int) {
-        self.bytes = []
-        self.bytes.reserveCapacity(bytes.count + more)
-        self.bytes += bytes
+    /// The bytes of what `body` appends, from a place on that D-Bus would align to 8.
+    ///
+    /// - Parameter most: as many as there may be. More are a programmer's error.
+    static func make(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
+            var bytes = MarshalledBytes(buffer.baseAddress!, capacity: most)
+            body(&bytes)
+            count = bytes.count
+        }
     }
 
-    public mutating func append(_ value: UInt8) { bytes.append(value) }
+    /// The most that a text takes with what comes before and behind it.
+    public static func mostBytes(of text: String) -> Int { 8 + text.utf8.count }
+
+    /// The most that an array of so many `t` takes.
+    public static func mostBytes(ofIntegers count: Int) -> Int { 16 + 8 * count }
+
+    public mutating func append(_ value: UInt8) { append(integer: value) }
     public mutating func append(_ value: UInt32) { append(integer: value) }
     public mutating func append(_ value: UInt64) { append(integer: value) }
 
     public mutating func append(_ text: String) {
         append(UInt32(text.utf8.count))
-        bytes += text.utf8
-        bytes.append(0)
+        append(raw: text)
+        append(UInt8(0))
     }
 
     /// An array `at`.
     public mutating func append(_ values: [UInt64]) {
         append(UInt32(8 * values.count))
         align(to: 8)
-        values.withUnsafeBytes { bytes += $0 }
+        for value in values { append(integer: value) }
+    }
+
+    /// An array `at` with one element.
+    public mutating func append(arrayOf value: UInt64) {
+        append(UInt32(8))
+        append(integer: value)
     }
 
     /// Values that are laid out already, for a place that D-Bus would align to 8.
     public mutating func append(bytes more: [UInt8]) {
         align(to: 8)
-        bytes += more
+        append(raw: more)
     }
 
     fileprivate mutating func append(signature: String) {
-        bytes.append(UInt8(signature.utf8.count))
-        bytes += signature.utf8
-        bytes.append(0)
+        append(UInt8(signature.utf8.count))
+        append(raw: signature)
+        append(UInt8(0))
     }
 
     fileprivate mutating func append(
@@ -196,20 +234,48 @@ public struct MarshalledBytes {
     ) {
         align(to: 8)
         append(UInt8(code))
-        append(signature: String(type.letter))
+        append(UInt8(1))
+        append(UInt8(type.rawValue))
+        append(UInt8(0))
         value(&self)
     }
 
     fileprivate mutating func set(_ value: UInt32, at offset: Int) {
-        withUnsafeBytes(of: value) { bytes.replaceSubrange(offset..<offset + 4, with: $0) }
+        precondition(offset + 4 <= count, "what is set is there")
+        memory.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
     }
 
     fileprivate mutating func align(to alignment: Int) {
-        while bytes.count % alignment != 0 { bytes.append(0) }
+        let end = (count + alignment - 1) & ~(alignment - 1)
+        guard end > count else { return }
+        let more = end - count
+        take(more).initializeMemory(as: UInt8.self, repeating: 0, count: more)
     }
 
     private mutating func append<Value: FixedWidthInteger>(integer value: Value) {
         align(to: MemoryLayout<Value>.size)
-        withUnsafeBytes(of: value) { bytes += $0 }
+        take(MemoryLayout<Value>.size).storeBytes(of: value, as: Value.self)
+    }
+
+    fileprivate mutating func append(raw bytes: [UInt8]) {
+        bytes.withUnsafeBytes { bytes in
+            guard let start = bytes.baseAddress else { return }
+            take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
+        }
+    }
+
+    private mutating func append(raw text: String) {
+        var text = text
+        text.withUTF8 { bytes in
+            guard let start = bytes.baseAddress else { return }
+            take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
+        }
+    }
+
+    /// Room for so many more.
+    private mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
+        precondition(more <= capacity - count, "there are no more bytes than were said")
+        defer { count += more }
+        return memory + count
     }
 }

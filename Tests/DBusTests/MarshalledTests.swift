@@ -40,15 +40,16 @@ struct MarshalledTests {
             writer.append(fixedArray: [UInt64]())
             writer.append("")
         }
-        var bytes = MarshalledBytes(continuing: [], reserving: 0)
-        bytes.append(UInt8(1))
-        bytes.append(UInt32(2))
-        bytes.append("text")
-        bytes.append([3, 4])
-        bytes.append(UInt64(5))
-        bytes.append([])
-        bytes.append("")
-        #expect(bytes.bytes == original.marshalledBody)
+        let bytes = MarshalledBytes.make(atMost: 256) { bytes in
+            bytes.append(UInt8(1))
+            bytes.append(UInt32(2))
+            bytes.append("text")
+            bytes.append([3, 4])
+            bytes.append(UInt64(5))
+            bytes.append([])
+            bytes.append("")
+        }
+        #expect(bytes == original.marshalledBody)
     }
 
     @Test("A body of other types, cut short, or too long makes no message")

@@ -63,13 +63,19 @@ public struct NotificationSignal: CenterSignal, Equatable {
     public static func message(
         for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
     ) -> MarshalledMessage {
-        let observers = delivery.observers.ids
-        let size = userInfo.commonBody.count + 64 + 8 * observers.count
+        let (notification, common) = (delivery.notification, userInfo.commonBody)
+        let poster = notification.poster.rawValue
+        let size =
+            common.count + MarshalledBytes.mostBytes(ofIntegers: delivery.observers.count)
+            + MarshalledBytes.mostBytes(of: poster) + 24
         return form.message(to: delivery.client, serial: messageSerial, size: size) { body in
-            body.append(bytes: userInfo.commonBody)
-            body.append(observers.map(\.rawValue))
-            body.append(delivery.notification.poster.rawValue)
-            body.append(delivery.notification.serial)
+            body.append(bytes: common)
+            switch delivery.observers {
+            case .one(let observer): body.append(arrayOf: observer.rawValue)
+            case .many(let observers): body.append(observers.map(\.rawValue))
+            }
+            body.append(poster)
+            body.append(notification.serial)
             body.append(delivery.sequence)
         }
     }
