@@ -1,6 +1,12 @@
 import CDBus
 import Synchronization
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// A message in the bytes that it came in, of which only the header has been read.
 struct ArrivedMessage {
     let bytes: [UInt8]
@@ -19,7 +25,12 @@ struct ArrivedMessage {
 
     func has(_ field: Range<Int>?, _ text: String) -> Bool {
         guard let field, field.count == text.utf8.count else { return false }
-        return bytes[field].elementsEqual(text.utf8)
+        var text = text
+        return bytes.withUnsafeBytes { bytes in
+            text.withUTF8 { text in
+                field.isEmpty || memcmp(bytes.baseAddress! + field.lowerBound, text.baseAddress!, field.count) == 0
+            }
+        }
     }
 
     /// The same for libdbus, which checks all of it. What it finds fault with has no arguments then, whatever its

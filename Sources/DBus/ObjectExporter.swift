@@ -89,7 +89,8 @@ public final class ObjectExporter {
             return try answerAncestor(call, child: child)
         }
         let member = message.member?.rawValue ?? ""
-        switch message.interface {
+        // Most calls are of this one, and no string is made for that.
+        switch message.hasInterface(interface.name) ? interface.name : message.interface {
         case nil, interface.name?:
             guard let method = methods[member] else {
                 guard message.interface == nil else {

@@ -73,19 +73,24 @@ extension Post where UserInfo == WireUserInfo {
     public init(
         _ call: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) {
-        let known: PostOptions?
-        (name, object, userInfo, known) = try call.withMarshalledBody { body throws(BusError) in
+        var found: (name: String, object: String, userInfo: WireUserInfo, options: PostOptions?)?
+        try call.readMarshalledBody { body throws(BusError) in
             var reader = MarshalledReader(body)
             let (name, object) = try Self.readNameAndObject(&reader)
-            let userInfo = try mappingCenterErrors { () throws(CenterError) in
+            let userInfo: WireUserInfo
+            do throws(CenterError) {
                 try check(name, object)
-                return try WireUserInfo(at: &reader, limits: limits)
+                userInfo = try WireUserInfo(at: &reader, limits: limits)
+            } catch {
+                throw BusError(error)
             }
             guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
                 throw Self.malformed
             }
-            return (name, object, userInfo, PostOptions(at: entries, of: reader))
+            found = (name, object, userInfo, PostOptions(at: entries, of: reader))
         }
+        let known: PostOptions?
+        (name, object, userInfo, known) = found!
         options = if let known { known } else { try Self.readOptions(of: call) }
     }
 
@@ -102,10 +107,12 @@ extension Post where UserInfo == WireUserInfo {
     ///
     /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out.
     public static func nameAndObject(of call: Message) throws(BusError) -> (name: String, object: String) {
-        try call.withMarshalledBody { body throws(BusError) in
+        var found: (name: String, object: String)?
+        try call.readMarshalledBody { body throws(BusError) in
             var reader = MarshalledReader(body)
-            return try readNameAndObject(&reader)
+            found = try readNameAndObject(&reader)
         }
+        return found!
     }
 
     private static func readNameAndObject(
