@@ -1,0 +1,178 @@
+#!/usr/bin/python3
+"""Counts what the service does for a notification, which no other load on the machine changes: instructions in user
+space, by valgrind's callgrind, and system calls, by strace.
+
+    counts.py [--posts N] [--observers N …] [--profile DIRECTORY] [--bus PROGRAM] BINARIES
+
+BINARIES is a directory with optimised carillond and bus-load. Each figure is the difference of a run with N posts and
+one with three times as many, so that starting and ending are not in it. A run has a bus, a service and a directory for
+its state of its own. tools/bench --counts builds what is needed.
+
+A poster has a pace: `window` waits for one answer in 64 posts, with at most 128 unanswered; `flood` waits for nothing;
+`leisure` posts a hundred times a second, and each time the service is asleep.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+PACES = {"window": [], "flood": ["--unpaced"], "leisure": ["--rate", "100"]}
+SERVICE = "org.carillon.NotificationCenter1"
+SIZE = 100
+# For what should take a minute at most. Under valgrind, beside others, it may take that.
+PATIENCE = 600
+
+
+class Run:
+    """One load on a bus and a service of its own, with the service under `tool`."""
+
+    def __init__(self, options, tool, name):
+        self.options = options
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="carillon-counts-"))
+        self.out = self.directory / name
+        self.tool = tool(self.out)
+        self.processes = []
+
+    def __enter__(self):
+        state = self.directory / "state"
+        state.mkdir(mode=0o700)
+        environment = dict(os.environ, XDG_RUNTIME_DIR=str(state), XDG_CONFIG_HOME=str(state), LC_ALL="C")
+        environment.pop("DISPLAY", None)
+        environment.pop("WAYLAND_DISPLAY", None)
+        self.environment = environment
+        bus = self.start([self.options.bus, "--session", "--nofork", "--nopidfile", "--print-address"])
+        environment["DBUS_SESSION_BUS_ADDRESS"] = bus.stdout.readline().strip()
+        self.service = self.start([*self.tool, str(self.options.binaries / "carillond")])
+        self.wait_for_service()
+        return self
+
+    def __exit__(self, *_):
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            process.stdout.close()
+        shutil.rmtree(self.directory)
+
+    def start(self, command):
+        process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        self.processes.append(process)
+        return process
+
+    def wait_for_service(self):
+        wait = ["gdbus", "wait", "--session", "--timeout", str(PATIENCE), SERVICE]
+        subprocess.run(wait, env=self.environment, check=True)
+
+    def load(self, role, *arguments):
+        return self.start([str(self.options.binaries / "bus-load"), role, "load", *arguments])
+
+    def post(self, observers, posts, pace):
+        receivers = [self.load("observe") for _ in range(observers)]
+        for receiver in receivers:
+            if not receiver.stdout.readline().startswith("ready "):
+                raise RuntimeError("an observer could not register")
+        poster = self.load("post", "--count", str(posts), "--size", str(SIZE), *PACES[pace])
+        if poster.wait(PATIENCE):
+            raise RuntimeError("the poster failed")
+        for receiver in receivers:
+            report = dict(item.split("=") for item in receiver.stdout.readline().split())
+            if report["received"] != str(posts) or report["faults"] != "0":
+                raise RuntimeError(f"an observer got {report}, of {posts} posts")
+
+    def end(self):
+        """Ends the service, and waits for it and its tool."""
+        self.service_process().send_signal(signal.SIGTERM)
+        self.service.wait(PATIENCE)
+
+    def service_process(self):
+        # strace runs it as a child and would die of the signal itself; valgrind is the service.
+        children = pathlib.Path(f"/proc/{self.service.pid}/task/{self.service.pid}/children").read_text().split()
+        return ProcessByID(int(children[0])) if children else self.service
+
+
+class ProcessByID:
+    def __init__(self, pid):
+        self.pid = pid
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+
+def callgrind(out):
+    return ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={out}"]
+
+
+def strace(out):
+    return ["strace", "--follow-forks", "--summary-only", "--output", str(out)]
+
+
+def instructions(options, observers, posts, pace):
+    name = f"callgrind.{observers}-{pace}-{posts}"
+    with Run(options, callgrind, name) as run:
+        run.post(observers, posts, pace)
+        run.end()
+        text = run.out.read_text()
+        if options.profile:
+            options.profile.mkdir(parents=True, exist_ok=True)
+            shutil.copy(run.out, options.profile / name)
+        return int(re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE).group(1))
+
+
+def system_calls(options, observers, posts, pace):
+    with Run(options, strace, "strace") as run:
+        run.post(observers, posts, pace)
+        run.end()
+        counts = {}
+        for line in run.out.read_text().splitlines():
+            found = re.match(r"\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", line)
+            if found and found.group(2) != "total":
+                counts[found.group(2)] = int(found.group(1))
+        return counts
+
+
+def difference(count, options, observers, pace):
+    """Of each of the things that `count` counts, or of the one, for a post."""
+    posts = options.posts
+    few, many = (count(options, observers, number, pace) for number in (posts, 3 * posts))
+    if isinstance(few, int):
+        return (many - few) / (2 * posts)
+    names = sorted(many, key=lambda name: few.get(name, 0) - many[name])
+    return {name: (many[name] - few.get(name, 0)) / (2 * posts) for name in names}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("binaries", type=pathlib.Path)
+    parser.add_argument("--posts", type=int, default=1000)
+    parser.add_argument("--observers", type=int, nargs="*", default=[0, 1, 10])
+    parser.add_argument("--pace", choices=PACES, nargs="*", default=list(PACES))
+    parser.add_argument("--only", choices=["instructions", "system-calls"])
+    parser.add_argument("--bus", default="dbus-daemon")
+    parser.add_argument("--profile", type=pathlib.Path, help="keep callgrind's files there")
+    options = parser.parse_args()
+
+    if options.only != "system-calls":
+        print("| instructions of the service for a post, by observers | " + " | ".join(options.pace) + " |")
+        print("|---" * (len(options.pace) + 1) + "|")
+        for observers in options.observers:
+            cells = [f"{difference(instructions, options, observers, pace):,.0f}" for pace in options.pace]
+            print(f"| {observers} | " + " | ".join(cells) + " |", flush=True)
+    if options.only != "instructions":
+        print("\n| system calls of the service for a post, by observers and pace | all | of them |\n|---|---|---|")
+        for observers in options.observers:
+            for pace in options.pace:
+                calls = difference(system_calls, options, observers, pace)
+                most = ", ".join(f"{name} {count:.2f}" for name, count in calls.items() if count >= 0.01)
+                print(f"| {observers}, {pace} | {sum(calls.values()):.2f} | {most} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
