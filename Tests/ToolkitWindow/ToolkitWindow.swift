@@ -2,6 +2,9 @@
 // its activity through the client library, and prints what it is given and told.
 //
 //   toolkit-window gtk3|gtk4|sdl2 TITLE
+//
+// gtk3-beside-4 and gtk4-beside-3 have the other GTK mapped, too. gtk3-popup, gtk3-offscreen, gtk3-dock,
+// gtk3-notification and gtk3-unfocusable have a window of that kind instead.
 
 import Carillon
 import Foundation
@@ -28,7 +31,13 @@ struct ToolkitWindow {
         }
         if toolkit == "sdl2" { center.defaultDelivery = .ownQueue }
         switch toolkit {
-        case "gtk3": GTKWindow.open3(title)
+        case "gtk3-beside-4":
+            GTKWindow.mapOnly("libgtk-4.so.1")
+            GTKWindow.open3(title)
+        case "gtk4-beside-3":
+            GTKWindow.mapOnly("libgtk-3.so.0")
+            GTKWindow.open4(title)
+        case _ where toolkit.hasPrefix("gtk3"): GTKWindow.open3(title, String(toolkit.dropFirst("gtk3-".count)))
         case "gtk4": GTKWindow.open4(title)
         case "sdl2": SDLWindow.open(title)
         default: fatalError("no toolkit \(toolkit)")
@@ -59,11 +68,27 @@ func function<Function>(_ library: String, _ name: String, _ type: Function.Type
 }
 
 enum GTKWindow {
-    static func open3(_ title: String) {
+    /// Has the library in the process, as a plugin's would be.
+    static func mapOnly(_ library: String) {
+        guard dlopen(library, RTLD_NOW | RTLD_LOCAL) != nil else {
+            say("unavailable: \(String(cString: dlerror()))")
+            exit(77)
+        }
+    }
+
+    static func open3(_ title: String, _ kind: String = "") {
         let library = "libgtk-3.so.0"
         function(library, "gtk_init", (@convention(c) (Pointer?, Pointer?) -> Void).self)(nil, nil)
-        let window = function(library, "gtk_window_new", (@convention(c) (Int32) -> Pointer?).self)(0)
+        let window =
+            kind == "offscreen"
+            ? function(library, "gtk_offscreen_window_new", (@convention(c) () -> Pointer?).self)()
+            : function(library, "gtk_window_new", (@convention(c) (Int32) -> Pointer?).self)(kind == "popup" ? 1 : 0)
         setTitle(library, window, title)
+        let set = (@convention(c) (Pointer?, Int32) -> Void).self
+        // GDK_WINDOW_TYPE_HINT_DOCK and _NOTIFICATION.
+        if kind == "dock" { function(library, "gtk_window_set_type_hint", set)(window, 6) }
+        if kind == "notification" { function(library, "gtk_window_set_type_hint", set)(window, 11) }
+        if kind == "unfocusable" { function(library, "gtk_window_set_accept_focus", set)(window, 0) }
         function(library, "gtk_widget_show", (@convention(c) (Pointer?) -> Void).self)(window)
     }
 

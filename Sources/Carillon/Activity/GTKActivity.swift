@@ -10,6 +10,10 @@ enum GTKActivity {
     private typealias FreeList = @convention(c) (Pointer?) -> Void
     private typealias IsTrue = @convention(c) (Pointer?) -> Int32
     private typealias TypeFromName = @convention(c) (UnsafePointer<CChar>) -> UInt
+    private typealias TypeFunction = @convention(c) (UInt) -> UInt
+    private typealias TypeName = @convention(c) (UInt) -> UnsafePointer<CChar>?
+    private typealias IsOfType = @convention(c) (Pointer?, UInt) -> Int32
+    private typealias Number = @convention(c) (Pointer?) -> Int32
     private typealias SignalLookup = @convention(c) (UnsafePointer<CChar>, UInt) -> UInt32
     private typealias EmissionHook = @convention(c) (Pointer?, UInt32, UnsafeRawPointer?, Pointer?) -> Int32
     private typealias GetData = @convention(c) (Pointer?, UnsafePointer<CChar>) -> Pointer?
@@ -35,25 +39,25 @@ enum GTKActivity {
     }
 
     private static let mark = "org.carillon.followed"
+    private static let activeMark = "org.carillon.active-once"
 
     private static let followed = Locked(Followed())
 
     static func follow(_ report: @escaping @Sendable (Bool) -> Void) throws(ActivityError) {
-        guard let library = LoadedLibrary("libgtk-4.so.1", "libgtk-3.so.0"),
-            let listToplevels: ListToplevels = library.function("gtk_window_list_toplevels"),
+        let library = try initialisedLibrary()
+        guard let listToplevels: ListToplevels = library.function("gtk_window_list_toplevels"),
             let isWindowActive: IsTrue = library.function("gtk_window_is_active"),
             let isVisible: IsTrue = library.function("gtk_widget_get_visible"),
             let freeList: FreeList = library.function("g_list_free"),
             let typeFromName: TypeFromName = library.function("g_type_from_name"),
+            let canBeActive = focusability(in: library),
             let lookUp: SignalLookup = library.function("g_signal_lookup"),
             let getData: GetData = library.function("g_object_get_data"),
             let setData: SetData = library.function("g_object_set_data"),
             let connect: Connect = library.function("g_signal_connect_data"),
             let addHook: AddEmissionHook = library.function("g_signal_add_emission_hook")
         else { throw .toolkitNotLoaded(.gtk) }
-        // Found by its name: the type is there once GTK was initialised.
         let windowType = typeFromName("GtkWindow")
-        guard windowType != 0 else { throw .toolkitNotInitialised(.gtk) }
 
         let isFirst = followed.withLock { followed in
             followed.reports.append(report)
@@ -63,7 +67,9 @@ enum GTKActivity {
         let evaluate: @Sendable () -> Void = {
             let toplevels = listToplevels()
             defer { freeList(toplevels) }
-            var (isActive, hasWindow) = (false, false)
+            // A window counts once it was active: one that never is, as a panel's or a popup's, says nothing when it
+            // is not.
+            var (isActive, wasActive) = (false, false)
             var node = toplevels
             while let entry = node?.load(as: ListNode.self) {
                 // Marked at the window itself, so that another one at the same address is another one.
@@ -72,13 +78,17 @@ enum GTKActivity {
                     _ = connect(entry.data, "notify::is-active", { _, _, _ in GTKActivity.changed() }, nil, nil, 0)
                 }
                 if isVisible(entry.data) != 0 {
-                    hasWindow = true
-                    if isWindowActive(entry.data) != 0 { isActive = true }
+                    if isWindowActive(entry.data) != 0 {
+                        isActive = true
+                        setData(entry.data, activeMark, Pointer(bitPattern: 1))
+                    } else if getData(entry.data, activeMark) != nil, canBeActive(entry.data) {
+                        wasActive = true
+                    }
                 }
                 node = entry.next
             }
             let reports = followed.withLock { $0.reports }
-            for report in reports { report(isActive || !hasWindow) }
+            for report in reports { report(isActive || !wasActive) }
         }
         followed.withLock {
             $0.source = SignalledSource(on: .default, priority: .default, action: evaluate)
@@ -89,6 +99,46 @@ enum GTKActivity {
         }
         changed()
     }
+
+    /// The GTK that the program uses: another version may be in the process as well, as a plugin's library, and can't be
+    /// initialised beside it.
+    private static func initialisedLibrary() throws(ActivityError) -> LoadedLibrary {
+        let libraries = ["libgtk-4.so.1", "libgtk-3.so.0"].map { LoadedLibrary($0) }
+        guard let any = libraries.lazy.compactMap({ $0 }).first,
+            let typeFromName: TypeFromName = any.function("g_type_from_name"),
+            let parentType: TypeFunction = any.function("g_type_parent"),
+            let typeName: TypeName = any.function("g_type_name")
+        else { throw .toolkitNotLoaded(.gtk) }
+        // Found by its name: the type is there once GTK was initialised. In GTK 3 a window is a container.
+        let windowType = typeFromName("GtkWindow")
+        guard windowType != 0 else { throw .toolkitNotInitialised(.gtk) }
+        let parent = typeName(parentType(windowType)).map { String(cString: $0) }
+        guard let library = libraries[parent == "GtkBin" ? 1 : 0] else { throw .toolkitNotLoaded(.gtk) }
+        return library
+    }
+
+    /// Whether a window can have the keyboard focus as an application's window has it. GTK 4 has no others.
+    private static func focusability(in library: LoadedLibrary) -> (@Sendable (Pointer?) -> Bool)? {
+        guard let windowType: Number = library.function("gtk_window_get_window_type") else { return { _ in true } }
+        guard let typeHint: Number = library.function("gtk_window_get_type_hint"),
+            let acceptsFocus: IsTrue = library.function("gtk_window_get_accept_focus"),
+            let isOfType: IsOfType = library.function("g_type_check_instance_is_a"),
+            let typeFromName: TypeFromName = library.function("g_type_from_name")
+        else { return nil }
+        return { window in
+            // GTK_WINDOW_POPUP; drawn into memory, or into another program's window.
+            guard windowType(window) != 1, acceptsFocus(window) != 0 else { return false }
+            for name in ["GtkOffscreenWindow", "GtkPlug"] {
+                let type = typeFromName(name)
+                if type != 0, isOfType(window, type) != 0 { return false }
+            }
+            return applicationHints.contains(typeHint(window))
+        }
+    }
+
+    /// Of `GdkWindowTypeHint`: normal, dialog, toolbar, utility. The others are docks, desktops, notifications, splash
+    /// screens, menus and tooltips.
+    private static let applicationHints: Set<Int32> = [0, 1, 3, 5]
 
     private static func hook() -> Int32 {
         changed()

@@ -11,20 +11,14 @@ struct ToolkitTests {
 
     @Test(
         "A window that loses the focus suspends its program; with the focus it gets what its behaviours say",
-        arguments: ["gtk3", "gtk4", "sdl2"])
+        arguments: ["gtk3", "gtk4", "gtk3-beside-4", "gtk4-beside-3", "sdl2"])
     func follow(toolkit: String) throws {
         let bus = try PrivateBus()
         let desktop = try X11Desktop(on: bus)
         let service = try ServiceProcess(on: bus)
         let client = try Client(on: bus)
-        let environment = desktop.environment.merging(["GSK_RENDERER": "cairo", "SDL_VIDEODRIVER": "x11"]) { $1 }
         func start(_ toolkit: String, _ title: String) throws -> RunningCommand {
-            let program = try RunningCommand(
-                try Executables.path(of: "toolkit-window"), [toolkit, title], environment: environment)
-            // One that delivers on a thread of its own may be told something before.
-            let line = try program.nextLine { $0 == "ready" || $0.hasPrefix("unavailable") }
-            guard line == "ready" else { try skip(program, because: line) }
-            return program
+            try self.start(toolkit, title, on: desktop)
         }
         let a = try start(toolkit, "A")
         defer { a.kill() }
@@ -58,6 +52,44 @@ struct ToolkitTests {
         #expect(try a.nextLine() == "got hold 4", "\(a.transcript)")
         #expect(try a.nextLine() == "got deliver-immediately 4", "\(a.transcript)")
         withExtendedLifetime(service) {}
+    }
+
+    @Test(
+        "A2: a program that has only windows that are never active as an application's are is never suspended",
+        arguments: ["gtk3-popup", "gtk3-offscreen", "gtk3-dock", "gtk3-notification", "gtk3-unfocusable"])
+    func neverActive(window: String) throws {
+        let bus = try PrivateBus()
+        let desktop = try X11Desktop(on: bus)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        let program = try start(window, "C", on: desktop)
+        defer { program.kill() }
+        let name = try #require(try client.listClients().first { $0.value == UInt32(program.pid) }?.key)
+        // Where a window of that kind can get the focus it does.
+        if window == "gtk3-dock" || window == "gtk3-notification" { try desktop.activate("C") }
+        let (a, b) = (try start("gtk3", "A", on: desktop), try start("gtk3", "B", on: desktop))
+        defer {
+            a.kill()
+            b.kill()
+        }
+        try desktop.activate("A")
+        try desktop.activate("B")
+        _ = try a.nextLine { $0 == "suspended explicit" }
+        try desktop.activate("A")
+        _ = try b.nextLine { $0 == "suspended explicit" }
+        // It had as long as B, and longer.
+        #expect(try client.suspension(of: name) == "resumed none", "\(program.transcript)")
+        withExtendedLifetime(service) {}
+    }
+
+    private func start(_ toolkit: String, _ title: String, on desktop: X11Desktop) throws -> RunningCommand {
+        let environment = desktop.environment.merging(["GSK_RENDERER": "cairo", "SDL_VIDEODRIVER": "x11"]) { $1 }
+        let program = try RunningCommand(
+            try Executables.path(of: "toolkit-window"), [toolkit, title], environment: environment)
+        // One that delivers on a thread of its own may be told something before.
+        let line = try program.nextLine { $0 == "ready" || $0.hasPrefix("unavailable") }
+        guard line == "ready" else { try skip(program, because: line) }
+        return program
     }
 
     private func skip(_ program: RunningCommand, because line: String) throws -> Never {
