@@ -45,6 +45,7 @@ enum StatusCommand {
         }
         line("version", properties.version)
         line("activity", "\(properties.activitySource), \(properties.activityState)")
+        if !properties.activityReason.isEmpty { line("", properties.activityReason) }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
         let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }

@@ -23,10 +23,28 @@ final class ActivityFollower {
     typealias Factory = (ActivitySourceKind, SessionEnvironment) -> any ActivitySource
 
     let tracker: ActivityTracker
-    private(set) var kind: ActivitySourceKind? { didSet { if kind != oldValue { onChange?() } } }
-    private(set) var state = ActivityState.off { didSet { if state != oldValue { onChange?() } } }
-    /// Called when ``kind`` or ``state`` changed.
+    var kind: ActivitySourceKind? { status.kind }
+    var state: ActivityState { status.state }
+    /// Why nobody is suspended by activity now, and what a person can do about it; empty while the source is followed.
+    var reason: String { status.reason }
+    /// Called when ``kind``, ``state`` or ``reason`` changed.
     var onChange: (() -> Void)?
+    private var status = Status() { didSet { if status != oldValue { onChange?() } } }
+    private struct Status: Equatable {
+        var kind: ActivitySourceKind?
+        var state = ActivityState.off
+        var reason = ""
+    }
+
+    /// Whether the screen is locked: then no window is active, whatever the source says.
+    var isLocked = false {
+        didSet {
+            guard isLocked != oldValue, state == .following else { return }
+            tracker.handle(.focused(isLocked ? nil : focused))
+        }
+    }
+    /// What the source told last.
+    private var focused: ActivityWindow?
 
     private let context: MainContext
     private let processes: any ProcessTable
@@ -34,6 +52,8 @@ final class ActivityFollower {
     private var session: SessionEnvironment
     private var choice: ActivityChoice
     private var source: (any ActivitySource)?
+    /// While the source is followed.
+    private var liveness: LivenessCheck?
     /// Those that are still to be tried before the next pause, the best first.
     private var candidates: [ActivitySourceKind] = []
     private var failures = 0
@@ -62,19 +82,24 @@ final class ActivityFollower {
     func start() {
         candidates = wanted
         guard let best = candidates.first else {
-            Log.notice(
-                "activity: \(choice == .none ? "off" : "the session offers no source yet"); nobody is suspended for it")
+            status.reason = choice == .none ? "the configuration wants no source" : "the session offers no source yet"
+            Log.notice("activity: \(choice == .none ? "off" : reason); nobody is suspended for it")
             return
         }
         Log.notice("activity: the source is \(best.rawValue)")
         tryNext()
     }
 
-    /// The configuration changed.
+    /// The configuration was read again, which starts the source anew: whoever asks for that may have seen it go wrong.
     func choose(_ choice: ActivityChoice) {
-        guard choice != self.choice else { return }
         self.choice = choice
         restart()
+    }
+
+    /// The service is used: what it does now to who is suspended may be wrong if the source tells no more.
+    func noteUse() {
+        guard tracker.isAnyoneInactive else { return }
+        liveness?.noteUse()
     }
 
     /// A client was seen for the first time. Its process will be known later, if at all.
@@ -112,9 +137,9 @@ final class ActivityFollower {
     }
 
     private func restart() {
-        (source, retryTimer, failures, hasWarned) = (nil, nil, 0, false)
+        (source, liveness, retryTimer, failures, hasWarned) = (nil, nil, nil, 0, false)
         tracker.handle(.undecided(reason: ""))
-        (kind, state) = (nil, .off)
+        status = Status()
         start()
     }
 
@@ -123,9 +148,11 @@ final class ActivityFollower {
     private func tryNext() {
         guard !candidates.isEmpty else { return pause() }
         let next = candidates.removeFirst()
-        kind = next
+        status.kind = next
         // A source that failed stays lost until it has something to tell.
-        if state != .lost { state = .waiting }
+        if state != .lost {
+            enter(.waiting, "it has not told anything yet")
+        }
         let source = factory(next, session)
         self.source = source
         source.onEvent = { [weak self, weak source] event in
@@ -136,21 +163,27 @@ final class ActivityFollower {
     }
 
     private func handle(_ event: ActivityEvent) {
+        liveness?.noteSign()
         switch event {
-        case .focused:
+        case .alive: return
+        case .focused(let window):
+            focused = window
             if state != .following {
                 if hasWarned { Log.notice("activity: following \(kind?.rawValue ?? "") again") }
                 (failures, hasWarned) = (0, false)
-                state = .following
+                enter(.following)
+                watchLiveness()
             }
         case .undecided(let reason):
+            liveness = nil
             if state == .following { Log.notice("activity: nobody is suspended for it: \(reason)") }
-            state = .waiting
+            enter(.waiting, reason)
         case .ended(let reason):
             let line = "activity: \(kind?.rawValue ?? "") is lost, nobody is suspended for it: \(reason)"
             if hasWarned { Log.info(line) } else { Log.warning(line, ["CARILLON_REASON": "activity-source"]) }
             hasWarned = true
-            state = .lost
+            liveness = nil
+            enter(.lost, reason)
             // Later: it is still talking.
             let ended = source
             source = nil
@@ -159,9 +192,23 @@ final class ActivityFollower {
                 self?.retry()
                 return .remove
             }
+        case .closed(let id): if focused?.id == id { focused = nil }
         default: break
         }
+        if case .focused = event, isLocked { return tracker.handle(.focused(nil)) }
         tracker.handle(event)
+    }
+
+    /// - Parameter reason: why nobody is followed now.
+    private func enter(_ state: ActivityState, _ reason: String = "") {
+        let why = state == .following ? "" : "\(kind?.rawValue ?? ""): \(reason); \(kind?.advice ?? "")"
+        status = Status(kind: kind, state: state, reason: why)
+    }
+
+    private func watchLiveness() {
+        liveness = LivenessCheck(
+            context: context, ask: { [unowned self] in source?.askForSign() },
+            onSilence: { [unowned self] in handle(.ended(reason: "it has stopped answering")) })
     }
 
     private func retry() {
@@ -173,7 +220,7 @@ final class ActivityFollower {
     /// All have failed: the next round comes after a pause, if at all.
     private func pause() {
         candidates = wanted
-        kind = candidates.first
+        status.kind = candidates.first
         failures += 1
         guard failures <= Self.maximumFailures else {
             return Log.info("activity: not tried again until a new client, or a new configuration, comes")

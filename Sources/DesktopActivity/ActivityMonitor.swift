@@ -11,7 +11,9 @@ package final class ActivityMonitor {
     /// Where activity comes from; nil for none.
     package var kind: ActivitySourceKind? { follower.kind }
     package var state: ActivityState { follower.state }
-    /// Called when ``kind`` or ``state`` changed.
+    /// Why nobody is suspended by activity now, and what a person can do; empty while ``kind`` is followed.
+    package var reason: String { follower.reason }
+    /// Called when ``kind``, ``state`` or ``reason`` changed.
     package var onChange: (() -> Void)? {
         get { follower.onChange }
         set { follower.onChange = newValue }
@@ -19,6 +21,7 @@ package final class ActivityMonitor {
 
     private let follower: ActivityFollower
     private let reports: ActivityReports
+    private let screenLock: ScreenLock
 
     /// - Parameters:
     ///   - bus: that of the clients, which outlives this.
@@ -32,6 +35,8 @@ package final class ActivityMonitor {
     ) {
         let reports = ActivityReports(bus: bus)
         self.reports = reports
+        let screenLock = ScreenLock(bus: bus)
+        self.screenLock = screenLock
         let tracker = ActivityTracker(
             processes: processes, tell: tell,
             ownerOfName: { [unowned bus] name, completion in
@@ -49,14 +54,19 @@ package final class ActivityMonitor {
         ) { [unowned bus] kind, session in
             let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
             reports.source = source as? ReportedSource
+            screenLock.start()
             return source
         }
+        screenLock.onChange = { [unowned follower] in follower.isLocked = $0 }
     }
 
     /// Begins.
     package func start() { follower.start() }
 
-    /// The configuration changed.
+    /// The service is used. Call it for each call that is served; it costs next to nothing.
+    package func noteUse() { follower.noteUse() }
+
+    /// The configuration was read again: the source is started anew.
     package func choose(_ choice: ActivityChoice) { follower.choose(choice) }
 
     // MARK: Clients
@@ -73,9 +83,12 @@ package final class ActivityMonitor {
 
     // MARK: The bus
 
-    /// Takes a message for the object that desktops report to. Returns whether it was one.
-    package func handle(_ message: Message) -> Bool { reports.handle(message) }
+    /// Takes a message for the object that desktops report to, or of a screen saver. Returns whether it was one.
+    package func handle(_ message: Message) -> Bool { reports.handle(message) || screenLock.handle(message) }
 
     /// A name on the bus changed its owner.
-    package func ownerChanged(_ change: OwnerChange) { reports.source?.ownerChanged(change) }
+    package func ownerChanged(_ change: OwnerChange) {
+        reports.source?.ownerChanged(change)
+        screenLock.ownerChanged(change)
+    }
 }

@@ -20,13 +20,24 @@ final class ActivityTracker {
         case nobody
     }
 
+    private struct Window {
+        let owner: Owner
+        let kind: ActivityWindow.Kind
+    }
+
     private let processes: any ProcessTable
     private let tell: (ClientName, Activity) -> Void
     /// Asks the bus for the process that owns a name.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
     private var clients: [ClientName: Tracked] = [:]
-    private var windows: [WindowID: Owner] = [:]
+    private var windows: [WindowID: Window] = [:]
     private var focused: WindowID?
+    /// Whose the windows are that the focused one is transient for.
+    private var focusedFor: [Owner] = []
+    /// Clients that were told to be inactive.
+    private var inactiveCount = 0
+    /// Whether the source's word keeps anybody suspended.
+    var isAnyoneInactive: Bool { inactiveCount > 0 }
     /// Whether a source tells which window is active.
     private(set) var isFollowing = false
     private var compositor: UInt32?
@@ -57,12 +68,12 @@ final class ActivityTracker {
         if let start = facts?.identity.start, start > seen { facts = nil }
         clients[client] = Tracked(facts: facts)
         // Others are concerned only where it makes an application one of several.
-        let isAlone = !windows.values.contains { if case .application = $0 { true } else { false } }
+        let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
         update(only: isAlone ? client : nil)
     }
 
     func forget(_ client: ClientName) {
-        clients[client] = nil
+        if clients.removeValue(forKey: client)?.told == .inactive { inactiveCount -= 1 }
     }
 
     // MARK: The source
@@ -74,9 +85,13 @@ final class ActivityTracker {
             isFollowing = true
             focused = window?.id
             if let window { note(window) }
+            focusedFor = window?.transientFor.map(owner) ?? []
+            focusedFor.forEach(lookForName)
+        case .shell(let window): note(window)
         case .closed(let id):
             windows[id] = nil
-            if focused == id { focused = nil }
+            if focused == id { (focused, focusedFor) = (nil, []) }
+        case .alive: return
         case .undecided, .ended: reset()
         }
         update()
@@ -86,27 +101,37 @@ final class ActivityTracker {
     private func reset() {
         isFollowing = false
         windows = [:]
-        focused = nil
+        (focused, focusedFor) = (nil, [])
         compositor = nil
         nameOwners = [:]
     }
 
     private func note(_ window: ActivityWindow) {
         if windows[window.id] == nil, windows.count >= Self.maximumWindows { windows = [:] }
-        if let processID = window.processID, processID > 0 {
-            // Looked at each time: the id of the window, or of the process, may be another's now.
-            windows[window.id] = processes.facts(of: processID).map(Owner.process) ?? .nobody
-        } else if let application = window.application, !application.isEmpty {
-            windows[window.id] = .application(application)
-            ownerOfName(application) { [weak self] processID in
-                guard let self, nameOwners[application] != processID else { return }
-                nameOwners[application] = processID
-                update()
-            }
-        } else {
-            windows[window.id] = .nobody
+        // Looked at each time: the id of the window, or of the process, may be another's now.
+        windows[window.id] = Window(owner: owner(window.party), kind: window.kind)
+        lookForName(of: windows[window.id]!.owner)
+    }
+
+    private func owner(_ party: ActivityWindow.Party) -> Owner {
+        if let processID = party.processID, processID > 0 {
+            return processes.facts(of: processID).map(Owner.process) ?? .nobody
+        }
+        guard let application = party.application, !application.isEmpty else { return .nobody }
+        return .application(application)
+    }
+
+    /// An application may own its id as a name on the bus.
+    private func lookForName(of owner: Owner) {
+        guard case .application(let application) = owner else { return }
+        ownerOfName(application) { [weak self] processID in
+            guard let self, nameOwners[application] != processID else { return }
+            nameOwners[application] = processID
+            update()
         }
     }
+
+    private var owners: [Owner] { windows.values.map(\.owner) + focusedFor }
 
     // MARK: Who is active
 
@@ -117,6 +142,7 @@ final class ActivityTracker {
         for name in client.map({ [$0] }) ?? Array(clients.keys) {
             let activity = activity(of: clients[name]!, groups: groups)
             guard activity != clients[name]!.told else { continue }
+            inactiveCount += (activity == .inactive ? 1 : 0) - (clients[name]!.told == .inactive ? 1 : 0)
             clients[name]!.told = activity
             news.append((name, activity))
         }
@@ -129,25 +155,36 @@ final class ActivityTracker {
         guard isFollowing, let facts = client.facts, !facts.isEssential, facts.identity.id != compositor else {
             return .unknown
         }
-        var hasWindow = false
-        var isHelperActive = false
-        for (id, owner) in windows {
-            switch owner {
-            case .nobody: continue
-            case .process(let window):
-                guard facts.belongs(to: window) else {
-                    // Whoever has a window is active with that of its helper, too. Whoever has none is not concerned.
-                    if id == focused { isHelperActive = window.belongs(to: facts) }
-                    continue
+        // Of its windows: whether one comes to the front and goes to the back, whether one is a part of the desktop.
+        var (hasWindow, isShell, isHelperActive) = (false, false, false)
+        for (id, window) in windows {
+            guard isOwner(facts, of: window.owner, groups) else {
+                // Whoever has a window is active with that of its helper, too. Whoever has none is not concerned.
+                if id == focused, case .process(let helper) = window.owner {
+                    isHelperActive = helper.belongs(to: facts)
                 }
-            case .application(let application):
-                guard let group = group(of: facts, for: application), groups[application] == [group] else { continue }
+                continue
             }
             if id == focused { return .active }
-            hasWindow = true
+            switch window.kind {
+            case .application: hasWindow = true
+            case .shell: isShell = true
+            case .passing: break
+            }
         }
-        guard hasWindow else { return .unknown }
+        if focusedFor.contains(where: { isOwner(facts, of: $0, groups) }) { return .active }
+        guard hasWindow, !isShell else { return .unknown }
         return isHelperActive ? .active : .inactive
+    }
+
+    private func isOwner(_ facts: ProcessFacts, of owner: Owner, _ groups: [String: Set<Group>]) -> Bool {
+        switch owner {
+        case .nobody: return false
+        case .process(let window): return facts.belongs(to: window)
+        case .application(let application):
+            guard let group = group(of: facts, for: application) else { return false }
+            return groups[application] == [group]
+        }
     }
 
     // MARK: Windows of which only the application's id is known
@@ -171,7 +208,7 @@ final class ActivityTracker {
     /// For each application that has such a window the groups among the clients. More than one can't be told apart.
     private func applicationGroups() -> [String: Set<Group>] {
         var groups: [String: Set<Group>] = [:]
-        for case .application(let application) in windows.values where groups[application] == nil {
+        for case .application(let application) in owners where groups[application] == nil {
             groups[application] = Set(
                 clients.values.compactMap { $0.facts.flatMap { group(of: $0, for: application) } })
         }

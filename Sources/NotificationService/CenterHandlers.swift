@@ -204,6 +204,7 @@ struct CenterHandlers {
         return CenterProperties(
             version: Wire.softwareVersion, activitySource: driver.effects.activity?.kind?.rawValue ?? "none",
             activityState: (driver.effects.activity?.state ?? .off).rawValue,
+            activityReason: driver.effects.activity?.reason ?? "",
             policy: reader.map(gate.shown) ?? ShownPolicy(), limits: NamedNumbers { center.limits[$0] },
             statistics: NamedNumbers { key in
                 switch key {

@@ -97,7 +97,7 @@ package final class CenterObject {
             Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client.rawValue])
             driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
         }
-        monitor.onChange = { [unowned self] in announce([.activitySource, .activityState]) }
+        monitor.onChange = { [unowned self] in announce([.activitySource, .activityState, .activityReason]) }
         clients.onIdentified = { [unowned monitor] client, processID in
             monitor.clientIdentified(client, processID: processID)
         }
@@ -218,6 +218,7 @@ package final class CenterObject {
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
         machine.noteServing()
+        driver.effects.activity?.noteUse()
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         }

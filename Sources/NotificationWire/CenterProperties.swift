@@ -10,6 +10,8 @@ public struct CenterProperties: Sendable {
     public var activitySource: String
     /// How far that is.
     public var activityState: String
+    /// Why nobody is suspended by activity now, and what a person can do about it; empty while the source is followed.
+    public var activityReason: String
     public var policy: ShownPolicy
     public var limits: NamedNumbers<Limits.Key>
     public var statistics: NamedNumbers<StatisticsKey>
@@ -17,12 +19,13 @@ public struct CenterProperties: Sendable {
     public var others: [String: PropertyList] = [:]
 
     public init(
-        version: String, activitySource: String, activityState: String, policy: ShownPolicy,
-        limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>
+        version: String, activitySource: String, activityState: String, activityReason: String,
+        policy: ShownPolicy, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>
     ) {
         self.version = version
         self.activitySource = activitySource
         self.activityState = activityState
+        self.activityReason = activityReason
         self.policy = policy
         self.limits = limits
         self.statistics = statistics
@@ -33,6 +36,7 @@ public struct CenterProperties: Sendable {
         case version = "Version"
         case activitySource = "ActivitySource"
         case activityState = "ActivityState"
+        case activityReason = "ActivityReason"
         case policy = "Policy"
         case limits = "Limits"
         case statistics = "Statistics"
@@ -61,6 +65,7 @@ public struct CenterProperties: Sendable {
         version = try rest.take(Name.version.rawValue, \.string)
         activitySource = try rest.take(Name.activitySource.rawValue, \.string)
         activityState = try rest.take(Name.activityState.rawValue, \.string)
+        activityReason = try rest.take(Name.activityReason.rawValue, \.string, orElse: "")
         policy = try ShownPolicy(try rest.take(Name.policy.rawValue, \.dictionary, orElse: [:]))
         limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
         statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
@@ -73,6 +78,7 @@ public struct CenterProperties: Sendable {
         entries[Name.version.rawValue] = .string(version)
         entries[Name.activitySource.rawValue] = .string(activitySource)
         entries[Name.activityState.rawValue] = .string(activityState)
+        entries[Name.activityReason.rawValue] = .string(activityReason)
         entries[Name.policy.rawValue] = .dictionary(policy.entries)
         entries[Name.limits.rawValue] = limits.propertyList
         entries[Name.statistics.rawValue] = statistics.propertyList
@@ -92,6 +98,9 @@ public struct CenterProperties: Sendable {
             },
             Interface.Property(Name.activityState.rawValue, "s", change: .announced) {
                 $0.append(current(nil).activityState)
+            },
+            Interface.Property(Name.activityReason.rawValue, "s", change: .announced) {
+                $0.append(current(nil).activityReason)
             },
             Interface.Property(Name.policy.rawValue, "a{sv}", change: .invalidated) { writer, reader in
                 UserInfoCoding.append(checked: current(reader).policy.entries, to: &writer)

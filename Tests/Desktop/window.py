@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GTK program as an author who never heard of suspension writes it: a window, and observers over plain D-Bus.
 
-    window.py TITLE [--always] [--own-name]
+    window.py TITLE [--always] [--own-name] [--dock] [--transient-for X11-WINDOW]
 
 It observes the four names "drop", "coalesce", "hold" and "deliver-immediately", each with the suspension behavior of
-that name, with --always and automatic-suspension false, and prints a line for everything that it receives. Signals of the interface org.example.Window, which a test
+that name, with --always and automatic-suspension false, and prints a line for everything that it receives. Its window
+is a panel's with --dock, and a dialog of a window of another program with --transient-for. Signals of the interface org.example.Window, which a test
 sends to it, tell it what a person would do: Close the window, Open another one. Mark prints "mark": what was sent before
 has been printed before.
 """
@@ -15,7 +16,10 @@ import sys
 import gi
 
 gi.require_version("Gtk", "3.0")
-from gi.repository import Gio, GLib, Gtk  # noqa: E402
+from gi.repository import Gdk, Gio, GLib, Gtk  # noqa: E402
+
+if "--transient-for" in sys.argv:
+    from gi.repository import GdkX11  # noqa: E402
 
 NAME = "org.carillon.NotificationCenter1"
 PATH = "/org/carillon/NotificationCenter1"
@@ -36,6 +40,14 @@ def tell(*words):
 def open_window():
     global window
     window = Gtk.Window(title=title)
+    if "--dock" in sys.argv:
+        window.set_type_hint(Gdk.WindowTypeHint.DOCK)
+    if "--transient-for" in sys.argv:
+        # As portals do it.
+        owner = int(sys.argv[sys.argv.index("--transient-for") + 1])
+        window.realize()
+        display = window.get_display()
+        window.get_window().set_transient_for(GdkX11.X11Window.foreign_new_for_display(display, owner))
     # As programs with an icon in the panel do: without a window it goes on.
     window.connect("destroy", lambda *_: tell("closed"))
     window.show_all()

@@ -177,7 +177,53 @@ struct ActivityFollowerTests {
         #expect(stage.told.count == 2)
         stage.follower.choose(.automatic)
         #expect(stage.sources.count == 2)
+        stage.sources[1].tell(Self.window)
+        #expect(stage.told.last == "a active")
+        // Also when it says what it said before: whoever asks for it may have seen the source go wrong.
         stage.follower.choose(.automatic)
-        #expect(stage.sources.count == 2)
+        #expect(stage.sources.count == 3)
+        #expect(stage.told.last == "a unknown")
+        stage.sources[2].tell(Self.window)
+        #expect(stage.follower.state == .following && stage.told.last == "a active")
+    }
+
+    @Test("While nobody is followed the reason stands with what a person can do; while somebody is, none")
+    func reasons() {
+        let stage = Stage(SessionEnvironment([.sessionType: "wayland", .currentDesktop: "GNOME"]))
+        #expect(stage.follower.reason.isEmpty)
+        stage.follower.start()
+        #expect(stage.follower.reason.contains("gnome-extensions enable"))
+        stage.sources[0].tell(Self.window)
+        #expect(stage.follower.reason.isEmpty)
+        stage.sources[0].tell(.ended(reason: "turned off"))
+        #expect(stage.follower.reason.hasPrefix("gnome: turned off; "))
+        #expect(stage.follower.reason.contains("gnome-extensions enable"))
+        stage.follower.choose(.none)
+        #expect(stage.follower.reason == "the configuration wants no source")
+        #expect(Set(ActivitySourceKind.allCases.map(\.advice)).count == ActivitySourceKind.allCases.count)
+    }
+
+    @Test("A screen that is locked has no active window; unlocked it has the one that the source told last")
+    func locked() {
+        let stage = Stage(Self.x11)
+        stage.follower.start()
+        stage.client("a", 10)
+        stage.client("b", 20)
+        stage.sources[0].tell(Self.window)
+        stage.follower.isLocked = true
+        #expect(stage.told == ["a active", "a inactive"])
+        // What happens behind the lock screen.
+        stage.sources[0].tell(.focused(ActivityWindow(id: "v", processID: 20)))
+        #expect(stage.told == ["a active", "a inactive"])
+        stage.follower.isLocked = false
+        #expect(stage.told == ["a active", "a inactive", "b active"])
+        stage.follower.isLocked = true
+        stage.sources[0].tell(.closed("v"))
+        stage.follower.isLocked = false
+        #expect(stage.told.last == "b unknown", "its window is gone")
+        // One that nobody follows resumes nobody, and is no reason to follow.
+        stage.sources[0].tell(.undecided(reason: "no window manager"))
+        stage.follower.isLocked = true
+        #expect(stage.told.last == "a unknown")
     }
 }

@@ -33,6 +33,38 @@ struct ActivityInterfaceTests {
             ActivityInterface.Focused(window: window, processID: processID, application: application), "Focused sis")
     }
 
+    @Test(
+        "WindowFocused",
+        arguments: [
+            ("1", "application", 7, "org.x.Z"), ("1", "shell", 0, ""), ("1", "passing", 0, ""), ("", "", 0, ""),
+        ]
+            as [(String, String, Int32, String)])
+    func windowFocused(window: String, kind: String, owner: Int32, application: String) throws {
+        try check(
+            ActivityInterface.WindowFocused(
+                focused: .init(window: window, processID: 3, application: "a"), kind: kind, ownerProcessID: owner,
+                ownerApplication: application), "WindowFocused sissis")
+    }
+
+    @Test("A window of a kind that is not known is an error")
+    func unknownKind() {
+        let report = ActivityInterface.WindowFocused(
+            focused: .init(window: "1", processID: 3, application: ""), kind: "carpet")
+        var reader = MessageReader(report.call(to: UniqueName(":1.1")))
+        #expect(throws: BusError.self) { try ActivityInterface.WindowFocused(from: &reader) }
+    }
+
+    @Test("ShellWindow")
+    func shellWindow() throws {
+        try check(
+            ActivityInterface.ShellWindow(window: "1", processID: 4711, application: "org.x.Y"), "ShellWindow sis")
+    }
+
+    @Test("Ended")
+    func ended() throws {
+        try check(ActivityInterface.Ended(), "Ended ")
+    }
+
     @Test("Closed")
     func closed() throws {
         try check(ActivityInterface.Closed(window: "1"), "Closed s")

@@ -307,6 +307,92 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
+    // MARK: Kinds of windows, and windows that belong to others
+
+    @Test("A2: who has a dock, a panel or the background is never inactive, also by its other windows")
+    func shell() {
+        desktop.client("panel", 10)
+        desktop.client("b", 20)
+        desktop.focus(ActivityWindow(id: "dock", processID: 10, kind: .shell))
+        #expect(desktop.activity("panel") == .active)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("panel") == .unknown)
+        desktop.focus("settings", process: 10)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("panel") == .unknown)
+        // Without its dock it is an application as others are.
+        desktop.tracker.handle(.closed("dock"))
+        #expect(desktop.activity("panel") == .inactive)
+        // One that is there, and never active, is one as well.
+        desktop.tracker.handle(.shell(ActivityWindow(id: "dock", processID: 10, kind: .shell)))
+        #expect(desktop.activity("panel") == .unknown)
+    }
+
+    @Test("A2: windows that are there for a moment make nobody one with a window")
+    func passing() {
+        desktop.client("a", 10)
+        desktop.focus(ActivityWindow(id: "splash", processID: 10, kind: .passing))
+        #expect(desktop.activity("a") == .active)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("a") == .unknown)
+    }
+
+    @Test(
+        "A1: an application is active with a window of another process that is transient for its own, and with no other"
+    )
+    func transient() {
+        desktop.client("a", 10)
+        desktop.client("portal", 30)
+        desktop.focus("w1", process: 10)
+        desktop.focus(ActivityWindow(id: "chooser", processID: 30, transientFor: [.init(processID: 10)]))
+        #expect(desktop.activity("a") == .active)
+        #expect(desktop.activity("portal") == .active)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("a") == .inactive)
+        desktop.focus(ActivityWindow(id: "chooser", processID: 30, transientFor: [.init(processID: 10)]))
+        #expect(desktop.activity("a") == .active)
+        desktop.tracker.handle(.closed("chooser"))
+        #expect(desktop.activity("a") == .inactive)
+        #expect(desktop.activity("portal") == .unknown)
+        // A dialog of a dialog.
+        desktop.focus(
+            ActivityWindow(id: "overwrite", processID: 40, transientFor: [.init(processID: 30), .init(processID: 10)]))
+        #expect(desktop.activity("a") == .active)
+        desktop.focus(nil)
+        #expect(desktop.activity("a") == .inactive)
+    }
+
+    @Test("A1: the same where only ids are told")
+    func transientByID() {
+        desktop.processes.start(10, unit: "app-editor-1.scope")
+        desktop.client("a", 10)
+        desktop.focus("w1", application: "editor")
+        desktop.focus(ActivityWindow(id: "2", application: "portal", transientFor: [.init(application: "editor")]))
+        #expect(desktop.activity("a") == .active)
+        desktop.focus("3", application: "portal")
+        #expect(desktop.activity("a") == .inactive)
+    }
+
+    @Test("Whether anybody is inactive is counted")
+    func anyone() {
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        #expect(!desktop.tracker.isAnyoneInactive)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.tracker.isAnyoneInactive)
+        desktop.focus(nil)
+        desktop.tracker.forget(.labelled("a"))
+        #expect(desktop.tracker.isAnyoneInactive)
+        desktop.tracker.forget(.labelled("b"))
+        #expect(!desktop.tracker.isAnyoneInactive)
+        desktop.client("c", 30)
+        desktop.focus("w3", process: 30)
+        desktop.focus(nil)
+        desktop.tracker.handle(.ended(reason: "gone"))
+        #expect(!desktop.tracker.isAnyoneInactive)
+    }
+
     @Test("Rapid switching ends where it ends")
     func rapid() {
         desktop.client("a", 10)

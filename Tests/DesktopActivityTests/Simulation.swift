@@ -55,6 +55,15 @@ final class SimulatedSource: ActivitySource {
         if let first { onEvent?(first) }
     }
 
+    private(set) var questions = 0
+    /// Whether it answers when it is asked for a sign of life.
+    var isAlive = true
+
+    func askForSign() {
+        questions += 1
+        if isAlive { onEvent?(.alive) }
+    }
+
     func tell(_ event: ActivityEvent) { onEvent?(event) }
 }
 
@@ -88,6 +97,8 @@ final class TrackedDesktop {
         tracker.handle(
             .focused(window.map { ActivityWindow(id: $0, processID: process, application: application) }))
     }
+
+    func focus(_ window: ActivityWindow) { tracker.handle(.focused(window)) }
 
     func activity(_ label: String) -> Activity { told[.labelled(label)] ?? .unknown }
 }

@@ -333,7 +333,8 @@ class Looking(TestCase):
         self.assertEqual(statistics.signature, "st")
         everything = client.call("GetAll", "s", INTERFACE, interface=PROPERTIES)
         self.assertEqual(
-            set(everything), {"Version", "ActivitySource", "ActivityState", "Policy", "Limits", "Statistics"}
+            set(everything),
+            {"Version", "ActivitySource", "ActivityState", "ActivityReason", "Policy", "Limits", "Statistics"},
         )
         self.assert_refused_by_name(
             PROPERTY_READ_ONLY, client.call, "Set", "ssv", INTERFACE, "Version", "9", interface=PROPERTIES

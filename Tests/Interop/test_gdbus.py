@@ -528,6 +528,7 @@ class Properties(carillon_interop.TestCase):
                         "Version": "s",
                         "ActivitySource": "s",
                         "ActivityState": "s",
+                        "ActivityReason": "s",
                         "Policy": "a{sv}",
                         "Limits": "a{sv}",
                         "Statistics": "a{st}",

@@ -159,7 +159,7 @@ struct ContractTests {
     @Test("The properties come back as they were told, with those of a later service")
     func properties() throws {
         let told = CenterProperties(
-            version: "1", activitySource: "x11", activityState: "following",
+            version: "1", activitySource: "x11", activityState: "lost", activityReason: "it failed",
             policy: ShownPolicy(
                 openNames: ["a.*"], unidentified: "auto", confinesUnidentified: true,
                 applications: ["org.x.Y": ["post": [], "observe": ["*"]]]),
@@ -177,7 +177,8 @@ struct ContractTests {
             writer.entry("Later", true)
         }
         let back = try CenterProperties(in: reply)
-        #expect(back.version == "1" && back.activitySource == "x11" && back.activityState == "following")
+        #expect(back.version == "1" && back.activitySource == "x11" && back.activityState == "lost")
+        #expect(back.activityReason == "it failed")
         for key in Limits.Key.allCases { #expect(back.limits[key] == Limits()[key]) }
         for key in StatisticsKey.allCases { #expect(back.statistics[key] == UInt64(key.rawValue.utf8.count)) }
         #expect(back.statistics.entries.map(\.key) == StatisticsKey.allCases.map(\.rawValue))

@@ -16,7 +16,12 @@ final class ActivityReports {
                 name: ActivityInterface.name,
                 methods: [
                     method { (report: ActivityInterface.Focused) in .focused(ActivityWindow(report)) },
+                    method { (report: ActivityInterface.WindowFocused) in .focused(ActivityWindow(report)) },
+                    method { (report: ActivityInterface.ShellWindow) in .shell(ActivityWindow(report)) },
                     method { (report: ActivityInterface.Closed) in .closed(report.window) },
+                    method { (_: ActivityInterface.Ended) in
+                        .ended(reason: "what the desktop reported by was turned off")
+                    },
                 ], signals: [Interface.Signal(ActivityInterface.ReportRequested.member, [])], properties: []))
     }
 
@@ -45,8 +50,24 @@ extension ActivityWindow {
     /// Nil when no window has the focus.
     fileprivate init?(_ report: ActivityInterface.Focused) {
         guard !report.window.isEmpty else { return nil }
-        id = report.window
-        processID = report.processID > 0 ? UInt32(report.processID) : nil
-        application = report.application
+        self.init(report.window, report.processID, report.application)
+    }
+
+    fileprivate init?(_ report: ActivityInterface.WindowFocused) {
+        self.init(report.focused)
+        kind = Kind(rawValue: report.kind) ?? .application
+        let owner = Party(
+            processID: report.ownerProcessID > 0 ? UInt32(report.ownerProcessID) : nil,
+            application: report.ownerApplication.isEmpty ? nil : report.ownerApplication)
+        if owner != Party() { transientFor = [owner] }
+    }
+
+    fileprivate init(_ report: ActivityInterface.ShellWindow) {
+        self.init(report.window, report.processID, report.application)
+        kind = .shell
+    }
+
+    private init(_ id: WindowID, _ processID: Int32, _ application: String) {
+        self.init(id: id, processID: processID > 0 ? UInt32(processID) : nil, application: application)
     }
 }

@@ -28,6 +28,17 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
         return kinds
     }
 
+    /// What a person can do when it tells nothing, in a sentence without its full stop.
+    var advice: String {
+        switch self {
+        case .x11: "a window manager that sets _NET_ACTIVE_WINDOW has to run on the display"
+        case .sway: "SWAYSOCK has to name the socket of the sway that runs"
+        case .kwin: "KWin has to run scripts; on SIGHUP the service has it load ours again"
+        case .gnome: "enable its extension: gnome-extensions enable carillon-activity@carillon.org"
+        case .foreignToplevel: "the compositor has to offer zwlr_foreign_toplevel_manager_v1"
+        }
+    }
+
     /// - Parameters:
     ///   - bus: for desktops that are asked, or report, over the bus.
     ///   - uniqueName: of `bus`.
@@ -36,7 +47,7 @@ package enum ActivitySourceKind: String, CaseIterable, Sendable {
     ) -> any ActivitySource {
         switch self {
         case .x11: X11Source(session: session, context: bus.context)
-        case .sway: SwaySource(path: session[.swaySocket] ?? "", context: bus.context)
+        case .sway: SwaySource(session: session, context: bus.context)
         case .foreignToplevel: ForeignToplevelSource(session: session, context: bus.context)
         case .gnome: GNOMEShellSource(bus: bus)
         case .kwin:

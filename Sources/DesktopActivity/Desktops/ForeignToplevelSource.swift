@@ -12,20 +12,31 @@ final class ForeignToplevelSource: ActivitySource {
     private var connection: WaylandConnection?
     private var registry: UInt32 = 0
     private var sync: UInt32 = 0
+    /// What was asked for a sign of life.
+    private var sign: UInt32 = 0
     private var manager: UInt32?
     /// The windows, by their objects.
     private var toplevels: [UInt32: Toplevel] = [:]
     private var active: UInt32?
+    /// What was told last.
+    private var reported: ActivityWindow??
 
     private struct Toplevel {
         var application: String?
         var isActivated = false
+        /// Whether anything of this is new since it was looked at. Of titles, which change often, nothing is here.
+        var isChanged = true
+        /// The window that it is transient for; 0 for none.
+        var parent: UInt32 = 0
     }
 
     private static let managerInterface = "zwlr_foreign_toplevel_manager_v1"
     /// Objects that the compositor makes have numbers from here on.
     private static let firstServerObject: UInt32 = 0xFF00_0000
     private static let activated: UInt32 = 2
+    /// The version that tells of parents.
+    private static let version: UInt32 = 3
+    private static let maximumDepth = 16
 
     init(session: SessionEnvironment, context: MainContext) {
         self.session = session
@@ -56,6 +67,11 @@ final class ForeignToplevelSource: ActivitySource {
         return session[.runtimeDirectory].map { "\($0)/\(display)" }
     }
 
+    func askForSign() {
+        sign = connection?.newObject() ?? 0
+        connection?.request(0, of: WaylandConnection.display, .number(sign))
+    }
+
     private func end(_ reason: String) {
         onEvent?(.ended(reason: reason))
     }
@@ -75,6 +91,7 @@ final class ForeignToplevelSource: ActivitySource {
             guard manager != nil else { return end("the compositor has no \(Self.managerInterface)") }
             // The windows follow, with the active one; on an empty desktop nothing does.
             report(nil)
+        case (sign, _): onEvent?(.alive)
         case (manager, 0):
             if let toplevel = arguments.number(), toplevel >= Self.firstServerObject {
                 toplevels[toplevel] = Toplevel()
@@ -90,25 +107,35 @@ final class ForeignToplevelSource: ActivitySource {
         let manager = connection.newObject()
         self.manager = manager
         connection.request(
-            0, of: registry, .number(name), .text(Self.managerInterface), .number(min(version, 2)), .number(manager))
+            0, of: registry, .number(name), .text(Self.managerInterface), .number(min(version, Self.version)),
+            .number(manager))
     }
 
     private func handle(_ event: WaylandConnection.Event, of toplevel: UInt32) {
         var arguments = event.arguments
         switch event.opcode {
-        case 1: toplevels[toplevel]!.application = arguments.text()
-        case 4: toplevels[toplevel]!.isActivated = arguments.numbers()?.contains(Self.activated) ?? false
+        case 1:
+            toplevels[toplevel]!.application = arguments.text()
+            toplevels[toplevel]!.isChanged = true
+        case 4:
+            toplevels[toplevel]!.isActivated = arguments.numbers()?.contains(Self.activated) ?? false
+            toplevels[toplevel]!.isChanged = true
         case 5:
             // What came before belongs together.
+            guard toplevels[toplevel]!.isChanged else { return }
+            toplevels[toplevel]!.isChanged = false
             if toplevels[toplevel]!.isActivated {
                 report(toplevel)
             } else if active == toplevel {
                 report(toplevels.first { $0.value.isActivated }?.key)
             }
+        case 7:
+            toplevels[toplevel]!.parent = arguments.number() ?? 0
+            toplevels[toplevel]!.isChanged = true
         case 6:
             toplevels[toplevel] = nil
             connection?.request(7, of: toplevel)  // destroy
-            if active == toplevel { active = nil }
+            if active == toplevel { (active, reported) = (nil, nil) }
             onEvent?(.closed(String(toplevel)))
         default: break
         }
@@ -116,8 +143,22 @@ final class ForeignToplevelSource: ActivitySource {
 
     private func report(_ toplevel: UInt32?) {
         active = toplevel
-        onEvent?(
-            .focused(
-                toplevel.map { ActivityWindow(id: String($0), application: toplevels[$0]?.application) }))
+        guard let toplevel else { return report(window: nil) }
+        var window = ActivityWindow(id: String(toplevel), application: toplevels[toplevel]?.application)
+        var child = toplevel
+        while let parent = toplevels[child]?.parent, let application = toplevels[parent]?.application,
+            window.transientFor.count < Self.maximumDepth
+        {
+            window.transientFor.append(ActivityWindow.Party(application: application))
+            child = parent
+        }
+        report(window: window)
+    }
+
+    /// Titles change often, and what comes with them says again what is known.
+    private func report(window: ActivityWindow?) {
+        guard reported != .some(window) else { return }
+        reported = .some(window)
+        onEvent?(.focused(window))
     }
 }

@@ -11,7 +11,10 @@ final class GNOMEShellSource: ReportedSource {
 
     /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of
     /// the configuration, is asked by a signal.
-    override func desktopFound() {
+    override func desktopFound() { askForSign() }
+
+    /// The extension answers by reporting the focus again.
+    override func askForSign() {
         if let owner { bus.send(ActivityInterface.ReportRequested().signal(to: owner)) }
     }
 }

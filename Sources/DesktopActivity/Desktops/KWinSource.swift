@@ -62,6 +62,19 @@ final class KWinSource: ReportedSource {
         }
     }
 
+    /// A script can't be asked anything, but KWin can whether it runs it.
+    override func askForSign() {
+        let message = Self.call("isScriptLoaded")
+        var writer = MessageWriter(message)
+        writer.append(Self.scriptName)
+        bus.call(message) { [weak self] result in
+            guard let self, case .success(let reply) = result else { return }
+            var reader = MessageReader(reply)
+            if (try? reader.read(Bool.self)) == true { return onEvent?(.alive) ?? () }
+            end("KWin has unloaded the script")
+        }
+    }
+
     private func unload() {
         let message = Self.call("unloadScript")
         message.expectsNoReply = true
@@ -86,30 +99,52 @@ final class KWinSource: ReportedSource {
     /// For KWin 5 and 6, whose names differ.
     private static func script(reportingTo name: UniqueName) -> String {
         let interface = ActivityInterface.name
-        let (focused, closed) = (ActivityInterface.Focused.member, ActivityInterface.Closed.member)
+        let (focused, closed) = (ActivityInterface.WindowFocused.member, ActivityInterface.Closed.member)
+        let shell = ActivityInterface.ShellWindow.member
         return """
             // Reports to carillond which window has the focus.
             function call(member) {
                 callDBus.apply(null, ["\(name)", "\(ActivityInterface.path)", "\(interface)"]
                     .concat(Array.prototype.slice.call(arguments)));
             }
+            function id(window) { return String(window.internalId); }
+            function application(window) { return String(window.desktopFileName || ""); }
+            function kind(window) {
+                if (window.dock || window.desktopWindow) return "shell";
+                if (window.notification || window.criticalNotification || window.onScreenDisplay || window.tooltip
+                    || window.splash || window.popupMenu || window.dropdownMenu || window.comboBox) return "passing";
+                return "application";
+            }
+            // The window that this one belongs to in the end; itself if to none.
+            function main(window) {
+                for (var depth = 0; depth < 16 && window.transientFor; depth++) window = window.transientFor;
+                return window;
+            }
             function focused(window) {
-                if (window) {
-                    call("\(focused)", String(window.internalId), window.pid, String(window.desktopFileName || ""));
-                } else {
-                    call("\(focused)", "", 0, "");
+                if (!window) return call("\(focused)", "", 0, "", "", 0, "");
+                var owner = main(window), isOther = owner !== window;
+                call("\(focused)", id(window), window.pid, application(window), kind(window),
+                    isOther ? owner.pid : 0, isOther ? application(owner) : "");
+            }
+            function added(window) {
+                if (window && kind(window) === "shell") {
+                    call("\(shell)", id(window), window.pid, application(window));
                 }
             }
             function closed(window) {
-                if (window) call("\(closed)", String(window.internalId));
+                if (window) call("\(closed)", id(window));
             }
             if (workspace.windowActivated) {
                 workspace.windowActivated.connect(focused);
+                workspace.windowAdded.connect(added);
                 workspace.windowRemoved.connect(closed);
+                workspace.windowList().forEach(added);
                 focused(workspace.activeWindow);
             } else {
                 workspace.clientActivated.connect(focused);
+                workspace.clientAdded.connect(added);
                 workspace.clientRemoved.connect(closed);
+                workspace.clientList().forEach(added);
                 focused(workspace.activeClient);
             }
 

@@ -40,6 +40,8 @@ class ReportedSource: ActivitySource {
     /// The desktop is there, and may report from now on.
     func desktopFound() {}
 
+    func askForSign() {}
+
     func accepts(from sender: UniqueName) -> Bool { sender == owner }
 
     /// A name changed its owner.

@@ -9,9 +9,11 @@ import MainLoop
 final class SwaySource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
 
-    private let path: String
+    private let session: SessionEnvironment
     private let context: MainContext
     private var stream: UnixStream?
+    /// Sway's IPC says nothing when the focus goes to a lock screen; the other protocol does, and nothing of whose.
+    private var activation: ForeignToplevelSource?
     private var incoming: [UInt8] = []
     /// Whether the tree was asked for and has not come, and whether it has to be asked for again then.
     private var isTreePending = false
@@ -22,23 +24,26 @@ final class SwaySource: ActivitySource {
     private static let magic = Array("i3-ipc".utf8)
     /// Bytes of one message. A tree has about 1 KiB for each window.
     private static let maximumSize = 16 << 20
+    /// Of containers in each other, and of dialogs of dialogs.
+    private static let maximumDepth = 64
 
     private enum MessageType {
         static let subscribe: UInt32 = 2
         static let tree: UInt32 = 4
+        static let version: UInt32 = 7
         static let workspaceEvent: UInt32 = 0x8000_0000
         static let windowEvent: UInt32 = 0x8000_0003
     }
 
-    /// - Parameter path: of sway's socket.
-    init(path: String, context: MainContext) {
-        self.path = path
+    /// - Parameter session: names the socket of sway's IPC, and that of its Wayland display.
+    init(session: SessionEnvironment, context: MainContext) {
+        self.session = session
         self.context = context
     }
 
     func start() {
         do throws(UnixStream.Failure) {
-            let stream = try UnixStream(path: path, context: context)
+            let stream = try UnixStream(path: session[.swaySocket] ?? "", context: context)
             self.stream = stream
             stream.onBytes = { [unowned self] in receive($0) }
             stream.onEnd = { [unowned self] in end($0) }
@@ -46,13 +51,25 @@ final class SwaySource: ActivitySource {
             // First the events, then the tree: no change can fall between.
             send(MessageType.subscribe, Array(#"["window","workspace"]"#.utf8))
             askForTree()
+            watchActivation()
         } catch {
             end(error.description)
         }
     }
 
+    /// Where there is no such protocol the IPC has to do.
+    private func watchActivation() {
+        guard session[.waylandDisplay] != nil else { return }
+        let activation = ForeignToplevelSource(session: session, context: context)
+        self.activation = activation
+        activation.onEvent = { [unowned self] in if $0 == .focused(nil) { askForTree() } }
+        activation.start()
+    }
+
+    func askForSign() { send(MessageType.version) }
+
     private func end(_ reason: String) {
-        stream = nil
+        (stream, activation) = (nil, nil)
         onEvent?(.ended(reason: reason))
     }
 
@@ -87,10 +104,12 @@ final class SwaySource: ActivitySource {
     }
 
     private func handle(_ type: UInt32, _ payload: ArraySlice<UInt8>) {
-        guard
-            [MessageType.subscribe, MessageType.tree, MessageType.workspaceEvent, MessageType.windowEvent]
-                .contains(type)
-        else { return }
+        switch type {
+        case MessageType.version: return onEvent?(.alive) ?? ()
+        case MessageType.windowEvent: if !Self.mayConcernFocus(payload) { return }
+        case MessageType.subscribe, MessageType.tree, MessageType.workspaceEvent: break
+        default: return
+        }
         guard let message = try? JSON(payload, repairing: true) else { return end("it sends what is no JSON") }
         switch type {
         case MessageType.subscribe:
@@ -104,6 +123,17 @@ final class SwaySource: ActivitySource {
         }
     }
 
+    /// Whether an event of a window can have to do with the focus, by its first bytes: what changed stands there. Titles
+    /// change often, and can't be left out of the events; to read the rest of them would cost thirty times as much.
+    private static func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
+        !others.contains { payload.starts(with: $0) }
+    }
+
+    /// As sway's library for JSON writes it.
+    private static let others = ["title", "mark", "urgent", "fullscreen_mode", "floating"].map { change in
+        Array("{ \"change\": \"\(change)\",".utf8)
+    }
+
     private func handle(windowEvent event: JSON) {
         guard let window = event["container"].flatMap(Self.window(of:)) else { return }
         switch event["change"]?.text {
@@ -111,6 +141,8 @@ final class SwaySource: ActivitySource {
             // A tree that was asked for before is older than this.
             if isTreePending { isTreeStale = true }
             report(window)
+            // Whose that window is, the tree tells.
+            if event["container"].flatMap(Self.transientFor) != nil { askForTree() }
         case "close":
             if reported.remove(window.id) != nil { onEvent?(.closed(window.id)) }
             askForTree()
@@ -128,18 +160,46 @@ final class SwaySource: ActivitySource {
     }
 
     private func handle(tree: JSON) {
-        var windows: Set<WindowID> = []
-        var focused: ActivityWindow?
+        var windows: [WindowID: ActivityWindow] = [:]
+        // Of X11's windows, by their numbers there: what each is, and which it is transient for.
+        var (numbers, parents): ([Int64: ActivityWindow], [WindowID: Int64]) = ([:], [:])
+        var focused: WindowID?
         var nodes = [tree]
         while let node = nodes.popLast() {
-            nodes += (node["nodes"]?.elements ?? []) + (node["floating_nodes"]?.elements ?? [])
+            nodes += Self.children(of: node)
+            if node["focused"]?.isTrue == true { focused = Self.focusedWindow(in: node)?.id }
             guard let window = Self.window(of: node) else { continue }
-            windows.insert(window.id)
-            if node["focused"]?.isTrue == true { focused = window }
+            windows[window.id] = window
+            if let number = node["window"]?.integer { numbers[number] = window }
+            parents[window.id] = Self.transientFor(node)
         }
-        for id in reported.subtracting(windows) { onEvent?(.closed(id)) }
-        reported.formIntersection(windows)
-        report(focused)
+        for id in reported.subtracting(windows.keys) { onEvent?(.closed(id)) }
+        reported.formIntersection(windows.keys)
+        guard let focused, var window = windows[focused] else { return report(nil) }
+        var child = window
+        while let parent = parents[child.id].flatMap({ numbers[$0] }), window.transientFor.count < Self.maximumDepth {
+            window.transientFor.append(parent.party)
+            child = parent
+        }
+        report(window)
+    }
+
+    private static func children(of node: JSON) -> [JSON] {
+        (node["nodes"]?.elements ?? []) + (node["floating_nodes"]?.elements ?? [])
+    }
+
+    /// A container that has the focus has it for the window in it that had it last. A workspace that has it is empty,
+    /// or has nothing but such containers that are not in its focus.
+    private static func focusedWindow(in node: JSON) -> ActivityWindow? {
+        var node = node
+        for _ in 0..<maximumDepth {
+            if let window = window(of: node) { return window }
+            guard node["type"]?.text?.hasSuffix("con") == true, let last = node["focus"]?.elements.first?.integer,
+                let child = children(of: node).first(where: { $0["id"]?.integer == last })
+            else { return nil }
+            node = child
+        }
+        return nil
     }
 
     private func report(_ window: ActivityWindow?) {
@@ -152,6 +212,18 @@ final class SwaySource: ActivitySource {
         guard let id = node["id"]?.integer, let processID = node["pid"]?.integer, processID > 0,
             processID <= Int64(UInt32.max)
         else { return nil }
-        return ActivityWindow(id: String(id), processID: UInt32(processID), application: node["app_id"]?.text)
+        var window = ActivityWindow(
+            id: String(id), processID: UInt32(processID), application: node["app_id"]?.text)
+        switch node["window_properties"]?["window_type"]?.text {
+        case "dock", "desktop": window.kind = .shell
+        case "notification", "tooltip", "splash", "menu", "dropdown_menu", "popup_menu": window.kind = .passing
+        default: break
+        }
+        return window
+    }
+
+    /// The X11 window that the one of a node is transient for. Of Wayland's windows sway does not tell it.
+    private static func transientFor(_ node: JSON) -> Int64? {
+        node["window_properties"]?["transient_for"]?.integer
     }
 }

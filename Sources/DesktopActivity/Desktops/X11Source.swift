@@ -30,6 +30,8 @@ final class X11Source: ActivitySource {
     private var lastQuestion = 0
     private var lastAnswer = 0
     private var active: Window = 0
+    /// The window that was active last, if none is now.
+    private var lastActive: Window = 0
     /// The windows that the manager manages, and those of them that were reported as active.
     private var managed: Set<Window> = []
     private var reported: Set<Window> = []
@@ -39,10 +41,24 @@ final class X11Source: ActivitySource {
         var clientList: XCBConnection.Atom = 0
         var supportingCheck: XCBConnection.Atom = 0
         var processID: XCBConnection.Atom = 0
+        var windowType: XCBConnection.Atom = 0
+        var windowTypes: [XCBConnection.Atom: ActivityWindow.Kind] = [:]
+        var currentDesktop: XCBConnection.Atom = 0
+        var windowDesktop: XCBConnection.Atom = 0
+        var name: XCBConnection.Atom = 0
         let clientMachine = XCBConnection.clientMachine
     }
 
+    /// Whether the manager is i3, which has containers that take the focus.
+    private var hasContainers = false
     private static let maximumWindows = 4096
+    /// Dialogs of dialogs.
+    private static let maximumDepth = 16
+    /// The types of EWMH that are no application's windows.
+    private static let kinds: [String: ActivityWindow.Kind] = [
+        "DOCK": .shell, "DESKTOP": .shell, "NOTIFICATION": .passing, "TOOLTIP": .passing, "SPLASH": .passing,
+        "MENU": .passing, "DROPDOWN_MENU": .passing, "POPUP_MENU": .passing, "COMBO": .passing, "DND": .passing,
+    ]
 
     init(session: SessionEnvironment, context: MainContext) {
         self.session = session
@@ -60,6 +76,10 @@ final class X11Source: ActivitySource {
             display: display, authority: session[.authority], context: context
         ) { [weak self] result in self?.connected(result) }
         if connector == nil { end("an earlier attempt still waits for the X server") }
+    }
+
+    func askForSign() {
+        connection?.isPresent("XWAYLAND") { [unowned self] _ in onEvent?(.alive) }
     }
 
     private func end(_ reason: String) {
@@ -83,6 +103,13 @@ final class X11Source: ActivitySource {
             connection.atom("_NET_ACTIVE_WINDOW") { [unowned self] in atoms.activeWindow = $0 }
             connection.atom("_NET_CLIENT_LIST") { [unowned self] in atoms.clientList = $0 }
             connection.atom("_NET_WM_PID") { [unowned self] in atoms.processID = $0 }
+            connection.atom("_NET_CURRENT_DESKTOP") { [unowned self] in atoms.currentDesktop = $0 }
+            connection.atom("_NET_WM_DESKTOP") { [unowned self] in atoms.windowDesktop = $0 }
+            connection.atom("_NET_WM_NAME") { [unowned self] in atoms.name = $0 }
+            connection.atom("_NET_WM_WINDOW_TYPE") { [unowned self] in atoms.windowType = $0 }
+            for (type, kind) in Self.kinds {
+                connection.atom("_NET_WM_WINDOW_TYPE_\(type)") { [unowned self] in atoms.windowTypes[$0] = kind }
+            }
             connection.atom("_NET_SUPPORTING_WM_CHECK") { [unowned self] in
                 atoms.supportingCheck = $0
                 connection.select(propertyChanges: true, structure: false, of: connection.root)
@@ -95,6 +122,7 @@ final class X11Source: ActivitySource {
         switch event {
         case .propertyChanged(connection.root, atoms.supportingCheck): lookForManager()
         case .propertyChanged(connection.root, atoms.activeWindow): if manager != nil { askForActiveWindow() }
+        case .propertyChanged(connection.root, atoms.currentDesktop): if hasContainers { askForActiveWindow() }
         case .propertyChanged(connection.root, atoms.clientList): if manager != nil { askForClientList() }
         case .destroyed(let window): if window == manager { managerDisappeared("the window manager ended") }
         default: break
@@ -115,8 +143,11 @@ final class X11Source: ActivitySource {
                 processID(of: check) { [unowned self] processID in
                     if let processID { onEvent?(.compositor(processID)) }
                 }
-                askForClientList()
-                askForActiveWindow()
+                connection.text(atoms.name, of: check) { [unowned self] in
+                    hasContainers = $0 == "i3"
+                    askForClientList()
+                    askForActiveWindow()
+                }
             }
         }
     }
@@ -124,7 +155,7 @@ final class X11Source: ActivitySource {
     private func managerDisappeared(_ reason: String) {
         manager = nil
         lastAnswer = lastQuestion
-        (active, managed, reported) = (0, [], [])
+        (active, lastActive, managed, reported) = (0, 0, [], [])
         onEvent?(.undecided(reason: reason))
     }
 
@@ -135,10 +166,59 @@ final class X11Source: ActivitySource {
         let question = lastQuestion
         connection.numbers(atoms.activeWindow, of: connection.root) { [unowned self] value in
             let window = value?.first ?? 0
-            guard window != 0 else { return report(nil, to: question) }
-            processID(of: window) { [unowned self] processID in
-                report(ActivityWindow(id: String(window), processID: processID), window, to: question)
+            guard window == 0 else { return reportActive(window, to: question) }
+            guard hasContainers, managed.contains(lastActive) else { return report(nil, to: question) }
+            findContainer(of: lastActive) { [unowned self] isFocused in
+                if isFocused { reportActive(lastActive, to: question) } else { report(nil, to: question) }
             }
+        }
+    }
+
+    private func reportActive(_ window: Window, to question: Int) {
+        describe(window) { [unowned self] in report($0, window, to: question) }
+    }
+
+    /// Whether the focus is on a container with this window: i3 says only that no window has it. It does so for an empty
+    /// workspace as well, which this window is not on.
+    private func findContainer(of window: Window, completion: @escaping (Bool) -> Void) {
+        var current: UInt32?
+        connection.numbers(atoms.currentDesktop, of: connection.root) { current = $0?.first }
+        connection.numbers(atoms.windowDesktop, of: window) { completion($0?.first != nil && $0?.first == current) }
+    }
+
+    /// What a window is, and whose. Its properties are asked for together with its process.
+    private func describe(_ window: Window, completion: @escaping (ActivityWindow) -> Void) {
+        var description = ActivityWindow(id: String(window))
+        var parent: Window = 0
+        kind(of: window) { description.kind = $0 }
+        connection.numbers(XCBConnection.transientFor, of: window) { parent = $0?.first ?? 0 }
+        processID(of: window) { [unowned self] processID in
+            description.processID = processID
+            addParents(of: description, from: parent, seen: [window], completion: completion)
+        }
+    }
+
+    /// The windows that it is transient for, one after the other. The root window stands for all of its own process.
+    private func addParents(
+        of description: ActivityWindow, from parent: Window, seen: Set<Window>,
+        completion: @escaping (ActivityWindow) -> Void
+    ) {
+        guard parent != 0, parent != connection.root, !seen.contains(parent), seen.count < Self.maximumDepth else {
+            return completion(description)
+        }
+        var next: Window = 0
+        connection.numbers(XCBConnection.transientFor, of: parent) { next = $0?.first ?? 0 }
+        processID(of: parent) { [unowned self] processID in
+            var description = description
+            if let processID { description.transientFor.append(ActivityWindow.Party(processID: processID)) }
+            addParents(of: description, from: next, seen: seen.union([parent]), completion: completion)
+        }
+    }
+
+    /// By the first of its types that is known here.
+    private func kind(of window: Window, completion: @escaping (ActivityWindow.Kind) -> Void) {
+        connection.numbers(atoms.windowType, of: window, limit: 8) { [unowned self] types in
+            completion(types?.lazy.compactMap { self.atoms.windowTypes[$0] }.first ?? .application)
         }
     }
 
@@ -146,7 +226,10 @@ final class X11Source: ActivitySource {
         guard question > lastAnswer else { return }
         lastAnswer = question
         active = window
-        if window != 0 { reported.insert(window) }
+        if window != 0 {
+            lastActive = window
+            reported.insert(window)
+        }
         onEvent?(.focused(description))
         reportClosed()
     }
@@ -154,8 +237,23 @@ final class X11Source: ActivitySource {
     private func askForClientList() {
         connection.numbers(atoms.clientList, of: connection.root, limit: Self.maximumWindows) { [unowned self] value in
             guard manager != nil else { return }
-            managed = Set(value ?? [])
+            let windows = Set(value ?? [])
+            let new = windows.subtracting(managed)
+            managed = windows
             reportClosed()
+            for window in new { lookForShell(window) }
+        }
+    }
+
+    /// A panel need never be active to be a part of the desktop.
+    private func lookForShell(_ window: Window) {
+        kind(of: window) { [unowned self] kind in
+            guard kind == .shell else { return }
+            processID(of: window) { [unowned self] processID in
+                guard managed.contains(window) else { return }
+                reported.insert(window)
+                onEvent?(.shell(ActivityWindow(id: String(window), processID: processID, kind: .shell)))
+            }
         }
     }
 

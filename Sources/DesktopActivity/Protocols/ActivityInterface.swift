@@ -42,6 +42,85 @@ package enum ActivityInterface {
         }
     }
 
+    /// The focus changed, from a desktop that tells more of the window.
+    package struct WindowFocused: ActivityReport {
+        package var focused: Focused
+        /// What the window is, by the names of ``ActivityWindow/Kind``; not looked at when no window has the focus.
+        package var kind: String
+        /// The process of the window that this one is transient for, directly or not; 0 if there is none.
+        package var ownerProcessID: Int32
+        /// The application of that window; empty if that is not known.
+        package var ownerApplication: String
+
+        package init(focused: Focused, kind: String, ownerProcessID: Int32 = 0, ownerApplication: String = "") {
+            self.focused = focused
+            self.kind = kind
+            self.ownerProcessID = ownerProcessID
+            self.ownerApplication = ownerApplication
+        }
+
+        package static let member: MemberName = "WindowFocused"
+        package static let arguments =
+            Focused.arguments + [.init("kind", "s"), .init("owner_pid", "i"), .init("owner_application", "s")]
+
+        package init(from reader: inout MessageReader) throws(BusError) {
+            focused = try Focused(from: &reader)
+            kind = try reader.readString()
+            ownerProcessID = try reader.read()
+            ownerApplication = try reader.readString()
+            guard focused.window.isEmpty || ActivityWindow.Kind(rawValue: kind) != nil else {
+                throw .invalidArgs("'\(kind)' is no kind of window")
+            }
+        }
+
+        package func append(to writer: inout MessageWriter) {
+            focused.append(to: &writer)
+            writer.append(kind)
+            writer.append(ownerProcessID)
+            writer.append(ownerApplication)
+        }
+    }
+
+    /// A part of the desktop itself is there, as a panel is.
+    package struct ShellWindow: ActivityReport {
+        package var window: String
+        package var processID: Int32
+        package var application: String
+
+        package init(window: String, processID: Int32, application: String) {
+            self.window = window
+            self.processID = processID
+            self.application = application
+        }
+
+        package static let member: MemberName = "ShellWindow"
+        package static let arguments = Focused.arguments
+
+        package init(from reader: inout MessageReader) throws(BusError) {
+            window = try reader.readString()
+            processID = try reader.read()
+            application = try reader.readString()
+        }
+
+        package func append(to writer: inout MessageWriter) {
+            writer.append(window)
+            writer.append(processID)
+            writer.append(application)
+        }
+    }
+
+    /// The desktop reports no more.
+    package struct Ended: ActivityReport {
+        package init() {}
+
+        package static let member: MemberName = "Ended"
+        package static let arguments: [Interface.Argument] = []
+
+        package init(from reader: inout MessageReader) throws(BusError) {}
+
+        package func append(to writer: inout MessageWriter) {}
+    }
+
     /// A window is gone.
     package struct Closed: ActivityReport {
         package var window: String

@@ -24,6 +24,7 @@ final class UnixStream: PolledSourceDelegate {
     private var readTag: PolledSource.Tag?
     private var writeTag: PolledSource.Tag?
     private var outgoing: [UInt8] = []
+    private var buffer = [UInt8](repeating: 0, count: 1 << 14)
 
     /// Connects to the socket at `path`.
     ///
@@ -98,7 +99,6 @@ final class UnixStream: PolledSourceDelegate {
     }
 
     private func readIncoming() {
-        var buffer = [UInt8](repeating: 0, count: 1 << 16)
         let count = read(descriptor, &buffer, buffer.count)
         if count > 0 {
             onBytes?(Array(buffer[..<count]))

@@ -18,6 +18,9 @@ final class XCBConnection: PolledSourceDelegate {
     /// The predefined atom WM_CLIENT_MACHINE.
     static let clientMachine = Atom(XCB_ATOM_WM_CLIENT_MACHINE.rawValue)
 
+    /// The predefined atom WM_TRANSIENT_FOR.
+    static let transientFor = Atom(XCB_ATOM_WM_TRANSIENT_FOR.rawValue)
+
     enum Event: Equatable {
         case propertyChanged(Window, Atom)
         case destroyed(Window)

@@ -53,10 +53,26 @@ final class X11Desktop: Desktop {
     let display: String
     private(set) var server: RunningCommand
     private(set) var manager: RunningCommand?
+    private let managerKind: Manager
+    private let managerCommand: [String]
 
-    /// - Parameter cookie: whether the server lets in only who has its cookie, which `XAUTHORITY` names.
-    init(on bus: PrivateBus, withManager: Bool = true, cookie: Bool = false) throws {
-        try DesktopSupport.require(["Xvfb", "openbox", "xdotool"])
+    /// A window manager.
+    enum Manager: String {
+        case openbox, i3
+    }
+
+    /// - Parameters:
+    ///   - kind: which window manager.
+    ///   - withManager: whether it is started at once.
+    ///   - cookie: whether the server lets in only who has its cookie, which `XAUTHORITY` names.
+    init(on bus: PrivateBus, manager kind: Manager = .openbox, withManager: Bool = true, cookie: Bool = false) throws {
+        try DesktopSupport.require(["Xvfb", kind.rawValue, "xdotool"])
+        managerKind = kind
+        switch kind {
+        case .openbox: managerCommand = ["openbox", "--sm-disable"]
+        case .i3:
+            managerCommand = ["i3", "-c", try bus.directory.write("font pango:monospace 8\n", to: "i3.conf")]
+        }
         var options: [String] = []
         var variables: [String: String] = [:]
         if cookie {
@@ -110,7 +126,13 @@ final class X11Desktop: Desktop {
     }
 
     func startManager() throws {
-        manager = try RunningCommand("openbox", ["--sm-disable"], environment: environment)
+        manager = try RunningCommand(
+            managerCommand[0], Array(managerCommand.dropFirst()), environment: environment)
+        guard managerKind == .i3 else { return }
+        // Windows that come before it is there would be placed by nobody.
+        try eventually("i3 serves: \(transcript)") {
+            try Command.run("i3-msg", ["-q", "nop"], environment: environment).exitCode == 0
+        }
     }
 
     func killManager() throws {
@@ -191,6 +213,10 @@ final class SwayDesktop: Desktop {
         sway.kill()
         _ = try sway.waitForExit()
     }
+
+    /// It lives, and does nothing until ``goOn()``.
+    func stop() throws { try ProcessState.stop(sway.pid) }
+    func goOn() { sway.signal(SIGCONT) }
 
     var transcript: String { sway.transcript }
 }

@@ -29,6 +29,9 @@ struct ReportTests {
                         "loadScript \(path.flatMap { try? String(contentsOfFile: $0, encoding: .utf8) } ?? "")")
                     var writer = MessageWriter(reply)
                     writer.append(Int32(0))
+                case "isScriptLoaded":
+                    var writer = MessageWriter(reply)
+                    writer.append(true)
                 default: asked.append(message.member?.rawValue ?? "")
                 }
                 if !message.expectsNoReply { client.connection.send(reply) }
