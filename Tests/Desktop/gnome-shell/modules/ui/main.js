@@ -1,0 +1,3 @@
+/* exported sessionMode */
+// What the extension uses of GNOME 43's imports.ui.main.
+var sessionMode = globalThis.playedSessionMode;

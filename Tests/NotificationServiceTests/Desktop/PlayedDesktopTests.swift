@@ -1,0 +1,220 @@
+import Foundation
+import NotificationWire
+import TestSupport
+import Testing
+
+/// Our scripts inside desktops that can't be had here, run by gjs with what they use of the desktop played
+/// (`Tests/Desktop/gnome-shell`, `Tests/Desktop/kwin`), and the real service beside them.
+@Suite("A1, A2, A3: scripts inside desktops", .serialized, .timeLimit(.minutes(20)))
+struct PlayedDesktopTests {
+    enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
+        case gnome43, gnome45, kwin5, kwin6
+
+        var testDescription: String { rawValue }
+        var source: String { self == .gnome43 || self == .gnome45 ? "gnome" : "kwin" }
+        var desktop: String { source == "gnome" ? "GNOME" : "KDE" }
+
+        /// What the desktop calls a window of a kind.
+        func type(_ kind: String) -> String {
+            guard source == "gnome" else { return kind }
+            // Meta.WindowType.
+            return ["normal": "0", "dock": "2", "desktopWindow": "1", "notification": "12"][kind]!
+        }
+    }
+
+    /// A played desktop, the service, and two programs without windows of their own: the desktop says which they have.
+    final class Scene {
+        let kind: Kind
+        let bus: PrivateBus
+        let desktop: RunningCommand
+        let service: ServiceProcess
+        let client: Client
+        private(set) var programs: [String: (process: RunningCommand, name: String)] = [:]
+
+        init(_ kind: Kind) throws {
+            var needed = ["gjs"]
+            if kind == .gnome45 { needed.append("glib-compile-resources") }
+            try DesktopSupport.require(needed)
+            self.kind = kind
+            bus = try PrivateBus()
+            let directory = Executables.packageRoot + "/Tests/Desktop"
+            let script = directory + (kind.source == "gnome" ? "/gnome-shell/shell.js" : "/kwin/kwin.js")
+            desktop = try RunningCommand(
+                "gjs", ["-m", script, String(kind.rawValue.drop { !$0.isNumber }), bus.directory.path],
+                environment: bus.environment)
+            _ = try desktop.nextLine { $0 == "ready" }
+            service = try ServiceProcess(
+                on: bus, arguments: ["--verbose"],
+                environment: ["XDG_SESSION_TYPE": "wayland", "XDG_CURRENT_DESKTOP": kind.desktop])
+            client = try Client(on: bus)
+            for label in ["a", "b"] {
+                let process = try RunningCommand(
+                    DesktopSupport.python, ["-B", Executables.packageRoot + "/Examples/python/observe.py", "hold"],
+                    environment: bus.environment)
+                try eventually("\(label) observes: \(process.transcript)") {
+                    guard let new = try client.listClients().first(where: { $0.value == UInt32(process.pid) }) else {
+                        return false
+                    }
+                    programs[label] = (process, new.key)
+                    return true
+                }
+            }
+        }
+
+        deinit { for (process, _) in programs.values { process.kill() } }
+
+        func pid(_ label: String) -> Int32 { programs[label]!.process.pid }
+
+        func happen(_ line: String) throws {
+            desktop.write(line + "\n")
+            let answer = try desktop.nextLine { $0 == "done" || $0.hasPrefix("failed") }
+            guard answer == "done" else { throw NotInTime("\(line): \(answer)") }
+        }
+
+        func open(_ id: Int, of pid: Int32, _ type: String = "normal", for owner: Int? = nil) throws {
+            try happen("window \(id) \(pid) \(kind.type(type))" + (owner.map { " \($0)" } ?? ""))
+        }
+
+        func expect(_ label: String, _ suspension: String, _ comment: String = "") throws {
+            try eventually("\(label) is \(suspension) \(comment)\n\(service.transcript)\n\(desktop.transcript)") {
+                try client.suspension(of: programs[label]!.name) == suspension
+            }
+        }
+
+        /// A has window 1, which was active; B has window 2, which is.
+        func begin() throws {
+            try open(1, of: pid("a"))
+            try happen("focus 1")
+            try expect("a", "resumed activity")
+            try open(2, of: pid("b"))
+            try happen("focus 2")
+            try expect("b", "resumed activity")
+            try expect("a", "suspended activity")
+        }
+    }
+
+    @Test(
+        "The focus is followed, with what belongs to whom, and what is a part of the desktop", arguments: Kind.allCases)
+    func following(kind: Kind) throws {
+        let scene = try Scene(kind)
+        try scene.begin()
+        #expect(try scene.client.property(.activitySource) == kind.source)
+        #expect(try scene.client.property(.activityReason).isEmpty)
+        // A dialog of A's that another process shows, and a dialog of that.
+        try scene.open(3, of: scene.desktop.pid, for: 1)
+        try scene.open(4, of: scene.desktop.pid, for: 3)
+        try scene.happen("focus 4")
+        try scene.expect("a", "resumed activity")
+        try scene.expect("b", "suspended activity")
+        try scene.happen("focus 2")
+        try scene.expect("a", "suspended activity")
+        // No window has the focus.
+        try scene.happen("focus")
+        try scene.expect("b", "suspended activity")
+        try scene.happen("focus 2")
+        try scene.expect("b", "resumed activity")
+        // A has a panel now, which is never active.
+        for type in ["dock", "desktopWindow"] {
+            try scene.open(5, of: scene.pid("a"), type)
+            try scene.expect("a", "resumed none", type)
+            try scene.happen("close 5")
+            try scene.expect("a", "suspended activity")
+        }
+        // A program that has nothing but a notification.
+        try scene.happen("close 1")
+        try scene.expect("a", "resumed none")
+        try scene.open(6, of: scene.pid("a"), "notification")
+        try scene.happen("focus 6")
+        try scene.expect("b", "suspended activity")
+        try scene.happen("focus 2")
+        try scene.expect("b", "resumed activity")
+        #expect(try scene.client.suspension(of: scene.programs["a"]!.name) == "resumed none")
+        #expect(!scene.desktop.transcript.contains("refused"), "\(scene.desktop.transcript)")
+    }
+
+    @Test("A lock screen has the focus, and no application", arguments: [Kind.gnome43, .gnome45])
+    func locked(kind: Kind) throws {
+        let scene = try Scene(kind)
+        try scene.begin()
+        try scene.happen("lock")
+        try scene.expect("b", "suspended activity")
+        try scene.happen("focus 1")
+        #expect(try scene.client.suspension(of: scene.programs["a"]!.name) == "suspended activity")
+        try scene.happen("unlock")
+        try scene.expect("a", "resumed activity")
+    }
+
+    @Test(
+        "An extension that is turned off says so: everybody receives at once; turned on again it is followed",
+        arguments: [Kind.gnome43, .gnome45])
+    func turnedOff(kind: Kind) throws {
+        let scene = try Scene(kind)
+        try scene.begin()
+        try scene.happen("disable")
+        try scene.expect("a", "resumed none")
+        #expect(try scene.client.property(.activityState) == "lost")
+        #expect(try scene.client.property(.activityReason).contains("gnome-extensions enable"))
+        try scene.happen("enable")
+        try scene.client.waitForActivity()
+        try scene.happen("focus 1")
+        try scene.happen("focus 2")
+        try scene.expect("a", "suspended activity")
+    }
+
+    @Test(
+        "A desktop that tells no more and does not say so is noticed within 15 s of the next use of the service; it is followed again when it speaks",
+        arguments: Kind.allCases)
+    func silent(kind: Kind) throws {
+        let scene = try Scene(kind)
+        try scene.begin()
+        if kind.source == "kwin" {
+            // As a person, or another program, unloads it. It is loaded again.
+            try scene.happen("unload")
+        } else {
+            try ProcessState.stop(scene.desktop.pid)
+        }
+        let start = ContinuousClock.now
+        try scene.client.waitForActivity(kind.source == "kwin" ? "following" : "lost", within: .seconds(60))
+        if kind.source == "kwin" {
+            try eventually("it is found out: \(scene.service.transcript)") {
+                _ = try scene.client.property(.version)
+                return scene.service.log.contains("KWin has unloaded the script")
+            }
+        }
+        #expect(ContinuousClock.now - start < .seconds(15))
+        try scene.expect("a", "resumed none")
+        if kind.source == "gnome" {
+            #expect(try scene.client.property(.activityReason).contains("gnome-extensions enable"))
+            scene.desktop.signal(SIGCONT)
+        }
+        try scene.client.waitForActivity()
+        try scene.happen("focus 1")
+        try scene.happen("focus 2")
+        try scene.expect("a", "suspended activity")
+    }
+
+    @Test("ReloadConfiguration starts the source anew", arguments: Kind.allCases)
+    func reload(kind: Kind) throws {
+        let scene = try Scene(kind)
+        try scene.begin()
+        try scene.client.call(ReloadConfiguration())
+        try scene.expect("a", "resumed none")
+        try scene.client.waitForActivity()
+        try scene.expect("b", "resumed activity")
+        try scene.happen("focus 1")
+        try scene.expect("b", "suspended activity")
+    }
+
+    @Test("The extension for GNOME 43 and that for 45 do the same")
+    func sameExtension() throws {
+        let texts = try ["43", "45"].map { version in
+            try String(
+                contentsOfFile: Executables.packageRoot + "/data/gnome-shell/\(version)/extension.js", encoding: .utf8)
+        }
+        let shared = try texts.map { text in
+            try String(#require(text.firstMatch(of: /\/\/ From here on(.|\n)*\/\/ To here\.\n/)).0)
+        }
+        #expect(shared[0] == shared[1])
+        #expect(shared[0].contains("class Reporter"))
+    }
+}
