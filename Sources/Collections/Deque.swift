@@ -30,6 +30,14 @@ public struct Deque<Element> {
         used += 1
     }
 
+    /// Puts an element before all others.
+    @inlinable public mutating func prepend(_ element: Element) {
+        if used == slots.count { resize(to: Swift.max(8, used * 2)) }
+        head = (head - 1) & (slots.count - 1)
+        slots[head] = element
+        used += 1
+    }
+
     /// Takes the element at the front out; nil when there is none.
     @inlinable @discardableResult
     public mutating func popFirst() -> Element? {

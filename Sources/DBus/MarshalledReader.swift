@@ -54,6 +54,15 @@ public struct MarshalledReader {
         return text
     }
 
+    /// Passes over a text without a look at what is in it.
+    public mutating func skipText() -> Bool {
+        guard let count = readUInt32(), Int(count) < bytes.count - offset, bytes[offset + Int(count)] == 0 else {
+            return false
+        }
+        offset += Int(count) + 1
+        return true
+    }
+
     public mutating func readString() -> String? {
         readText().map { String(decoding: bytes[$0], as: UTF8.self) }
     }

@@ -43,6 +43,9 @@ extension Message {
         if let fault { throw fault }
     }
 
+    /// Whether ``withMarshalledBody(_:)`` takes them where they lie; otherwise it makes a copy each time.
+    public var hasBodyInPlace: Bool { arrived.map { !$0.header.isSwapped } ?? false }
+
     /// A signal to one connection with these marshalled arguments.
     ///
     /// - Returns: nil when `body` does not hold values of exactly the types in `signature`.
@@ -67,17 +70,27 @@ extension Message {
         self.init(adopting: pointer)
     }
 
+    /// - Parameter bytes: without a number.
+    fileprivate convenience init?(demarshalling bytes: [UInt8]) {
+        guard let pointer = Self.demarshalled(bytes, isNumbered: false) else { return nil }
+        self.init(adopting: pointer)
+    }
+
     fileprivate static func demarshalled(_ message: MarshalledMessage) -> OpaquePointer? {
+        demarshalled(message.bytes, isNumbered: message.serial != 0)
+    }
+
+    private static func demarshalled(_ bytes: [UInt8], isNumbered: Bool) -> OpaquePointer? {
         var error = DBusError()
         dbus_error_init(&error)
         defer { dbus_error_free(&error) }
-        var bytes = message.bytes
+        var bytes = bytes
         // libdbus takes no message without a number, and gives it one.
-        if message.serial == 0 { bytes[MarshalledMessage.serialOffset] = 1 }
+        if !isNumbered { bytes[MarshalledMessage.serialOffset] = 1 }
         let pointer = bytes.withUnsafeBytes { bytes in
             dbus_message_demarshal(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), Int32(bytes.count), &error)
         }
-        if let pointer, message.serial == 0 { dbus_message_set_serial(pointer, 0) }
+        if let pointer, !isNumbered { dbus_message_set_serial(pointer, 0) }
         return pointer
     }
 }
@@ -89,6 +102,8 @@ public struct MarshalledMessage {
     public let destination: UniqueName
     /// 0 when it gets the next number of the connection that sends it.
     let serial: UInt32
+
+    public var byteCount: Int { bytes.count }
 
     /// Where the serial stands.
     static let serialOffset = 8
@@ -113,6 +128,19 @@ public struct MessageForm: Sendable {
             header.append(field: DBUS_HEADER_FIELD_PATH, .objectPath) { $0.append(path.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_INTERFACE, .string) { $0.append(interface.rawValue) }
             header.append(field: DBUS_HEADER_FIELD_MEMBER, .string) { $0.append(member.rawValue) }
+        }
+    }
+
+    /// Calls of one method, which go to the owner of a name: ``call(size:arguments:)``.
+    public static func methodCall(
+        to destination: WellKnownName, path: ObjectPath, interface: InterfaceName, member: MemberName,
+        signature: Signature
+    ) -> MessageForm {
+        MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_CALL, signature) { header in
+            header.append(field: DBUS_HEADER_FIELD_PATH, .objectPath) { $0.append(path.rawValue) }
+            header.append(field: DBUS_HEADER_FIELD_INTERFACE, .string) { $0.append(interface.rawValue) }
+            header.append(field: DBUS_HEADER_FIELD_MEMBER, .string) { $0.append(member.rawValue) }
+            header.append(field: DBUS_HEADER_FIELD_DESTINATION, .string) { $0.append(destination.rawValue) }
         }
     }
 
@@ -155,14 +183,29 @@ public struct MessageForm: Sendable {
             if let call {
                 message.append(field: DBUS_HEADER_FIELD_REPLY_SERIAL, .uint32) { $0.append(call) }
             }
-            message.set(UInt32(message.count - Self.fields), at: Self.fieldsLength)
-            message.align(to: 8)
-            let body = message.count
-            arguments(&message)
-            message.set(UInt32(message.count - body), at: Self.bodyLength)
+            Self.finish(&message, arguments)
             message.set(serial, at: MarshalledMessage.serialOffset)
         }
         return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
+    }
+
+    /// A call of this form, which wants no answer unless it is told to.
+    ///
+    /// - Returns: nil when what `arguments` appends is not of exactly the types in the signature, or too long for D-Bus.
+    public func call(size: Int, arguments: (inout MarshalledBytes) -> Void) -> Message? {
+        let bytes = MarshalledBytes.make(atMost: start.count + 16 + size) { message in
+            message.append(raw: start)
+            Self.finish(&message, arguments)
+        }
+        return Message(demarshalling: bytes)
+    }
+
+    private static func finish(_ message: inout MarshalledBytes, _ arguments: (inout MarshalledBytes) -> Void) {
+        message.set(UInt32(message.count - fields), at: fieldsLength)
+        message.align(to: 8)
+        let body = message.count
+        arguments(&message)
+        message.set(UInt32(message.count - body), at: bodyLength)
     }
 }
 
@@ -191,6 +234,9 @@ public struct MarshalledBytes: ~Copyable {
     /// The most that a text takes with what comes before and behind it.
     public static func mostBytes(of text: String) -> Int { 8 + text.utf8.count }
 
+    /// The most that the beginning of an array takes.
+    public static var mostBytesOfArray: Int { 16 }
+
     /// The most that an array of so many `t` takes.
     public static func mostBytes(ofIntegers count: Int) -> Int { 16 + 8 * count }
 
@@ -215,6 +261,16 @@ public struct MarshalledBytes: ~Copyable {
     public mutating func append(arrayOf value: UInt64) {
         append(UInt32(8))
         append(integer: value)
+    }
+
+    /// An array of structures, or of entries of a dictionary, each of which begins where D-Bus aligns to 8.
+    public mutating func array(_ elements: (inout MarshalledBytes) -> Void) {
+        append(UInt32(0))
+        let length = count - 4
+        align(to: 8)
+        let start = count
+        elements(&self)
+        set(UInt32(count - start), at: length)
     }
 
     /// Values that are laid out already, for a place that D-Bus would align to 8.

@@ -36,8 +36,9 @@ final class CenterDriver {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
                 case .witnessed(let client, let hasRead):
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
-                case .deliveryRefused(let client, let losses):
-                    center.deliveryRefused(client, losses: losses, effects: &effects)
+                case .deliveryRefused(let client, let content):
+                    center.deliveryRefused(
+                        client, notifications: content.notifications, losses: content.losses, effects: &effects)
                 case .probeRefused(let client, let isCounted):
                     center.probeRefused(client, isCounted: isCounted, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):
@@ -64,9 +65,7 @@ final class CenterDriver {
         spareEffects = decided
         // Before any answer: what was accepted is safe.
         effects.store?.flush()
-        while let (answer, receivers) = waitingPosters.popPassed(hasPassed: center.hasPassed) {
-            answer.reply(toPost: receivers)
-        }
+        while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) { waiting.send() }
         effects.store?.tidy(from: center)
         effects.eventEnded()
         memory.noteEvent(held: center.heldBytes)
@@ -80,6 +79,15 @@ final class CenterDriver {
             return post.answer.reply(toPost: receipt.receivers)
         }
         waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
+    }
+
+    /// Answers a call that brought many posts, behind the deliveries of all of them.
+    ///
+    /// - Parameter marks: behind the last of them in each lane.
+    func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [SendingMark]) {
+        let marks = marks.filter { !center.hasPassed($0) }
+        guard !marks.isEmpty, call.answer.isWanted else { return call.answer.reply(toPosts: outcomes) }
+        waitingPosters.append(call.answer, outcomes: outcomes, behind: marks)
     }
 
     // MARK: From one process to the next (E3)

@@ -13,6 +13,7 @@ struct CenterHandlers {
     unowned let callers: Callers
     unowned let gate: PolicyGate
     unowned let refusals: Refusals
+    unowned let manyPosts: ManyPosts
     unowned let configuration: ConfigurationKeeper
 
     /// The contract as the table that calls are dispatched by, and that introspection is made of.
@@ -29,13 +30,16 @@ struct CenterHandlers {
                 method(ListClients.self, shows: listClients),
                 method(ListObservers.self, shows: listObservers),
                 method(ListObserversFrom.self, shows: listObserversFrom),
+                // Policy is asked about each post (``ManyPosts``).
+                method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
+                method(SetClientOptions.self, needs: { _ in .nothing }, handler: setClientOptions),
                 method(
                     ReloadConfiguration.self, needs: { _ in .session("have the configuration read again") },
                     handler: reloadConfiguration),
             ],
             signals: [
                 Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
-                Interface.Signal(SuspensionChangedSignal.self),
+                Interface.Signal(SuspensionChangedSignal.self), Interface.Signal(NotificationsSignal.self),
             ],
             properties: CenterProperties.table(properties))
     }
@@ -188,6 +192,12 @@ struct CenterHandlers {
     private func registrations(of client: String, _ sight: PolicyGate.Sight) -> [Registration] {
         guard let client = ClientName(rawValue: client), sight.shows(client) else { return [] }
         return center.registrations(of: client) ?? []
+    }
+
+    func setClientOptions(_ call: SetClientOptions, from client: UniqueName) throws(BusError) {
+        try perform { effects throws(CenterError) in
+            try center.setOptions(call.change, of: client, effects: &effects)
+        }
     }
 
     func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {

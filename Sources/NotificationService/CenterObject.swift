@@ -18,6 +18,7 @@ package final class CenterObject {
     private let driver: CenterDriver
     private let turns: DeliveryTurns
     private let refusals: Refusals
+    private let manyPosts: ManyPosts
     private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
     /// Nil where nothing is read from a bus.
@@ -46,9 +47,10 @@ package final class CenterObject {
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
+        manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals)
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
-            refusals: refusals, configuration: configuration)
+            refusals: refusals, manyPosts: manyPosts, configuration: configuration)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
@@ -127,7 +129,7 @@ package final class CenterObject {
 
     /// The process ends now; a later one will take up from here.
     package func finish() {
-        if let count = calls?.takeAll().count, count > 0 {
+        if let count = takeKeptCalls()?.count, count > 0 {
             Log.warning("\(count) calls that came faster than they can be served are lost, as the service ends")
         }
         driver.finish()
@@ -135,11 +137,18 @@ package final class CenterObject {
 
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
     func handOver(busID: String) -> Heritage {
-        let kept = calls?.takeAll() ?? []
+        let kept = takeKeptCalls() ?? []
         let (center, store, largest) = driver.handOver()
         return Heritage(
             busID: busID, center: center, store: store, configuration: configuration, calls: kept,
             mostBytes: center.mostBytes, largest: largest)
+    }
+
+    /// Takes out the calls that wait. Of those that were begun all is served, so that nothing is posted twice.
+    private func takeKeptCalls() -> [Message]? {
+        guard let calls else { return nil }
+        let finished = manyPosts.finishAll()
+        return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }
 
     /// To look at.
@@ -203,6 +212,7 @@ package final class CenterObject {
     private func serveKept(_ message: Message) {
         turns.noteActivity()
         if let change = OwnerChange(message) { return ownerChanged(change) }
+        if manyPosts.goOn(message) { return }
         guard let sender = message.sender, !serve(message, of: sender), !message.expectsNoReply else { return }
         answers.send(message.errorReply(.unknownMethod("there is no such method")))
     }
@@ -248,7 +258,7 @@ package final class CenterObject {
     }
 
     private func makeCallQueue(on main: Connection) -> CallQueue {
-        let calls = CallQueue(of: driver, on: main)
+        let calls = CallQueue(of: driver, manyPosts, on: main)
         calls.serve = { [unowned self] message in serveKept(message) }
         calls.refuse = { [unowned self] message in
             exporter.refuse(
@@ -276,7 +286,9 @@ package final class CenterObject {
         !Self.withoutBarrier.contains(where: message.hasMember)
     }
 
-    private static let withoutBarrier = [PostCall.member, SetSuspended.member, FollowActivity.member]
+    private static let withoutBarrier = [
+        PostCall.member, PostMany.member, SetSuspended.member, FollowActivity.member,
+    ]
 
     // MARK: Changes
 

@@ -12,7 +12,7 @@ final class EffectRunner {
     enum Event {
         case answered(ClientName)
         case witnessed(ClientName, hasRead: Bool)
-        case deliveryRefused(ClientName, losses: UInt64)
+        case deliveryRefused(ClientName, SentSignals.Recent)
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
         case disappeared(ClientName)
@@ -71,7 +71,7 @@ final class EffectRunner {
     func signalRefused(serial: UInt32) {
         guard serial >= Self.firstSignal else { return }
         areRefusalsTold = true
-        if let (client, losses) = sentSignals.take(serial) { report(.deliveryRefused(client, losses: losses)) }
+        if let (client, content) = sentSignals.take(serial) { report(.deliveryRefused(client, content)) }
     }
 
     /// What went to each client lately, so that it may still have been on its way.
@@ -102,6 +102,7 @@ final class EffectRunner {
     private func carryOut(_ effect: Effect) {
         switch effect {
         case .deliver(let delivery): send(delivery)
+        case .deliverTogether(let client, let batch): send(batch, to: client)
         case .dropped(let client, let count, let observers, let reason, let sequence):
             tell(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
@@ -138,14 +139,33 @@ final class EffectRunner {
     }
 
     private func send(_ delivery: Delivery) {
-        guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
+        let serial = nextSignal()
+        sentSignals.note(
+            serial, to: delivery.client, size: delivery.carriedBytes, SentSignals.Recent(notifications: 1),
+            at: bus.context.now)
+        bus.send(
+            NotificationSignal.message(
+                for: delivery, userInfo: Self.userInfo(of: delivery.notification), messageSerial: serial))
+        receipts?.noteSent(delivery.sequence, to: delivery.client)
+    }
+
+    private func send(_ batch: [Delivery], to client: ClientName) {
+        let serial = nextSignal()
+        sentSignals.note(
+            serial, to: client, size: batch.reduce(0) { $0 + $1.carriedBytes },
+            SentSignals.Recent(notifications: batch.count), at: bus.context.now)
+        bus.send(
+            NotificationsSignal.message(for: batch, to: client, messageSerial: serial) {
+                Self.userInfo(of: $0)
+            })
+        receipts?.noteSent(batch[batch.count - 1].sequence, to: client, notifications: UInt64(batch.count))
+    }
+
+    private static func userInfo(of notification: Notification) -> WireUserInfo {
+        guard let userInfo = notification.userInfo as? WireUserInfo else {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
-        let size = delivery.notification.byteCount + 8 * delivery.observers.count
-        let serial = nextSignal()
-        sentSignals.note(serial, to: delivery.client, size: size, at: bus.context.now)
-        bus.send(NotificationSignal.message(for: delivery, userInfo: userInfo, messageSerial: serial))
-        receipts?.noteSent(delivery.sequence, to: delivery.client, dropped: nil)
+        return userInfo
     }
 
     private func nextSignal() -> UInt32 {
@@ -191,8 +211,8 @@ final class EffectRunner {
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
         let serial = message.numbered(nextSignal)
-        sentSignals.note(serial, to: client, size: 0, losses: count, at: bus.context.now)
+        sentSignals.note(serial, to: client, size: 0, SentSignals.Recent(losses: count), at: bus.context.now)
         bus.send(message)
-        receipts?.noteSent(sequence, to: client, dropped: count)
+        receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
     }
 }

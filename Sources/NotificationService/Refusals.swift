@@ -14,17 +14,18 @@ final class Refusals {
         self.clients = clients
     }
 
-    func note(_ call: MethodCall, _ error: BusError) {
+    /// - Parameter post: the name of the one post of several that was refused; nil for the whole call.
+    func note(_ call: MethodCall, _ error: BusError, post: String? = nil) {
         refused += 1
         let sender = call.sender
         guard call.message.expectsNoReply else {
-            return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error))
+            return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error, post))
         }
         guard let count = clients.countRefusal(of: sender) else { return }
         // The error's message may name keys of a userInfo, which is nobody's business but the poster's.
         Log.warning(
-            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)", fields(of: call, error)
-        )
+            "refused a call of \(sender), who wants no answer (\(count) so far): \(error.name)",
+            fields(of: call, error, post))
     }
 
     /// A call was dropped, as its sender wants an answer and reads none.
@@ -43,9 +44,9 @@ final class Refusals {
     }
 
     /// The name is a notification's where the first argument is one; never more of a message than that.
-    private func fields(of call: MethodCall, _ error: BusError) -> Log.Fields {
+    private func fields(of call: MethodCall, _ error: BusError, _ post: String?) -> Log.Fields {
         var arguments = call.arguments
-        let name = (try? arguments.readString()) ?? ""
+        let name = post ?? (try? arguments.readString()) ?? ""
         return [
             "CARILLON_CLIENT": call.sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
             "CARILLON_REASON": error.name.rawValue,

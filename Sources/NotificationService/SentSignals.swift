@@ -8,8 +8,8 @@ struct SentSignals {
         var client: ClientName?
         var time: SuspendingClock.Instant
         var size: Int
-        /// How many it told of; 0 for a notification.
-        var losses: UInt64
+        /// How many were in it, or it told of.
+        var content: Recent
     }
 
     /// What went to one client.
@@ -28,26 +28,26 @@ struct SentSignals {
 
     /// - Parameters:
     ///   - size: in bytes, about.
-    ///   - losses: how many it tells of; 0 for a notification.
+    ///   - content: how many are in it, or it tells of.
     ///   - now: the present.
     mutating func note(
-        _ serial: UInt32, to client: ClientName, size: Int, losses: UInt64 = 0, at now: SuspendingClock.Instant
+        _ serial: UInt32, to client: ClientName, size: Int, _ content: Recent, at now: SuspendingClock.Instant
     ) {
-        let entry = Entry(serial: serial, client: client, time: now, size: size, losses: losses)
+        let entry = Entry(serial: serial, client: client, time: now, size: size, content: content)
         let place = Int(serial) & (Self.capacity - 1)
         // Grows with the first ones, which come in order.
         while entries.count <= place { entries.append(entry) }
         entries[place] = entry
     }
 
-    /// The client that was sent this, and how many losses it told of; nil when that is long ago, or was asked before.
-    mutating func take(_ serial: UInt32) -> (client: ClientName, losses: UInt64)? {
+    /// The client that was sent this, and what was in it; nil when that is long ago, or was asked before.
+    mutating func take(_ serial: UInt32) -> (client: ClientName, content: Recent)? {
         let place = Int(serial) & (Self.capacity - 1)
         guard place < entries.count, entries[place].serial == serial, let client = entries[place].client else {
             return nil
         }
         entries[place].client = nil
-        return (client, entries[place].losses)
+        return (client, entries[place].content)
     }
 
     /// What went to each client so lately that the bus may not have read it yet, and the size of the largest.
@@ -56,8 +56,8 @@ struct SentSignals {
         var (counts, largest): ([ClientName: Recent], Int) = ([:], 0)
         for entry in entries where entry.time > earliest {
             guard let client = entry.client else { continue }
-            if entry.losses == 0 { counts[client, default: Recent()].notifications += 1 }
-            counts[client, default: Recent()].losses += entry.losses
+            counts[client, default: Recent()].notifications += entry.content.notifications
+            counts[client, default: Recent()].losses += entry.content.losses
             largest = max(largest, entry.size)
         }
         return (counts, largest)

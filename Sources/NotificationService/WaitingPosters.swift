@@ -8,10 +8,19 @@ import NotificationWire
 /// So an answer stands behind the notification, as it always did, and a poster that waits for answers is slowed to the
 /// pace at which deliveries leave, instead of filling the lines.
 struct WaitingPosters {
-    private struct Waiting {
-        let answer: MethodCall.Answer
-        let receivers: Int
-        let mark: SendingMark
+    /// An answer, and what it says.
+    struct Waiting {
+        fileprivate let answer: MethodCall.Answer
+        fileprivate let receivers: Int
+        /// Of a call that brought many posts; nil for one that is a post.
+        fileprivate var outcomes: [PostOutcome]?
+        fileprivate let mark: SendingMark
+        /// Which have to be passed as well, in other lanes.
+        fileprivate var marks: [SendingMark] = []
+
+        func send() {
+            if let outcomes { answer.reply(toPosts: outcomes) } else { answer.reply(toPost: receivers) }
+        }
     }
 
     /// By lane, in the order of their marks.
@@ -23,16 +32,26 @@ struct WaitingPosters {
         count += 1
     }
 
-    /// Takes one whose mark has been passed out; nil when there is none.
-    mutating func popPassed(
-        hasPassed: (SendingMark) -> Bool
-    ) -> (answer: MethodCall.Answer, receivers: Int)? {
+    /// - Parameter marks: of posts that came together; not empty, none of them in the lane of another.
+    mutating func append(_ answer: MethodCall.Answer, outcomes: [PostOutcome], behind marks: [SendingMark]) {
+        var marks = marks
+        let mark = marks.removeFirst()
+        lines[mark.lane.rawValue].append(
+            Waiting(answer: answer, receivers: 0, outcomes: outcomes, mark: mark, marks: marks))
+        count += 1
+    }
+
+    /// Takes one whose marks have been passed out; nil when there is none.
+    mutating func popPassed(hasPassed: (SendingMark) -> Bool) -> Waiting? {
         guard count > 0 else { return nil }
         for line in lines.indices {
-            guard let waiting = lines[line].first, hasPassed(waiting.mark) else { continue }
-            lines[line].popFirst()
-            count -= 1
-            return (waiting.answer, waiting.receivers)
+            while let waiting = lines[line].first, hasPassed(waiting.mark) {
+                lines[line].popFirst()
+                count -= 1
+                let marks = waiting.marks.filter { !hasPassed($0) }
+                guard !marks.isEmpty, let outcomes = waiting.outcomes else { return waiting }
+                append(waiting.answer, outcomes: outcomes, behind: marks)
+            }
         }
         return nil
     }

@@ -40,7 +40,7 @@ struct LimitsTests {
                 "answer-bytes-per-client 8388608 1073741824", "answer-bytes 33554432 4294967296",
                 "in-flight-bytes 33554432 1073741824", "waiting-call-bytes 134217728 4294967296",
                 "state-bytes 67108864 1073741824", "name-length 1024 65536", "object-length 4096 65536",
-                "user-info-bytes 1048576 16777216", "user-info-depth 16 20",
+                "user-info-bytes 1048576 16777216", "user-info-depth 16 20", "posts-per-call 16384 65536",
             ])
     }
 

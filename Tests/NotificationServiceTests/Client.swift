@@ -10,6 +10,8 @@ import TestSupport
 final class Client {
     let connection: Connection
     private(set) var signals: [NotificationSignal] = []
+    /// How many of them came together each time, in signals that are for that.
+    private(set) var batches: [Int] = []
     /// How many it was told that it lost, in sum.
     private(set) var lost: UInt64 = 0
     /// Holes in its sequence that are wider than what it was told just before, or numbers that went back.
@@ -25,16 +27,25 @@ final class Client {
                 announced += dropped.count
                 return true
             }
-            guard let signal = try? NotificationSignal(message) else { return false }
-            let last = signals.last?.sequence ?? 0
-            if signal.sequence <= last || signal.sequence - last - 1 > announced {
-                holes.append("\(last), told of \(announced), \(signal.sequence)")
+            if let signal = try? NotificationSignal(message) {
+                receive(signal)
+                return true
             }
-            announced = 0
-            signals.append(signal)
+            guard let together = try? NotificationsSignal(message) else { return false }
+            batches.append(together.notifications.count)
+            together.notifications.forEach(receive)
             return true
         }
         _ = try wait("Hello") { connection.hello(completion: $0) }
+    }
+
+    private func receive(_ signal: NotificationSignal) {
+        let last = signals.last?.sequence ?? 0
+        if signal.sequence <= last || signal.sequence - last - 1 > announced {
+            holes.append("\(last), told of \(announced), \(signal.sequence)")
+        }
+        announced = 0
+        signals.append(signal)
     }
 
     /// The unique name.

@@ -38,6 +38,11 @@ extension StateTests {
                     to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
                 store.confirm(
                     DeliveryReceipts.Sent(sequence: delivery.sequence, delivered: 1), of: delivery.client)
+            case .deliverTogether(let client, let batch):
+                let last = batch[batch.count - 1]
+                store.countDelivery(to: client, sequence: last.sequence, serial: last.notification.serial)
+                store.confirm(
+                    DeliveryReceipts.Sent(sequence: last.sequence, delivered: UInt64(batch.count)), of: client)
             default: break
             }
         }

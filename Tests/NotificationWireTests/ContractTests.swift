@@ -26,6 +26,12 @@ struct ContractTests {
         let post = try again(try PostCall(name: "Ding", object: "Glocke", userInfo: ["n": .uint8(7)], options: options))
         #expect(post.name == "Ding" && post.object == "Glocke" && post.userInfo == ["n": .uint8(7)])
         #expect(post.options == options)
+        let many = try again(PostMany([post, try PostCall(name: "Dong")])).posts
+        #expect(many.map(\.name) == ["Ding", "Dong"] && many[0].options == options && many[1].options == PostOptions())
+        #expect(many[0].userInfo == post.userInfo && many[1].userInfo == [:])
+        for word in [true, false, nil] {
+            #expect(try again(SetClientOptions(ClientOptionsChange(batches: word))).change.batches == word)
+        }
         for word in [true, false] { #expect(try again(SetSuspended(word)).isSuspended == word) }
         _ = try again(FollowActivity())
         _ = try again(ListClients())
@@ -40,6 +46,9 @@ struct ContractTests {
         #expect(try reply(AddObserver.self, ObserverID(rawValue: 7)).rawValue == 7)
         #expect(try reply(RemoveObservers.self, 3) == 3)
         #expect(try reply(PostCall.self, 50) == 50)
+        let outcomes = [PostOutcome(receivers: 7), PostOutcome(BusError(.invalidName, message: "words"))]
+        #expect(try reply(PostMany.self, outcomes) == outcomes)
+        #expect(outcomes[0].error == nil && outcomes[1].error?.centerError == .invalidName)
         try reply(SetSuspended.self, ())
         let observers = [
             ListedObserver(id: ObserverID(rawValue: 1), name: "Ding", object: "", suspensionBehavior: "hold"),
@@ -135,6 +144,10 @@ struct ContractTests {
         #expect(try again(notification) == notification)
         #expect(try again(dropped) == dropped)
         #expect(try again(changed) == changed)
+        let together = NotificationsSignal([notification, notification])
+        #expect(try again(together) == together)
+        #expect(try NotificationSignal(together.message(to: ":1.1")) == nil)
+        #expect(try NotificationsSignal(notification.message(to: ":1.1")) == nil)
         #expect(try DroppedSignal(notification.message(to: ":1.1")) == nil)
         #expect(try SuspensionChangedSignal(dropped.message(to: ":1.1")) == nil)
         #expect(changed.message(to: ":1.1").destination == ":1.1")

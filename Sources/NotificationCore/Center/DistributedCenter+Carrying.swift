@@ -7,23 +7,27 @@
 ///
 /// A word about losses gets lost in the same way. What it told is told again then, and not counted again.
 extension DistributedCenter {
-    /// The bus refused one notification that was sent to the client.
+    /// The bus refused a signal with notifications, or a word about losses, that was sent to the client.
     ///
     /// Nothing more goes there until the client has answered a probe, which shows that there is room again.
     ///
-    /// - Parameter losses: how many the signal told of that was refused; 0 for a notification.
-    public func deliveryRefused(_ name: ClientName, losses: UInt64 = 0, effects: inout [Effect]) {
+    /// - Parameters:
+    ///   - notifications: how many were in it.
+    ///   - losses: how many it told of.
+    public func deliveryRefused(
+        _ name: ClientName, notifications: Int = 1, losses: UInt64 = 0, effects: inout [Effect]
+    ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         noteUncarried(
-            FlowWindow.Told(notifications: losses > 0 ? 0 : 1, losses: losses), of: client, because: .busLimits,
-            effects: &effects)
+            FlowWindow.Told(notifications: losses > 0 ? 0 : notifications, losses: losses), of: client,
+            because: .busLimits, effects: &effects)
         block(client, effects: &effects)
     }
 
     /// The bus refused a probe of the client. The driver sends it again until it gets through.
     ///
-    /// - Parameter isCounted: whether ``deliveryRefused(_:losses:effects:)`` told what else was refused. Otherwise all that the
+    /// - Parameter isCounted: whether ``deliveryRefused(_:notifications:losses:effects:)`` told what else was refused. Otherwise all that the
     ///   client has not confirmed may be lost: dbus-broker refuses signals without a word.
     public func probeRefused(_ name: ClientName, isCounted: Bool, effects: inout [Effect]) {
         defer { eventEnded() }

@@ -59,7 +59,7 @@ extension DistributedCenter {
         tellSuspension(of: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
-        while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) {}
+        while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) > 0 {}
         guard client.reads else { return }
         for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
             turns.append(client, in: lane, byteCount: 0)
@@ -71,7 +71,7 @@ extension DistributedCenter {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
         for lane in DeliveryLane.allCases {
-            while client.reads, sendFirst(of: lane, to: client, effects: &effects) {}
+            while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
     }
 

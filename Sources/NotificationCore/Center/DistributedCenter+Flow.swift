@@ -49,13 +49,16 @@ extension DistributedCenter {
 
     /// Counts a message that goes to a connection now.
     ///
-    /// - Parameter told: what it tells that has a number.
+    /// - Parameters:
+    ///   - told: what it tells that has a number.
+    ///   - fills: whether it fills a window.
     func countSent(
-        _ byteCount: Int, telling told: FlowWindow.Told = FlowWindow.Told(), to peer: Peer, effects: inout [Effect]
+        _ byteCount: Int, telling told: FlowWindow.Told = FlowWindow.Told(), fills: Bool = false, to peer: Peer,
+        effects: inout [Effect]
     ) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
-        let isFull = peer.flow.sent(byteCount: byteCount, telling: told)
+        let isFull = peer.flow.sent(byteCount: byteCount, telling: told, fills: fills)
         guard isFull || (isRoomWanted && peer.flow.isIdle) else { return }
         probe(peer, effects: &effects)
         if !peer.flow.isOpen { closed(peer, effects: &effects) }

@@ -13,6 +13,7 @@ extension DistributedCenter {
         for (_, position) in observers { body(.observer(index[position].registration)) }
         for client in clients.values {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
+            if client.options != ClientOptions() { body(.options(client.name, client.options)) }
             if client.isSuspendedByActivity || client.wasSuspendedByActivity {
                 body(.suspendedByActivity(client.name, true))
             }
@@ -65,6 +66,7 @@ extension DistributedCenter {
         case .clientGone(let name): return withClient(name) { forget($0) }
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
+        case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
         case .suspensionOwed(let name, let isOwed): return withClient(name) { $0.isSuspensionOwed = isOwed }
@@ -147,7 +149,7 @@ extension DistributedCenter {
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
         for client in clients.values {
             guard let counts = client.restoredCounts.take() else { continue }
-            if counts.lastSerial > 0 { changeQueue(of: client) { $0.takeFirst(serial: counts.lastSerial) } }
+            if counts.lastSerial > 0 { changeQueue(of: client) { $0.take(through: counts.lastSerial) } }
             let count = counts.unconfirmed + counts.unkept
             guard count > 0 else { continue }
             client.counts.dropped += count

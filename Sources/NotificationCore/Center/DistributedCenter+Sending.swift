@@ -16,12 +16,13 @@ extension DistributedCenter {
 
     /// Sends what is ready in `lane` and in more urgent ones, the most urgent first.
     ///
-    /// - Parameter limit: of the turns that are taken.
+    /// - Parameter limit: of the turns that are taken. In one that goes together it counts each notification; what it
+    ///   goes beyond that is at most a ``Batch``.
     public func sendReady(upTo lane: DeliveryLane, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
-        for _ in 0..<limit {
-            guard let first = turns.first, first <= lane else { return }
-            takeTurn(in: first, effects: &effects)
+        var left = limit
+        while left > 0, let first = turns.first, first <= lane {
+            left -= max(1, takeTurn(in: first, effects: &effects))
         }
     }
 
@@ -40,38 +41,36 @@ extension DistributedCenter {
         while turns.isOverfull, let lane = turns.first { takeTurn(in: lane, effects: &effects) }
     }
 
-    private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) {
-        guard let client = turns.next(in: lane), client.reads else { return }
-        sendFirst(of: lane, to: client, effects: &effects)
+    /// - Returns: how many notifications that sent.
+    @discardableResult
+    private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
+        guard let client = turns.next(in: lane), client.reads else { return 0 }
+        let count = sendFirst(of: lane, to: client, effects: &effects)
         if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
             turns.append(client, in: lane, byteCount: 0)
         }
+        return count
     }
 
-    /// Sends what is first in a lane of a client that reads.
+    /// Sends what is first in a lane of a client that reads; to one that wants batches, all that may go with it.
     ///
-    /// - Returns: whether there was something.
+    /// - Returns: how many notifications that was.
     @discardableResult
-    func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Bool {
-        guard let first = client.queue.first(in: lane) else { return false }
+    func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
+        guard let first = client.queue.first(in: lane) else { return 0 }
         guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
             holdBack(client.peer, effects: &effects)
-            return false
+            return 0
         }
-        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return false }
         invariant(!client.isGone, "D8: a client that left the bus gets nothing")
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
-        client.counts.sequence += 1
-        let isCarried = entry.notification.byteCount + 8 * entry.observers.count < mostBytes
+        let isCarried = first.carriedBytes < mostBytes
+        if client.options.batches, isCarried { return sendBatch(of: lane, to: client, effects: &effects) }
+        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return 0 }
         if isCarried {
-            client.counts.delivered += 1
-            counters.delivered += 1
-            effects.append(
-                .deliver(
-                    Delivery(
-                        client: client.name, notification: entry.notification, observers: entry.observers,
-                        sequence: client.counts.sequence)))
+            effects.append(.deliver(makeDelivery(of: entry, to: client)))
         } else {
+            client.counts.sequence += 1
             // In its place, so that it is known before the next.
             client.counts.dropped += 1
             counters.dropped += 1
@@ -81,21 +80,58 @@ extension DistributedCenter {
                     client.name, count: 1, observers: [], reason: .busLimits, sequence: client.counts.sequence),
             ]
         }
-        if client.remembersDue {
-            // Remembered when it is on its way: a crash in between repeats it, with its serial, and does not lose it.
-            #if CARILLON_PLANTED
-                let isLogged = !PlantedFault.strikes(.sentStaysLogged)
-            #else
-                let isLogged = true
-            #endif
-            if isLogged { remember(.popped(client.name, lane), effects: &effects) }
-            client.remembersDue = client.queue.hasDue
-        }
+        noteSent(1, of: lane, to: client, effects: &effects)
         countSent(
             isCarried ? entry.byteCount : Self.signalSize,
             telling: isCarried ? FlowWindow.Told(notifications: 1) : FlowWindow.Told(losses: 1), to: client.peer,
             effects: &effects)
-        return true
+        return 1
+    }
+
+    /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
+    private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
+        var batch = Batch()
+        // A full one is a window, so that no more of them are unconfirmed than of single ones.
+        var isFull = false
+        while let next = client.queue.first(in: lane), !isFull {
+            guard next.carriedBytes < mostBytes, hasRoomOnTheWay(for: client.peer, batch.byteCount + next.byteCount)
+            else { break }
+            isFull = !batch.takes(next, mostCarried: mostBytes)
+            guard !isFull, let entry = changeQueue(of: client, { $0.popDue(lane) }) else { break }
+            batch.append(makeDelivery(of: entry, to: client), entry)
+        }
+        let count = batch.deliveries.count
+        effects.append(.deliverTogether(client.name, batch.deliveries))
+        noteSent(count, of: lane, to: client, effects: &effects)
+        countSent(
+            batch.byteCount, telling: FlowWindow.Told(notifications: count),
+            fills: isFull || count == Batch.mostCount, to: client.peer, effects: &effects)
+        return count
+    }
+
+    /// Gives the notification its number among those of the client.
+    private func makeDelivery(of entry: DueQueue.Entry, to client: Client) -> Delivery {
+        client.counts.sequence += 1
+        client.counts.delivered += 1
+        counters.delivered += 1
+        return Delivery(
+            client: client.name, notification: entry.notification, observers: entry.observers,
+            sequence: client.counts.sequence)
+    }
+
+    /// So many left a lane. Remembered when they are on their way: a crash in between repeats them, with their serials, and
+    /// does not lose them.
+    private func noteSent(_ count: Int, of lane: DeliveryLane, to client: Client, effects: inout [Effect]) {
+        guard client.remembersDue else { return }
+        #if CARILLON_PLANTED
+            let isLogged = !PlantedFault.strikes(.sentStaysLogged)
+        #else
+            let isLogged = true
+        #endif
+        if isLogged, remembersChanges {
+            for _ in 0..<count { remember(.popped(client.name, lane), effects: &effects) }
+        }
+        client.remembersDue = client.queue.hasDue
     }
 
     /// From now on what is due to the client is remembered, as it may have to wait for long. What is only staged for

@@ -2,6 +2,8 @@
 public enum Effect {
     /// Send the client a notification.
     case deliver(Delivery)
+    /// Send the client these notifications in one message, in their order. It asked for that, and there is at least one.
+    case deliverTogether(ClientName, [Delivery])
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
     ///
     /// - Parameters:
@@ -44,4 +46,7 @@ public struct Delivery {
     /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:sequence:)``
     /// said so.
     public let sequence: UInt64
+
+    /// What the bus carries of it, in bytes, about (``DistributedCenter/mostBytes``).
+    public var carriedBytes: Int { notification.byteCount + 8 * observers.count }
 }

@@ -22,6 +22,7 @@ public struct Limits: Equatable, Sendable {
         case objectLength = "object-length"
         case userInfoBytes = "user-info-bytes"
         case userInfoDepth = "user-info-depth"
+        case postsPerCall = "posts-per-call"
     }
 
     public struct Row: Sendable {
@@ -94,6 +95,9 @@ public struct Limits: Equatable, Sendable {
         Row(
             key: .userInfoDepth, standard: 16, hardMaximum: 20,
             reason: "D-Bus nests at most 64 containers and a dictionary in a dictionary takes three"),
+        Row(
+            key: .postsPerCall, standard: 16_384, hardMaximum: 65_536,
+            reason: "posts that come in one call; the answer has an outcome of up to 64 bytes for each"),
     ]
 
     private var values: [UInt64]
@@ -135,6 +139,7 @@ extension Limits.Key {
         case .objectLength: 17
         case .userInfoBytes: 18
         case .userInfoDepth: 19
+        case .postsPerCall: 20
         }
     }
 }

@@ -14,6 +14,8 @@ final class Client {
     /// Whether it left the bus. It may have turns left, which are void.
     var isGone = false
 
+    var options = ClientOptions()
+
     // Policy: suspension (S1).
     /// What the client said; nil when it leaves that to the activity of its application.
     var explicitSuspension: Bool?

@@ -72,13 +72,14 @@ struct FlowWindow {
 
     /// Counts a message that is sent now.
     ///
+    /// - Parameter fills: whether it fills a window, whatever there is in that.
     /// - Returns: whether a window is full, so that the connection has to be probed.
-    mutating func sent(byteCount: Int, telling told: Told) -> Bool {
+    mutating func sent(byteCount: Int, telling told: Told, fills: Bool = false) -> Bool {
         unprobed.messages += 1
         unprobed.told.notifications += told.notifications
         unprobed.told.losses += told.losses
         unprobed.bytes += byteCount
-        return unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
+        return fills || unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
     }
 
     /// Counts a probe that is sent now.

@@ -100,10 +100,10 @@ struct DeliveryQueue {
         return entry
     }
 
-    /// Takes the notification with this serial, if it is the first that is due in some lane.
-    mutating func takeFirst(serial: UInt64) {
-        for lane in DeliveryLane.allCases where lanes[lane.rawValue].first?.notification.serial == serial {
-            _ = popDue(lane)
+    /// Takes the notification with this serial, if it is due, and those before it in its lane, with which it went.
+    mutating func take(through serial: UInt64) {
+        for lane in DeliveryLane.allCases where lanes[lane.rawValue].contains(serial) {
+            while let first = lanes[lane.rawValue].first, first.notification.serial <= serial { _ = popDue(lane) }
         }
     }
 

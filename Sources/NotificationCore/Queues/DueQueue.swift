@@ -7,6 +7,8 @@ struct DueQueue {
         var observers: ObserverList
         /// What it counts against the limits: also the list, however many others have the same one.
         var byteCount: Int { notification.byteCount + observers.byteCount }
+        /// What the bus carries of it.
+        var carriedBytes: Int { notification.byteCount + 8 * observers.count }
     }
 
     private var entries = Deque<Entry>()

@@ -25,7 +25,7 @@ final class AnswerGate {
     }
 
     private func send(_ message: MarshalledMessage, to bus: any MessageBus) {
-        if maySend(message.destination, Self.smallSize) {
+        if maySend(message.destination, max(Self.smallSize, message.byteCount)) {
             bus.send(message)
         } else {
             kept[message.destination, default: Deque()].append((Message(message), bus))
@@ -44,7 +44,7 @@ final class AnswerGate {
         kept[caller] = nil
     }
 
-    /// The answers that there are many of have a number, or nothing. Those that are laid out already are of these.
+    /// The answers that there are many of have a number, or nothing.
     private static func size(of message: Message) -> Int {
         ["", "u", "t"].contains(where: message.hasSignature) ? smallSize : message.byteCount
     }

@@ -39,6 +39,7 @@ final class CallQueue {
     private struct Call {
         let message: Message
         let caller: UniqueName
+        let account: AccountID
         let byteCount: Int
     }
 
@@ -65,6 +66,8 @@ final class CallQueue {
     private var timer: EventSource?
     private var source: ReadySource!
 
+    /// Calls of which a part was served, with what is left of them.
+    private let manyPosts: ManyPosts
     /// Serves a message that was kept.
     var serve: ((Message) -> Void)!
     /// Refuses a call for which there is no room.
@@ -75,8 +78,10 @@ final class CallQueue {
     /// - Parameters:
     ///   - driver: gets what comes of the calls.
     ///   - connection: from which they come.
-    init(of driver: CenterDriver, on connection: Connection) {
+    init(of driver: CenterDriver, _ manyPosts: ManyPosts, on connection: Connection) {
         self.driver = driver
+        self.manyPosts = manyPosts
+        manyPosts.isContinued = true
         self.connection = connection
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
@@ -105,7 +110,12 @@ final class CallQueue {
             keep(call, of: caller, account, at: start)
             return true
         }
-        defer { lines.note(connection.context.now - start, of: account) }
+        defer {
+            lines.note(connection.context.now - start, of: account, more: manyPosts.takeCount())
+            if manyPosts.hasBegun(call) {
+                append(Call(message: call, caller: caller, account: account, byteCount: call.byteCount))
+            }
+        }
         return serve()
     }
 
@@ -114,7 +124,7 @@ final class CallQueue {
     /// - Returns: false when there are none.
     func keep(_ signal: Message, about caller: UniqueName, _ account: AccountID) -> Bool {
         guard driver.center.keepsCalls(of: caller) else { return false }
-        append(Call(message: signal, caller: caller, byteCount: signal.byteCount), account)
+        append(Call(message: signal, caller: caller, account: account, byteCount: signal.byteCount))
         return true
     }
 
@@ -136,7 +146,7 @@ final class CallQueue {
     // MARK: Keeping
 
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID, at now: Instant) {
-        let call = Call(message: message, caller: caller, byteCount: message.byteCount)
+        let call = Call(message: message, caller: caller, account: account, byteCount: message.byteCount)
         inbox.noteRead(call.byteCount, at: now)
         let wantsAnswer = !message.expectsNoReply
         func mayKeep(isRead: Bool) -> Bool {
@@ -151,17 +161,21 @@ final class CallQueue {
                 connection.isPaused = true
             }
         }
-        append(call, account)
+        append(call)
     }
 
-    private func append(_ call: Call, _ account: AccountID) {
+    private func append(_ call: Call) {
+        charge(call)
+        lines.append(call, of: call.account)
+        start()
+    }
+
+    private func charge(_ call: Call) {
         driver.perform { effects in
             driver.center.callIsKept(of: call.caller, byteCount: call.byteCount + Self.overhead, effects: &effects)
         }
         byteCount += call.byteCount
         tellConnection()
-        lines.append(call, of: account)
-        start()
     }
 
     private func pop() -> Call? {
@@ -185,8 +199,13 @@ final class CallQueue {
         let start = connection.context.now
         var before = start
         while credit > 0, let call = pop() {
-            if credit < .max { credit -= 1 }
             serve(call.message)
+            let count = 1 + manyPosts.takeCount()
+            if credit < .max { credit -= min(count, credit) }
+            if manyPosts.hasBegun(call.message) {
+                charge(call)
+                lines.putBack(call, of: call.account)
+            }
             let now = connection.context.now
             lines.noteTurn(now - before)
             before = now
@@ -231,18 +250,26 @@ final class CallQueue {
     // MARK: Losing
 
     private func lose(_ message: Message, of caller: UniqueName) {
-        guard let post = lostPost(message, of: caller), mayPost(post.name, caller) else { return refuse(message) }
-        lost[post, default: 0] += 1
+        let posts = lostPosts(message, of: caller).filter { mayPost($0.name, caller) }
+        guard !posts.isEmpty else { return refuse(message) }
+        for post in posts { lost[post, default: 0] += 1 }
         start()
     }
 
-    /// Nil for what is no post, or one whose poster can be told.
-    private func lostPost(_ message: Message, of caller: UniqueName) -> LostPost? {
-        guard message.expectsNoReply, message.hasMember(PostCall.member), message.hasPath(Wire.path),
-            message.interface.map({ $0 == Wire.interface }) ?? true,
-            let (name, object) = try? Post.nameAndObject(of: message)
-        else { return nil }
-        return LostPost(name: name, object: object, poster: caller)
+    /// None for what is no post, or whose poster can be told.
+    private func lostPosts(_ message: Message, of caller: UniqueName) -> [LostPost] {
+        guard message.expectsNoReply, message.hasPath(Wire.path),
+            message.interface.map({ $0 == Wire.interface }) ?? true
+        else { return [] }
+        let texts =
+            if message.hasMember(PostCall.member) {
+                (try? Post.nameAndObject(of: message)).map { [$0] } ?? []
+            } else if message.hasMember(PostMany.member), message.hasSignature("a(ssa{sv}a{sv})") {
+                ArrivedPosts.namesAndObjects(of: message, limits: driver.center.limits)
+            } else {
+                [] as [(name: String, object: String)]
+            }
+        return texts.map { LostPost(name: $0.name, object: $0.object, poster: caller) }
     }
 
     private func announceLost() {

@@ -66,8 +66,11 @@ struct FairLines<Caller: Hashable, Item> {
     }
 
     /// So long it took to serve what ``mayServe(_:at:most:)`` let through.
-    mutating func note(_ time: Duration, of caller: Caller) {
+    ///
+    /// - Parameter more: how many more it was than one.
+    mutating func note(_ time: Duration, of caller: Caller, more: Int = 0) {
         lines[caller]?.used += time
+        lines[caller]?.count += more
     }
 
     /// Puts something at the end of the caller's line.
@@ -85,6 +88,15 @@ struct FairLines<Caller: Hashable, Item> {
         isLineEmpty = line.items.isEmpty
         if isLineEmpty { turns.popFirst() }
         return item
+    }
+
+    /// Puts back what ``popNext()`` gave: not all of it has been served. Call before ``noteTurn(_:)``.
+    mutating func putBack(_ item: Item, of caller: Caller) {
+        let line = line(of: caller)
+        if line.items.isEmpty { turns.prepend(line) }
+        line.items.prepend(item)
+        count += 1
+        isLineEmpty = false
     }
 
     /// So long it took to serve what ``popNext()`` gave. When the line has had its time, it is the next one's turn.

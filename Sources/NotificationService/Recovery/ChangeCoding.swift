@@ -28,6 +28,7 @@ private enum RecordKind: UInt8 {
     case suspensionOwed
     /// The address of the bus.
     case bus
+    case options
 }
 
 /// How a list of observers is written.
@@ -109,6 +110,9 @@ struct ChangeEncoder {
         case .suspensionOwed(let name, let isOwed):
             begin(.suspensionOwed, name)
             record.append(isOwed)
+        case .options(let name, let options):
+            begin(.options, name)
+            record.append(options.batches)
         case .queuedDue(let name, let notification, let observers, let lane):
             encode(notification, body)
             begin(.queuedDue, name)
@@ -258,6 +262,10 @@ struct ChangeDecoder {
             }
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
+        case .options:
+            var options = ClientOptions()
+            options.batches = try reader.readBool()
+            return .options(client, options)
         case .queuedDue:
             return .queuedDue(
                 client, try notification(&reader), observers: try list(of: client, &reader), try lane(&reader))

@@ -39,10 +39,11 @@ final class DeliveryReceipts {
 
     /// A message is sent now that has this number, the greatest so far of its client.
     ///
-    /// - Parameter dropped: how many losses it tells of; nil for a notification.
-    func noteSent(_ sequence: UInt64, to client: ClientName, dropped: UInt64?) {
-        sent[client, default: Sent()].add(
-            Sent(sequence: sequence, delivered: dropped == nil ? 1 : 0, dropped: dropped ?? 0))
+    /// - Parameters:
+    ///   - notifications: how many are in it; the number is that of the last.
+    ///   - dropped: how many losses it tells of.
+    func noteSent(_ sequence: UInt64, to client: ClientName, notifications: UInt64 = 1, dropped: UInt64 = 0) {
+        sent[client, default: Sent()].add(Sent(sequence: sequence, delivered: notifications, dropped: dropped))
     }
 
     /// All that belongs together was sent.

@@ -194,6 +194,10 @@ final class RecoveryStore {
             switch effect {
             case .deliver(let delivery):
                 countDelivery(to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
+            case .deliverTogether(let client, let batch):
+                // The whole batch goes or does not, so all of its numbers are counted with the last.
+                guard let last = batch.last else { preconditionFailure("nobody is sent nothing") }
+                countDelivery(to: client, sequence: last.sequence, serial: last.notification.serial)
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
@@ -457,7 +461,8 @@ extension Change {
         case .queuedDue, .held, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced, .postQueued, .postsReplaced,
             .postTaken:
             true
-        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspendedByActivity, .suspensionOwed:
+        case .client, .clientGone, .observer, .observersRemoved, .suspension, .options, .suspendedByActivity,
+            .suspensionOwed:
             false
         }
     }

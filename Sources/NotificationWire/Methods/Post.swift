@@ -94,6 +94,26 @@ extension Post where UserInfo == WireUserInfo {
         options = if let known { known } else { try Self.readOptions(of: call) }
     }
 
+    /// One of several posts in a call.
+    ///
+    /// - Parameters:
+    ///   - bytes: of its structure.
+    ///   - arguments: at its options; nil when it has none.
+    ///   - check: of name and object, before userInfo is looked at.
+    /// - Throws: as for a call of its own.
+    init(
+        structure bytes: UnsafeRawBufferPointer, options arguments: MessageReader?, limits: Limits,
+        checking check: (String, String) throws(BusError) -> Void
+    ) throws(BusError) {
+        var reader = MarshalledReader(bytes)
+        (name, object) = try Self.readNameAndObject(&reader)
+        try check(name, object)
+        userInfo = try mappingCenterErrors { () throws(CenterError) in try WireUserInfo(at: &reader, limits: limits) }
+        options = PostOptions()
+        guard var arguments else { return }
+        options = try mappingCenterErrors { () throws(CenterError) in try PostOptions(from: &arguments) }
+    }
+
     /// Options that there are not, and what is laid out otherwise than clients do it.
     private static func readOptions(of call: Message) throws(BusError) -> PostOptions {
         var arguments = MessageReader(call)
@@ -115,14 +135,14 @@ extension Post where UserInfo == WireUserInfo {
         return found!
     }
 
-    private static func readNameAndObject(
+    static func readNameAndObject(
         _ reader: inout MarshalledReader
     ) throws(BusError) -> (name: String, object: String) {
         guard let name = reader.readString(), let object = reader.readString() else { throw malformed }
         return (name, object)
     }
 
-    private static var malformed: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
+    static var malformed: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
 }
 
 extension MethodCall.Answer {

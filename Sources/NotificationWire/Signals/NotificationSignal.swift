@@ -63,21 +63,28 @@ public struct NotificationSignal: CenterSignal, Equatable {
     public static func message(
         for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
     ) -> MarshalledMessage {
-        let (notification, common) = (delivery.notification, userInfo.commonBody)
-        let poster = notification.poster.rawValue
-        let size =
-            common.count + MarshalledBytes.mostBytes(ofIntegers: delivery.observers.count)
-            + MarshalledBytes.mostBytes(of: poster) + 24
+        let size = mostBytes(of: delivery, userInfo)
         return form.message(to: delivery.client, serial: messageSerial, size: size) { body in
-            body.append(bytes: common)
-            switch delivery.observers {
-            case .one(let observer): body.append(arrayOf: observer.rawValue)
-            case .many(let observers): body.append(observers.map(\.rawValue))
-            }
-            body.append(poster)
-            body.append(notification.serial)
-            body.append(delivery.sequence)
+            append(delivery, userInfo: userInfo, to: &body)
         }
+    }
+
+    /// The most that the arguments take.
+    static func mostBytes(of delivery: Delivery, _ userInfo: WireUserInfo) -> Int {
+        userInfo.commonBody.count + MarshalledBytes.mostBytes(ofIntegers: delivery.observers.count)
+            + MarshalledBytes.mostBytes(of: delivery.notification.poster.rawValue) + 24
+    }
+
+    /// Appends the arguments, for a place that D-Bus would align to 8.
+    static func append(_ delivery: Delivery, userInfo: WireUserInfo, to body: inout MarshalledBytes) {
+        body.append(bytes: userInfo.commonBody)
+        switch delivery.observers {
+        case .one(let observer): body.append(arrayOf: observer.rawValue)
+        case .many(let observers): body.append(observers.map(\.rawValue))
+        }
+        body.append(delivery.notification.poster.rawValue)
+        body.append(delivery.notification.serial)
+        body.append(delivery.sequence)
     }
 
     private static let form = MessageForm.signal(

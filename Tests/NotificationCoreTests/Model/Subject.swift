@@ -130,19 +130,8 @@ final class Subject {
     private func note(_ effect: Effect) {
         func number(_ client: ClientName) -> Int { Step.clients.firstIndex(of: client)! }
         switch effect {
-        case .deliver(let delivery):
-            // What arrives is the notification that was posted, with what the center added to it.
-            let notification = delivery.notification
-            let posted = (notification.userInfo as? Payload)?.post
-            let post = Post(
-                serial: notification.serial, name: posted?.name ?? -1, object: posted?.object ?? -1,
-                bytes: posted?.bytes ?? -1, poster: number(notification.poster))
-            assert(Step.texts[post.name] == notification.name && Step.texts[post.object] == notification.object)
-            outcomes.append(
-                .delivered(post, observers: delivery.observers.ids.map(\.rawValue), sequence: delivery.sequence),
-                for: number(delivery.client))
-            counts[delivery.client]?.delivered += 1
-            counts[delivery.client]?.sequence = delivery.sequence
+        case .deliver(let delivery): note(delivery)
+        case .deliverTogether(_, let batch): batch.forEach(note)
         case .dropped(let client, let count, let observers, let reason, let sequence):
             outcomes.append(
                 .dropped(count, observers: observers.map(\.rawValue), reason, sequence: sequence), for: number(client))
@@ -165,6 +154,22 @@ final class Subject {
             if case .client(let name, let start) = change { counts[name] = start }
             if case .clientGone(let name) = change { counts[name] = nil }
         }
+    }
+
+    private func note(_ delivery: Delivery) {
+        func number(_ client: ClientName) -> Int { Step.clients.firstIndex(of: client)! }
+        // What arrives is the notification that was posted, with what the center added to it.
+        let notification = delivery.notification
+        let posted = (notification.userInfo as? Payload)?.post
+        let post = Post(
+            serial: notification.serial, name: posted?.name ?? -1, object: posted?.object ?? -1,
+            bytes: posted?.bytes ?? -1, poster: number(notification.poster))
+        assert(Step.texts[post.name] == notification.name && Step.texts[post.object] == notification.object)
+        outcomes.append(
+            .delivered(post, observers: delivery.observers.ids.map(\.rawValue), sequence: delivery.sequence),
+            for: number(delivery.client))
+        counts[delivery.client]?.delivered += 1
+        counts[delivery.client]?.sequence = delivery.sequence
     }
 
     /// Replays what was remembered into a new center. Every second time that is the shortest list of changes, as after

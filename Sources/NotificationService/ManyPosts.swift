@@ -1,0 +1,125 @@
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+
+/// Calls that bring many posts at once, taken up piece by piece (F1, E4): each post is checked, counted and posted as one
+/// that came alone, and however many there are, others have their turns in between.
+///
+/// Until the last piece the call counts as waiting; what the caller sends behind it waits as well (`CallQueue`).
+final class ManyPosts {
+    /// A call of which some posts were taken.
+    private final class Work {
+        let call: MethodCall
+        var posts: ArrivedPosts
+        var outcomes: [PostOutcome] = []
+        /// Behind the last of its deliveries in each lane.
+        var marks: [DeliveryLane: SendingMark] = [:]
+
+        init(_ call: MethodCall, _ posts: ArrivedPosts) {
+            self.call = call
+            self.posts = posts
+        }
+    }
+
+    /// Posts of one piece: some hundreds of microseconds.
+    private static let piece = 32
+    /// The same while an observer is behind that reads: what one caller is served at once in a slot.
+    private static let pieceInCrowd = 8
+
+    private unowned let driver: CenterDriver
+    private unowned let turns: DeliveryTurns
+    private unowned let gate: PolicyGate
+    private unowned let refusals: Refusals
+    /// By the call's message, which lives as long.
+    private var begun: [ObjectIdentifier: Work] = [:]
+    /// Posts that were taken since somebody asked.
+    private var taken = 0
+    /// Whether somebody goes on with what has been begun: otherwise nothing is left over.
+    var isContinued = false
+
+    init(driver: CenterDriver, turns: DeliveryTurns, gate: PolicyGate, refusals: Refusals) {
+        self.driver = driver
+        self.turns = turns
+        self.gate = gate
+        self.refusals = refusals
+    }
+
+    /// Takes the first posts of a call of ``PostMany``.
+    ///
+    /// - Throws: what concerns all of it.
+    func begin(_ call: MethodCall) throws(BusError) {
+        let posts = try ArrivedPosts(call.message, limits: driver.center.limits)
+        try call.expectNoDescriptors()
+        let work = Work(call, posts)
+        begun[ObjectIdentifier(call.message)] = work
+        goOn(work, most: isContinued ? piece : .max)
+    }
+
+    /// Whether some posts of a call were taken, and not all.
+    func hasBegun(_ message: Message) -> Bool {
+        !begun.isEmpty && begun[ObjectIdentifier(message)] != nil
+    }
+
+    /// Takes the next posts of a call that was begun.
+    ///
+    /// - Returns: false for another call.
+    func goOn(_ message: Message) -> Bool {
+        guard !begun.isEmpty, let work = begun[ObjectIdentifier(message)] else { return false }
+        goOn(work, most: piece)
+        return true
+    }
+
+    /// Takes all posts of the calls that were begun: there will be no later.
+    ///
+    /// - Returns: these calls.
+    func finishAll() -> [Message] {
+        let works = Array(begun.values)
+        for work in works { goOn(work, most: .max) }
+        return works.map(\.call.message)
+    }
+
+    /// How many posts were taken since the last time, besides the one that each call has that is no call of many.
+    func takeCount() -> Int {
+        defer { taken = 0 }
+        return max(0, taken - 1)
+    }
+
+    private var piece: Int { driver.center.isCrowded ? Self.pieceInCrowd : Self.piece }
+
+    private func goOn(_ work: Work, most: Int) {
+        var refused: [(String, BusError)] = []
+        var waitsForIdleness = false
+        driver.perform { effects in
+            for _ in 0..<most where !work.posts.isAtEnd {
+                let (name, post) = work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
+                    // That a name is missing is for the post's own check to say.
+                    if !name.isEmpty { try gate.check(work.call.sender) { .post(name: name) } }
+                    try mappingCenterErrors { () throws(CenterError) in
+                        try driver.center.checkPost(name: name, object: object)
+                    }
+                }
+                taken += 1
+                do throws(BusError) {
+                    let post = try post.get()
+                    let receipt = try mappingCenterErrors { () throws(CenterError) in
+                        try driver.center.post(
+                            name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
+                            from: work.call.sender, effects: &effects)
+                    }
+                    if post.options.postingStyle == .whenIdle { waitsForIdleness = true }
+                    if let mark = receipt.mark { work.marks[mark.lane] = mark }
+                    work.outcomes.append(PostOutcome(receivers: receipt.receivers))
+                } catch {
+                    refused.append((name, error))
+                    work.outcomes.append(PostOutcome(error))
+                }
+            }
+        }
+        for (name, error) in refused { refusals.note(work.call, error, post: name) }
+        if waitsForIdleness { turns.expectIdleness() }
+        guard work.posts.isAtEnd else { return }
+        begun[ObjectIdentifier(work.call.message)] = nil
+        driver.answer(work.call, with: work.outcomes, behind: work.marks.sorted { $0.key < $1.key }.map(\.value))
+    }
+}

@@ -1,0 +1,125 @@
+import DBus
+import NotificationCore
+
+/// The posts of a call of ``PostMany``, read one by one where they lie.
+///
+/// How they are laid out is looked at first, so that a call of which nobody can tell where a post ends posts nothing.
+public struct ArrivedPosts {
+    private let call: Message
+    /// A copy, where they can't be taken as they lie.
+    private let copy: [UInt8]?
+    /// Behind what was read.
+    private var offset: Int
+    /// At the structure of the next; nil when none of them has options, which are few, and rare.
+    private var structures: MessageReader?
+    /// How many there are.
+    public let count: Int
+    /// How many have been read.
+    public private(set) var read = 0
+
+    /// - Parameter call: its types are ``PostMany/inputs``.
+    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out; LimitExceeded for more than one call may have.
+    public init(_ call: Message, limits: Limits) throws(BusError) {
+        self.call = call
+        copy = call.hasBodyInPlace ? nil : call.marshalledBody
+        var (count, hasOptions) = (0, false)
+        let most = Int(limits[.postsPerCall])
+        offset = try Self.withBody(of: call, or: copy) { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            guard let posts = reader.readArray(alignedTo: 8), posts.upperBound == body.count else {
+                throw Self.malformed
+            }
+            while !reader.isAtEnd {
+                guard let post = Self.passOver(&reader) else { throw Self.malformed }
+                hasOptions = hasOptions || post.hasOptions
+                count += 1
+                guard count <= most else { throw BusError(.limitExceeded(.postsPerCall, value: UInt64(most))) }
+            }
+            return posts.lowerBound
+        }
+        self.count = count
+        guard hasOptions else { return }
+        var arguments = MessageReader(call)
+        // libdbus finds fault with what nobody has looked at before.
+        guard arguments.nextType == .array else { throw Self.malformed }
+        structures = arguments.nextContents()
+    }
+
+    public var isAtEnd: Bool { read == count }
+
+    /// Reads the next. Call only while there is one.
+    ///
+    /// - Parameter check: of name and object, before userInfo is looked at.
+    /// - Returns: its name, as far as it can be read, and the post, or why it is refused: as for a call of its own.
+    public mutating func next(
+        limits: Limits, checking check: (String, String) throws(BusError) -> Void
+    ) -> (name: String, post: Result<Post<WireUserInfo>, BusError>) {
+        precondition(!isAtEnd, "there are \(count) posts")
+        read += 1
+        var options: MessageReader?
+        if var structure = structures?.nextContents() {
+            structures?.skip()
+            for _ in 0..<3 { structure.skip() }
+            options = structure
+        }
+        var name = ""
+        var end = offset
+        let post = Self.withBody(of: call, or: copy) { body in
+            var reader = MarshalledReader(body, at: offset)
+            guard let place = Self.passOver(&reader) else { preconditionFailure("it was looked at") }
+            end = reader.offset
+            let structure = UnsafeRawBufferPointer(rebasing: body[place.bytes])
+            return Result { () throws(BusError) in
+                try Post<WireUserInfo>(
+                    structure: structure, options: place.hasOptions ? options : nil, limits: limits
+                ) { postName, object throws(BusError) in
+                    name = postName
+                    try check(postName, object)
+                }
+            }
+        }
+        offset = end
+        return (name, post)
+    }
+
+    /// The names and objects of all posts of a call that can be read, without a look at the rest; none of a call that has
+    /// more than one may have.
+    public static func namesAndObjects(of call: Message, limits: Limits) -> [(name: String, object: String)] {
+        call.withMarshalledBody { body in
+            var reader = MarshalledReader(body)
+            var found: [(name: String, object: String)] = []
+            guard reader.readArray(alignedTo: 8) != nil else { return found }
+            var count = 0
+            while !reader.isAtEnd, let post = passOver(&reader) {
+                count += 1
+                guard count <= limits[.postsPerCall] else { return [] }
+                var text = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[post.bytes]))
+                if let texts = try? Post<WireUserInfo>.readNameAndObject(&text) { found.append(texts) }
+            }
+            return found
+        }
+    }
+
+    /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it. It ends where its last array does.
+    private static func passOver(_ reader: inout MarshalledReader) -> (bytes: Range<Int>, hasOptions: Bool)? {
+        guard reader.align(to: 8) else { return nil }
+        let start = reader.offset
+        guard reader.skipText(), reader.skipText(), let userInfo = reader.readArray(alignedTo: 8) else { return nil }
+        reader.move(to: userInfo.upperBound)
+        guard let options = reader.readArray(alignedTo: 8) else { return nil }
+        reader.move(to: options.upperBound)
+        return (start..<options.upperBound, !options.isEmpty)
+    }
+
+    private static func withBody<Result, Failure: Error>(
+        of call: Message, or copy: [UInt8]?, _ body: (UnsafeRawBufferPointer) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        guard let copy else { return try call.withMarshalledBody(body) }
+        let result: Swift.Result<Result, Failure> = copy.withUnsafeBytes { bytes in
+            do throws(Failure) { return .success(try body(bytes)) } catch { return .failure(error) }
+        }
+        return try result.get()
+    }
+
+    private static var malformed: BusError { Post<WireUserInfo>.malformed }
+}

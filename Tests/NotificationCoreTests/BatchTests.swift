@@ -1,0 +1,200 @@
+import NotificationCore
+import TestLimits
+import Testing
+
+/// What goes to a client together (F1), and that nothing else changes by it.
+@Suite("F1: batches", .watched)
+struct BatchTests {
+    private func tower() throws -> Tower {
+        let tower = Tower()
+        try tower.add(":1.1")
+        try tower.center.setOptions(ClientOptionsChange(batches: true), of: ":1.1", effects: &tower.effects)
+        return tower
+    }
+
+    /// Posts that are staged, and have not had their turn.
+    private func stage(_ count: Int, on tower: Tower, size: Int = 8, immediately: Bool = false) throws {
+        var options = PostOptions()
+        options.deliverImmediately = immediately
+        for _ in 0..<count {
+            _ = try tower.center.post(
+                name: "Ding", object: "", userInfo: Tower.Payload(byteCount: size), options: options, from: ":1.99",
+                effects: &tower.effects)
+        }
+    }
+
+    private func takeBatches(_ tower: Tower) -> [[UInt64]] {
+        defer { tower.effects = [] }
+        return tower.effects.compactMap { effect in
+            switch effect {
+            case .deliverTogether(":1.1", let batch): batch.map(\.sequence)
+            case .deliver(let delivery) where delivery.client == ":1.1": [delivery.sequence, .max]
+            default: nil
+            }
+        }
+    }
+
+    private func send(_ tower: Tower) { tower.center.sendAllReady(effects: &tower.effects) }
+
+    @Test("One that is alone does not wait, and comes as a batch")
+    func alone() throws {
+        let tower = try tower()
+        try stage(1, on: tower)
+        send(tower)
+        #expect(takeBatches(tower) == [[1]])
+    }
+
+    @Test("What is due when a client has its turn goes together, in order, up to 64 and 64 KiB")
+    func together() throws {
+        let tower = try tower()
+        tower.center.clientAnswered(":1.1", effects: &tower.effects)  // the first probe
+        try stage(70, on: tower)
+        send(tower)
+        #expect(takeBatches(tower) == [Array(1...64), Array(65...70)])
+        tower.center.clientAnswered(":1.1", effects: &tower.effects)
+        try stage(3, on: tower, size: 30 << 10)
+        send(tower)
+        #expect(takeBatches(tower) == [[71, 72], [73]])
+    }
+
+    @Test("Others get theirs one by one")
+    func others() throws {
+        let tower = try tower()
+        try tower.add(":1.2")
+        try stage(3, on: tower)
+        send(tower)
+        var (together, alone) = (0, 0)
+        for effect in tower.effects {
+            if case .deliverTogether(let client, let batch) = effect {
+                #expect(client == ":1.1" && batch.count == 3)
+                together += 1
+            }
+            if case .deliver(let delivery) = effect {
+                #expect(delivery.client == ":1.2")
+                alone += 1
+            }
+        }
+        #expect(together == 1 && alone == 3)
+    }
+
+    @Test("The urgent is not put behind what is less so (M6)")
+    func urgent() throws {
+        let tower = try tower()
+        try stage(3, on: tower)
+        try stage(1, on: tower, immediately: true)
+        tower.center.sendReady(upTo: .immediate, limit: 1, effects: &tower.effects)
+        #expect(takeBatches(tower) == [[1]])
+        send(tower)
+        #expect(takeBatches(tower) == [[2, 3, 4]])
+    }
+
+    @Test("A batch counts as one message with all its bytes: what it may have unconfirmed is what it was (A4)")
+    func window() throws {
+        let tower = try tower()
+        tower.center.clientAnswered(":1.1", effects: &tower.effects)
+        tower.effects = []
+        for _ in 0..<10 { try stage(64, on: tower, size: 700) }
+        send(tower)
+        let batches = takeBatches(tower)
+        let sent = batches.reduce(0) { $0 + $1.count }
+        // Two windows of 64 KiB, of which the last may go beyond by a batch.
+        #expect((2 * 64..<3 * 68).contains(sent), "\(sent) of about a KiB each")
+        #expect(batches.count < 6)
+        let status = try #require(tower.center.clientStatuses.first { $0.name == ":1.1" })
+        #expect(status.flow == .waiting && status.queued == 640 - sent)
+        tower.center.clientAnswered(":1.1", effects: &tower.effects)
+        send(tower)
+        let more = takeBatches(tower)
+        #expect(more.first?.first == UInt64(sent) + 1, "it goes on where it stopped")
+    }
+
+    @Test("What the bus refused was so many, and that many are announced (S4)")
+    func refused() throws {
+        let tower = try tower()
+        try stage(5, on: tower)
+        send(tower)
+        tower.effects = []
+        tower.center.deliveryRefused(":1.1", notifications: 5, effects: &tower.effects)
+        for _ in 0..<3 { tower.center.clientAnswered(":1.1", effects: &tower.effects) }
+        let announced = tower.effects.compactMap { effect -> UInt64? in
+            if case .dropped(":1.1", let count, _, .busLimits, _) = effect { count } else { nil }
+        }
+        #expect(announced == [5])
+    }
+
+    @Test("One that the bus does not carry is told of in its place, and no batch is larger than it carries")
+    func tooLarge() throws {
+        let tower = try tower()
+        tower.center.mostBytes = 3000
+        try stage(2, on: tower, size: 1000)
+        try stage(1, on: tower, size: 5000)
+        try stage(2, on: tower, size: 1000)
+        send(tower)
+        var told: [String] = []
+        for effect in tower.effects {
+            if case .deliverTogether(_, let batch) = effect { told.append("\(batch.map(\.sequence))") }
+            if case .dropped(_, 1, _, .busLimits, let sequence) = effect { told.append("lost \(sequence)") }
+        }
+        #expect(told == ["[1, 2]", "lost 3", "[4, 5]"])
+    }
+
+    @Test("What was said before stays as it is, and can be taken back")
+    func options() throws {
+        let tower = try tower()
+        try tower.center.setOptions(ClientOptionsChange(), of: ":1.1", effects: &tower.effects)
+        try tower.post("Ding")
+        #expect(takeBatches(tower) == [[1]])
+        try tower.center.setOptions(ClientOptionsChange(batches: false), of: ":1.1", effects: &tower.effects)
+        try tower.post("Ding")
+        #expect(takeBatches(tower) == [[2, .max]])
+    }
+
+    // MARK: E3
+
+    @Test("The option survives the process, and is not written for who has none")
+    func survives() throws {
+        let tower = try tower()
+        try tower.add(":1.2")
+        var changes: [Change] = []
+        tower.center.forEachRememberedChange { changes.append($0) }
+        let options = changes.filter { if case .options = $0 { true } else { false } }
+        #expect(options.count == 1)
+        let later = Tower()
+        for change in changes { #expect(later.center.restore(change)) }
+        later.center.finishRestoring(effects: &later.effects)
+        later.effects = []
+        try later.post("Ding")
+        #expect(takeBatches(later) == [[1]])
+    }
+
+    @Test("Killed behind a batch, before the log knows that it left: none of it is sent again with another number")
+    func killed() throws {
+        let tower = try tower()
+        tower.center.remembersChanges = true
+        try tower.center.setSuspended(true, of: ":1.1", effects: &tower.effects)
+        var options = ObserverOptions()
+        options.suspensionBehavior = .hold
+        try tower.add(":1.1", "", "", options)
+        try stage(3, on: tower)
+        var changes: [Change] = []
+        tower.center.forEachRememberedChange { changes.append($0) }
+        tower.effects = []
+        try tower.center.setSuspended(false, of: ":1.1", effects: &tower.effects)
+        // The log has that it was flushed; the counters that three numbers were given.
+        let later = Tower()
+        for change in changes {
+            if case .client(let name, var counts) = change {
+                (counts.sequence, counts.unconfirmed, counts.lastSerial) = (3, 3, 3)
+                #expect(later.center.restore(.client(name, counts)))
+            } else {
+                #expect(later.center.restore(change))
+            }
+        }
+        #expect(later.center.restore(.flushed(":1.1")))
+        later.center.restoreNumbers(lastSerial: 3, lastObserver: 9)
+        later.center.finishRestoring(effects: &later.effects)
+        #expect(takeBatches(later) == [])
+        let status = try #require(later.center.clientStatuses.first { $0.name == ":1.1" })
+        #expect(status.queued == 0 && status.dropped == 3, "they may have arrived, and are told of as such")
+    }
+}

@@ -1,0 +1,161 @@
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import DBus
+@testable import NotificationCore
+
+/// Posts that come together, read where they lie (F1): each as one that came alone.
+@Suite("F1: posts that come together", .watched)
+struct ArrivedPostsTests {
+    private func read(
+        _ call: Message, limits: Limits = Limits(), refusing bad: String = ""
+    ) throws -> [String] {
+        var posts = try ArrivedPosts(call, limits: limits)
+        var told: [String] = []
+        while !posts.isAtEnd {
+            let (name, post) = posts.next(limits: limits) { name, _ throws(BusError) in
+                if name == bad { throw BusError(.notAllowed, message: "") }
+            }
+            switch post {
+            case .success(let post):
+                told.append("\(post.name) of '\(post.object)' \(post.options.postingStyle.rawValue)")
+            case .failure(let error): told.append("\(name): \(error.name.rawValue.split(separator: ".").last ?? "")")
+            }
+        }
+        return told
+    }
+
+    private func structure(
+        _ writer: inout MessageWriter, _ name: String, _ value: (Signature, (inout MessageWriter) -> Void)? = nil,
+        options: (inout MessageWriter) -> Void = { _ in }
+    ) {
+        writer.structure { writer in
+            writer.append(name)
+            writer.append("object")
+            writer.array(of: "{sv}") { writer in
+                if let value { writer.entry("key", value.0, value.1) }
+            }
+            writer.array(of: "{sv}", options)
+        }
+    }
+
+    private func call(_ body: (inout MessageWriter) -> Void) -> Message {
+        let message = Wire.methodCall(PostMany.member)
+        var writer = MessageWriter(message)
+        writer.array(of: "(ssa{sv}a{sv})", body)
+        return message
+    }
+
+    private func mixed() -> Message {
+        call { writer in
+            structure(&writer, "a")
+            structure(&writer, "b", ("(s)", { $0.structure { $0.append("s") } }))
+            structure(&writer, "c", ("x", { $0.append(Int64(1)) })) { $0.entry("posting-style", "asap") }
+            structure(&writer, "d") { $0.entry("slip", "asap") }
+            structure(&writer, "e", ("s", { $0.append("é") }))
+        }
+    }
+
+    @Test("Each is read by itself: one that is bad does not keep the others from being read")
+    func mixedPosts() throws {
+        #expect(
+            try read(mixed(), refusing: "e") == [
+                "a of 'object' now", "b: InvalidUserInfo", "c of 'object' asap", "d: InvalidOption", "e: NotAllowed",
+            ])
+        #expect(try read(call { _ in }) == [])
+    }
+
+    @Test("The bytes of each are those of a call of its own")
+    func bytes() throws {
+        let alone = try PostCall(name: "c", object: "object", userInfo: ["key": .int64(1)]).message()
+        let body = try Post(alone, limits: Limits()) { _, _ in }.userInfo.commonBody
+        var posts = try ArrivedPosts(mixed(), limits: Limits())
+        for place in 0..<3 {
+            let post = posts.next(limits: Limits()) { _, _ throws(BusError) in }.post
+            if place == 2 { #expect(try post.get().userInfo.commonBody == body) }
+        }
+    }
+
+    @Test("Calls of one post, put together by a client, are the same")
+    func putTogether() throws {
+        let posts = try [
+            PostCall(name: "a", userInfo: ["k": .data([1, 2, 3])]), PostCall(name: "bcdefg", object: "o"),
+            PostCall(name: "h", userInfo: ["l": .dictionary(["m": .double(1.5)])]),
+        ]
+        let message = try #require(PostMany.message(of: posts.map { $0.message() }, wantsAnswer: true))
+        #expect(!message.expectsNoReply && message.destination?.rawValue == Wire.busName.rawValue)
+        var reader = MessageReader(message)
+        let back = try PostMany(from: &reader).posts
+        #expect(back.map(\.name) == posts.map(\.name) && back.map(\.object) == posts.map(\.object))
+        #expect(back.map(\.userInfo) == posts.map(\.userInfo))
+        #expect(try read(message).count == 3)
+    }
+
+    @Test("E1: more than a call may have are refused, all of them")
+    func tooMany() throws {
+        var limits = Limits()
+        limits[.postsPerCall] = 4
+        do {
+            _ = try ArrivedPosts(mixed(), limits: limits)
+            Issue.record("five are read where four may come")
+        } catch let error {
+            #expect(error.centerError == .limitExceeded)
+        }
+        limits[.postsPerCall] = 5
+        #expect(try read(mixed(), limits: limits).count == 5)
+        #expect(ArrivedPosts.namesAndObjects(of: mixed(), limits: limits).map(\.name) == ["a", "b", "c", "d", "e"])
+        limits[.postsPerCall] = 4
+        #expect(ArrivedPosts.namesAndObjects(of: mixed(), limits: limits).isEmpty)
+    }
+
+    /// The call as a bus hands it on that has not looked at its arguments.
+    private func arrived(_ body: [UInt8]) -> Message? {
+        let call = mixed()
+        _ = call.numbered { 2 }
+        var bytes = call.withMarshalledBytes { Array($0) }
+        bytes.removeLast(call.marshalledBody.count)
+        withUnsafeBytes(of: UInt32(body.count)) { bytes.replaceSubrange(4..<8, with: $0) }
+        return Message(arrived: bytes + body)
+    }
+
+    @Test("E2: bytes that nobody has looked at are refused or read, whatever was changed in them")
+    func damaged() throws {
+        let whole = mixed().marshalledBody
+        for place in whole.indices {
+            for value in [0, 1, 0x7F, 0xFF] as [UInt8] {
+                var body = whole
+                body[place] = value
+                guard let message = arrived(body) else { continue }
+                _ = try? read(message)
+                _ = ArrivedPosts.namesAndObjects(of: message, limits: Limits())
+            }
+        }
+        for count in stride(from: 0, to: whole.count, by: 3) {
+            guard let message = arrived(Array(whole[..<count])) else { continue }
+            #expect(throws: BusError.self) { try read(message) }
+        }
+    }
+
+    @Test("E1: userInfo as deep as any may be goes together, too: D-Bus nests that deep")
+    func deep() throws {
+        var limits = Limits()
+        limits[.userInfoDepth] = .max
+        func value(_ levels: Int) -> PropertyList {
+            levels == 0 ? .boolean(true) : .dictionary(["k": value(levels - 1)])
+        }
+        let post = try PostCall(name: "a", userInfo: ["k": value(Int(limits[.userInfoDepth]) - 1)])
+        let message = try #require(PostMany.message(of: [post.message()], wantsAnswer: true), "libdbus takes it")
+        var posts = try ArrivedPosts(message, limits: limits)
+        let userInfo = try posts.next(limits: limits) { _, _ throws(BusError) in }.post.get().userInfo
+        let notification = Notification(name: "a", object: "", userInfo: userInfo, poster: ":1.9", serial: 1)
+        let delivery = Delivery(
+            client: ":1.1", notification: notification, observers: ObserverList([ObserverID(rawValue: 1)]),
+            sequence: 1)
+        let signal = NotificationsSignal.message(for: [delivery, delivery], to: ":1.1", messageSerial: 7) { _ in
+            userInfo
+        }
+        let back = try #require(try NotificationsSignal(Message(signal)))
+        #expect(back.notifications.count == 2 && back.notifications[1].userInfo == post.userInfo)
+    }
+}
