@@ -12,6 +12,9 @@ public struct Outbox<Request> {
     /// Posts on their way at most. Enough to keep the line busy for the time of an answer, and little memory.
     static var window: Int { 256 }
     static var confirmEvery: Int { 64 }
+    /// Posts that go together at most, in number and in bytes: as many as one answer confirms.
+    static var mostTogether: Int { 64 }
+    static var mostBytesTogether: Int { 64 << 10 }
 
     public struct Limits: Sendable {
         /// As many as the service would queue for one client.
@@ -42,6 +45,15 @@ public struct Outbox<Request> {
         var isPost: Bool {
             if case .post = self { true } else { false }
         }
+
+        /// Whether whoever asked for it wants an answer.
+        var isAnswered: Bool {
+            switch self {
+            case .post(let wantsAnswer): wantsAnswer
+            case .registration: true
+            case .other: false
+            }
+        }
     }
 
     private var waiting = Deque<Entry>()
@@ -67,23 +79,39 @@ public struct Outbox<Request> {
         self.byteCount += byteCount
     }
 
+    /// How posts may leave.
+    enum Posting {
+        case oneByOne
+        /// Those that have piled up go together.
+        case together
+        /// They have to wait, and what was asked for behind them, too.
+        case not
+    }
+
     /// What to send next; nil when nothing waits, or when posts on their way have to be confirmed first.
     ///
-    /// - Returns: for what shall be answered also how many the answer confirms; it goes to ``confirmed(_:)``.
-    mutating func next() -> (request: Request, confirms: Int?)? {
+    /// - Returns: one request, or several posts that go together; for what shall be answered also how many the answer
+    ///   confirms: it goes to ``confirmed(_:)``.
+    mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Int?)? {
         guard let first = waiting.first else { return nil }
-        let wantsAnswer: Bool
-        switch first.kind {
-        case .other: return (takeFirst(), nil)
-        case .registration: wantsAnswer = true
-        case .post(let answer): wantsAnswer = answer
-        }
+        if case .other = first.kind { return ([takeFirst()], nil) }
+        if first.kind.isPost, posting == .not { return nil }
         guard unconfirmed < Self.window else { return nil }
-        unconfirmed += 1
-        sinceConfirmation += 1
-        guard wantsAnswer || sinceConfirmation == Self.confirmEvery else { return (takeFirst(), nil) }
+        let most = first.kind.isPost && posting == .together ? Self.mostTogether : 1
+        var requests: [Request] = []
+        var (bytes, wantsAnswer) = (0, false)
+        while let next = waiting.first, requests.isEmpty || next.kind.isPost, requests.count < most,
+            unconfirmed < Self.window, requests.isEmpty || bytes + next.byteCount <= Self.mostBytesTogether
+        {
+            bytes += next.byteCount
+            unconfirmed += 1
+            sinceConfirmation += 1
+            if next.kind.isAnswered || sinceConfirmation == Self.confirmEvery { wantsAnswer = true }
+            requests.append(takeFirst())
+        }
+        guard wantsAnswer else { return (requests, nil) }
         defer { sinceConfirmation = 0 }
-        return (takeFirst(), sinceConfirmation)
+        return (requests, sinceConfirmation)
     }
 
     /// An answer came for a post that wanted one: so many are not on their way any more.

@@ -15,6 +15,8 @@ public enum Request: Sendable {
 
     public typealias Completion<Value> = @Sendable (Value) -> Void
 
+    var post: OutgoingPost? { if case .post(let post) = self { post } else { nil } }
+
     /// A call of one of the service's methods.
     public static func call<Method: CenterMethod>(
         _ method: Method, completion: @escaping Completion<Result<Method.Reply, ServiceError>>
@@ -65,6 +67,18 @@ public struct OutgoingPost: @unchecked Sendable {
         self.message = message
         self.byteCount = byteCount
         self.completion = completion
+    }
+
+    /// Hands the outcome to whoever waits for it.
+    ///
+    /// - Parameter receiver: is told of a failure that nobody waits for.
+    func settle(_ outcome: Result<Int, BusError>, _ receiver: any ServiceReceiver) {
+        let outcome = outcome.mapError(ServiceError.init)
+        if let completion {
+            completion(outcome)
+        } else if case .failure(let error) = outcome {
+            receiver.lostPost(because: error)
+        }
     }
 
     /// The same with a completion.

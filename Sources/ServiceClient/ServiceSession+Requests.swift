@@ -7,11 +7,16 @@ import NotificationWire
 extension ServiceSession {
     /// Sends what the outbox lets out.
     func sendRequests() {
-        while case .ready = state, let (request, confirms) = outbox.next() {
+        while case .ready = state, let (requests, confirms) = outbox.next(batching.posting) {
             isBusAsked = false
+            guard requests.count == 1, let request = requests.first else {
+                sendTogether(requests.compactMap(\.post), confirms: confirms)
+                continue
+            }
             switch request {
             case .post(let post): send(post, confirms: confirms)
             case .register(let key):
+                askForBatches()
                 registrations.want(key)
                 sendRegistration(of: key, confirms: confirms)
             case .unregister(let key): if let id = registrations.forget(key) { connection?.send(RemoveObserver(id)) }
@@ -47,20 +52,15 @@ extension ServiceSession {
         }
     }
 
-    private func send(_ post: OutgoingPost, confirms: Int?) {
+    func send(_ post: OutgoingPost, confirms: Int?) {
         guard let connection else { return }
         guard let confirms else { return connection.send(post.message) }
         post.message.expectsNoReply = false
         let receiver = receiver
         connection.call(post.message) { [weak self] result in
             self?.outbox.confirmed(confirms)
-            let outcome = result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }
-                .mapError(ServiceError.init)
-            if let completion = post.completion {
-                completion(outcome)
-            } else if case .failure(let error) = outcome {
-                receiver.lostPost(because: error)
-            }
+            post.settle(
+                result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }, receiver)
             self?.pump()
         }
     }

@@ -15,6 +15,8 @@ extension ServiceSession {
         do throws(BusError) {
             if let signal = try NotificationSignal(message) {
                 received(signal)
+            } else if let signal = try NotificationsSignal(message) {
+                for notification in signal.notifications { received(notification) }
             } else if let signal = try DroppedSignal(message), signal.reason == DroppedSignal.notAllowed {
                 revoked(signal.observers)
             } else if let signal = try DroppedSignal(message) {

@@ -38,6 +38,7 @@ public final class ServiceSession {
     /// Whether it took it back: a service that ended just then may have left the word to the next one.
     var isSuspensionTakenBack = false
     var sequence = SequenceCheck()
+    var batching = Batching()
     /// Calls whose answer is on its way, and matters.
     var pendingAnswers = 0
     /// Whether the bus was asked something behind all that was sent; its answer is one of ``pendingAnswers``.
@@ -157,6 +158,7 @@ public final class ServiceSession {
         isSuspensionTakenBack = false
         registrations.reset()
         sequence.reset()
+        batching = Batching()
         outbox.reset()
         let error = ServiceError.disconnected(reason)
         state = .offline(error)
@@ -211,6 +213,8 @@ public final class ServiceSession {
         // A service that knows none of ours may not know us, and then counts our notifications from one.
         if !registrations.areAnyKnown { sequence.mayBeginAnew() }
         outbox.reset()
+        // It may be of another version than the one before.
+        batching = Batching()
         state = .ready
         backOff = BackOff()
         lastFailure = nil
@@ -222,6 +226,7 @@ public final class ServiceSession {
         } else if isSuspensionTakenBack {
             connection?.send(FollowActivity())
         }
+        if !registrations.isEmpty { askForBatches() }
         for id in repair.surplus { connection?.send(RemoveObserver(id)) }
         for key in repair.missing { sendRegistration(of: key) }
         sendRequests()

@@ -34,7 +34,9 @@ public final class SharedOutbox: Sendable {
     public func close() { state.withLock { $0.isClosed = true } }
     public var isClosed: Bool { state.withLock { $0.isClosed } }
     public var isEmpty: Bool { state.withLock { $0.outbox.isEmpty } }
-    func next() -> (request: Request, confirms: Int?)? { state.withLock { $0.outbox.next() } }
+    func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Int?)? {
+        state.withLock { $0.outbox.next(posting) }
+    }
     func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
     func reset() { state.withLock { $0.outbox.reset() } }
     func removeAll() -> [Request] { state.withLock { $0.outbox.removeAll() } }

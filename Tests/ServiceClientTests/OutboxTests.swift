@@ -12,7 +12,7 @@ struct OutboxTests {
     }
 
     private func next(_ outbox: inout Outbox<Int>) -> Int? {
-        outbox.next()?.request
+        outbox.next()?.requests.first
     }
 
     @Test("Requests leave in their order")
@@ -20,8 +20,8 @@ struct OutboxTests {
         var outbox = Outbox<Int>()
         for number in 0..<1000 { outbox.append(number, number.isMultiple(of: 3) ? .other : .post(wantsAnswer: true)) }
         var left: [Int] = []
-        while let (request, confirms) = outbox.next() {
-            left.append(request)
+        while let (requests, confirms) = outbox.next() {
+            left += requests
             if let confirms { outbox.confirmed(confirms) }
         }
         #expect(left == Array(0..<1000))
@@ -33,9 +33,9 @@ struct OutboxTests {
         var outbox = filled(posts: 1000)
         var confirming: [Int] = []
         var sent = 0
-        while let (request, confirms) = outbox.next() {
+        while let (requests, confirms) = outbox.next() {
             sent += 1
-            if confirms != nil { confirming.append(request) }
+            if confirms != nil { confirming += requests }
         }
         #expect(sent == 256)
         #expect(confirming == [63, 127, 191, 255])
@@ -53,6 +53,40 @@ struct OutboxTests {
         var confirmed = 0
         while let (_, confirms) = outbox.next() { confirmed += confirms ?? 0 }
         #expect(confirmed == 11)
+    }
+
+    @Test("Posts that have piled up go together, up to 64 and 64 KiB, and one answer confirms them")
+    func together() {
+        var outbox = filled(posts: 100)
+        #expect(outbox.next(.not) == nil, "they have to wait")
+        var batches: [[Int]] = []
+        var confirmed: [Int?] = []
+        while let (requests, confirms) = outbox.next(.together) {
+            batches.append(requests)
+            confirmed.append(confirms)
+        }
+        #expect(batches == [Array(0..<64), Array(64..<100)])
+        #expect(confirmed == [64, nil])
+        outbox.append(100, .post(wantsAnswer: false))
+        outbox.append(101, .post(wantsAnswer: true))
+        outbox.append(102, .other)
+        outbox.append(103, .post(wantsAnswer: false))
+        let next = outbox.next(.together)
+        #expect(next?.requests == [100, 101] && next?.confirms == 38, "what is no post keeps its place")
+        #expect(outbox.next(.not)?.requests == [102])
+        #expect(outbox.next(.together)?.requests == [103])
+        for number in 0..<3 { outbox.append(number, .post(wantsAnswer: false), byteCount: 40 << 10) }
+        #expect(outbox.next(.together)?.requests == [0], "two would be too large")
+    }
+
+    @Test("However they leave, no more than 256 posts are on their way")
+    func windowTogether() {
+        var outbox = filled(posts: 1000)
+        var sent = 0
+        while let (requests, _) = outbox.next(.together) { sent += requests.count }
+        #expect(sent == 256)
+        outbox.confirmed(10)
+        #expect(outbox.next(.together)?.requests.count == 10)
     }
 
     @Test("What is no post goes out while posts are on their way, but never overtakes one that waits")

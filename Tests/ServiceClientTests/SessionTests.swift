@@ -37,6 +37,9 @@ struct SessionTests {
         let session: ServiceSession
         /// What the service has of the client.
         var observers: [ListedObserver] = []
+        /// Whether it is a service that knows batches, and which posts of one it refuses.
+        var hasBatches = true
+        var badPosts: Set<Int> = []
         private var lastID: UInt64 = 0
         private var hasStarted = false
 
@@ -72,6 +75,16 @@ struct SessionTests {
                             suspensionBehavior: wanted.options.suspensionBehavior.rawValue))
                     return .success(call.answered { AddObserver.append(id, to: &$0) })
                 case PostCall.member?: return .success(call.answered { PostCall.append(1, to: &$0) })
+                case PostMany.member? where hasBatches:
+                    var reader = MessageReader(call)
+                    let count = (try? PostMany(from: &reader))?.posts.count ?? 0
+                    let outcomes = (0..<count).map { place in
+                        badPosts.contains(place)
+                            ? PostOutcome(BusError(.invalidName, message: "")) : PostOutcome(receivers: place)
+                    }
+                    return .success(call.answered { PostMany.append(outcomes, to: &$0) })
+                case PostMany.member? where !hasBatches, SetClientOptions.member? where !hasBatches:
+                    return .failure(BusError(name: "org.freedesktop.DBus.Error.UnknownMethod", message: "why"))
                 default: return .success(call.answered())
                 }
             }

@@ -1,0 +1,108 @@
+import Collections
+import DBus
+import NotificationCore
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import ServiceClient
+
+/// What a program's engine sends and receives together (F1), at services that know of it and at those that do not.
+@Suite("F1: batches of a service session", .watched)
+struct SessionBatchTests {
+    private static let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
+    private static let unknownMethod: InterfaceName = "org.freedesktop.DBus.Error.UnknownMethod"
+
+    private func post(
+        _ name: String = "Ding", _ completion: Request.Completion<Result<Int, ServiceError>>? = nil
+    ) throws -> Request {
+        .post(OutgoingPost(try PostCall(name: name), byteCount: 1, completion: completion))
+    }
+
+    private func names(_ call: Message) throws -> [String] {
+        var reader = MessageReader(call)
+        return try PostMany(from: &reader).posts.map(\.name)
+    }
+
+    @Test("A post that is alone goes alone; what has piled up goes together")
+    func pilesUp() throws {
+        let stage = SessionTests.Stage()
+        for _ in 0..<3 { try stage.ask(post()) }
+        stage.start()
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "PostMany?"])
+        try stage.ask(post())
+        #expect(stage.bus.connection.takeSent() == ["Post"])
+    }
+
+    @Test("Who observes asks for batches, once, before its first observer; again at a new service")
+    func asks() throws {
+        let stage = SessionTests.Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.connection.showsOptions = true
+        #expect(
+            stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "SetClientOptions?", "AddObserver?"])
+        for owner in ["", ":1.100"] {
+            _ = stage.arrive(.ownerChange("org.carillon.NotificationCenter1", to: owner))
+        }
+        #expect(stage.bus.connection.takeSent().contains("SetClientOptions?"))
+    }
+
+    @Test("Each post gets its own outcome, also one that is refused")
+    func outcomes() throws {
+        let stage = SessionTests.Stage()
+        stage.badPosts = [1, 2]
+        final class Answers: @unchecked Sendable { var all: [String] = [] }  // Sendable: a test has one thread
+        let answers = Answers()
+        for number in 0..<2 {
+            try stage.ask(
+                post { result in
+                    switch result {
+                    case .success(let receivers): answers.all.append("\(number): \(receivers)")
+                    case .failure(.refused(let error)): answers.all.append("\(number): \(error.name)")
+                    case .failure(let error): answers.all.append("\(number): \(error)")
+                    }
+                })
+        }
+        try stage.ask(post())
+        stage.start()
+        #expect(answers.all == ["0: 0", "1: org.carillon.Error.InvalidName"])
+        #expect(stage.takeTold().contains { $0.hasPrefix("lost: ") }, "nobody waited for the third")
+    }
+
+    @Test("While the first batch is on trial later posts wait; at an older service all go one by one, in order")
+    func olderService() throws {
+        let stage = SessionTests.Stage()
+        stage.hasBatches = false
+        let answer = stage.bus.answer
+        stage.bus.answer = { $0.member == PostMany.member ? nil : answer($0) }
+        for name in ["a", "b"] { try stage.ask(post(name)) }
+        stage.start()
+        for name in ["c", "d"] { try stage.ask(post(name)) }
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "PostMany?"])
+        #expect(try names(stage.bus.connection.pending[0].message) == ["a", "b"])
+        #expect(!stage.session.mayStop(), "what has to be sent again would be lost")
+        stage.bus.connection.answerFirst(.failure(BusError(name: Self.unknownMethod, message: "why")))
+        #expect(stage.bus.connection.takeSent() == ["Post", "Post", "Post", "Post"])
+        for _ in 0..<2 { try stage.ask(post()) }
+        #expect(stage.bus.connection.takeSent() == ["Post", "Post"])
+    }
+
+    @Test("Notifications that come together are heard one by one, with their own numbers")
+    func receives() throws {
+        let stage = SessionTests.Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        let notifications = [1, 2, 4].map { number in
+            NotificationSignal(
+                name: "Ding", object: "", userInfo: [:], observers: [ObserverID(rawValue: 1)], poster: ":1.9",
+                serial: number, sequence: number)
+        }
+        _ = stage.arrive(NotificationsSignal(notifications).message(to: ":1.1").carried(from: ":1.100"))
+        #expect(
+            stage.takeTold() == [
+                #"Ding 1 for ["Ding"]"#, #"Ding 2 for ["Ding"]"#, "missing(count: 1)", #"Ding 4 for ["Ding"]"#,
+            ])
+    }
+}
