@@ -138,7 +138,12 @@ final class Simulation {
         case .unobserve(let slot): client.unobserve(slot: slot)
         case .removeAll(let name): client.removeAll(name: name)
         case .post(let post): client.post(post)
-        case .burst(let post, let count): for _ in 0..<count { client.post(post) }
+        case .burst(let post, let count):
+            if let client = client as? PlainClient, client.role.hasBatches {
+                client.postTogether(post, count: count)
+            } else {
+                for _ in 0..<count { client.post(post) }
+            }
         case .suspend(let isSuspended): client.suspend(isSuspended)
         case .follow: client.suspend(nil)
         case .list: client.list()
@@ -176,7 +181,7 @@ final class Simulation {
 
     /// Something is sent, of which whoever lies in wait learns at once.
     private func meet(_ message: Message, from sender: Peer) {
-        if let accident, message.kind == .signal, message.hasMember(accident.member), host.openPeers.first === sender {
+        if let accident, message.kind == .signal, accident.isMet(by: message), host.openPeers.first === sender {
             self.accident = nil
             world.note("    at this \(accident.member.rawValue):")
             if accident.isDeath {

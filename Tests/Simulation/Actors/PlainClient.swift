@@ -19,6 +19,9 @@ final class PlainClient: Client {
     private var isStopped = false
     private var slowness: Int64 = 1
     private var isReadingScheduled = false
+    /// When it was known that it gets its notifications together; nil before, and where it did not ask.
+    private var batchesSince: Int64?
+    private static let mostTogether = 100
     /// Answers that took longer than this while nothing was the matter are a violation of fairness.
     private static let patience: Int64 = 10_000_000
     /// The same for who calls rarely beside those who call without end. The service may leave its connection unread for
@@ -40,6 +43,7 @@ final class PlainClient: Client {
             var reader = MessageReader(reply)
             guard let name = try? reader.readUniqueName() else { return }
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
+            askForBatches()
             let early = early
             self.early = []
             for action in early { action() }
@@ -106,6 +110,56 @@ final class PlainClient: Client {
                 }
             }
         }
+    }
+
+    /// Posts so many in calls of many posts (F1).
+    func postTogether(_ plan: PostPlan, count: Int) {
+        whenNamed { [unowned self] witness in
+            for first in stride(from: 0, to: count, by: Self.mostTogether) {
+                let numbers = (first..<min(count, first + Self.mostTogether)).map { _ in
+                    ledger.post(plan, from: witness.client)
+                }
+                world.note("\(witness.client) sends posts \(numbers[0])...\(numbers[numbers.count - 1]): \(plan)")
+                let call = PostMany(numbers.map { ledger.call(for: plan, number: $0) })
+                let message = call.message(wantsAnswer: plan.wantsAnswer)
+                guard plan.wantsAnswer else {
+                    send(message)
+                    continue
+                }
+                self.call(message) { [unowned self] result in settle(numbers, result) }
+            }
+        }
+    }
+
+    private func settle(_ numbers: [Int], _ result: Result<Message, BusError>) {
+        switch result {
+        case .success(let reply):
+            let outcomes = (try? PostMany.reply(in: reply)) ?? []
+            guard outcomes.count == numbers.count else {
+                return world.violate("F1", "\(outcomes.count) outcomes of \(numbers.count) posts")
+            }
+            for (number, outcome) in zip(numbers, outcomes) {
+                ledger.settle(
+                    number,
+                    outcome.error == nil ? .accepted(receivers: outcome.receivers, at: world.now) : .refused)
+            }
+        case .failure(let error):
+            guard error.centerError != nil else { return }
+            for number in numbers { ledger.settle(number, .refused) }
+        }
+    }
+
+    private func askForBatches() {
+        guard role.hasBatches, !role.isLiar else { return }
+        call(SetClientOptions(ClientOptionsChange(batches: true)).message()) { [unowned self] result in
+            if case .success = result { batchesSince = world.now }
+        }
+    }
+
+    /// A notification came by itself.
+    private func expectOneAlone() {
+        guard let batchesSince, !ledger.wasStateLost(since: batchesSince) else { return }
+        world.violate("F1", "\(witness?.client.rawValue ?? "?") asked for batches, and gets one by itself")
     }
 
     func suspend(_ isSuspended: Bool?) {
@@ -214,7 +268,10 @@ final class PlainClient: Client {
             guard let sender = message.sender, ledger.services.contains(sender), let witness else { return }
             do throws(BusError) {
                 if let receipt = try Receipt(message) {
+                    expectOneAlone()
                     witness.received(receipt)
+                } else if let together = try NotificationsSignal(message) {
+                    for signal in together.notifications { witness.received(Receipt(signal)) }
                 } else if let signal = try DroppedSignal(message) {
                     witness.dropped(signal)
                 }

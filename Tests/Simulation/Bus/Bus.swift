@@ -162,7 +162,9 @@ final class Bus {
             // dbus-daemon carries what nobody asked for.
             if !wasAsked, manner.kind == .broker { return }
         }
-        if losesSignals, message.kind == .signal, message.hasMember(NotificationSignal.member) {
+        if losesSignals, message.kind == .signal,
+            message.hasMember(NotificationSignal.member) || message.hasMember(NotificationsSignal.member)
+        {
             signalCount += 1
             if signalCount.isMultiple(of: 5) { return }
         }

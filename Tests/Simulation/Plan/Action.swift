@@ -1,5 +1,6 @@
 import DBus
 import NotificationCore
+import NotificationWire
 
 /// What a step does: an actor's deed, or a fault.
 enum Action {
@@ -56,6 +57,12 @@ struct Accident {
     let member: MemberName
     /// Its process dies; otherwise the bus closes its main connection.
     let isDeath: Bool
+
+    /// Whether a signal is such a one; notifications may come together.
+    func isMet(by signal: Message) -> Bool {
+        signal.hasMember(member)
+            || member == NotificationSignal.member && signal.hasMember(NotificationsSignal.member)
+    }
 }
 
 /// What a liar tells (E2, E6).

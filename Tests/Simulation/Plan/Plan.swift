@@ -18,6 +18,9 @@ struct Plan {
         var isLiar = false
         /// The mode of all its observers; nil for one of each.
         var mode: RunLoopMode? = .default
+        /// Whether it posts what belongs together in one call, and asks for its notifications together (F1); a library does
+        /// that by itself.
+        var hasBatches = false
         /// Whether it calls rarely, so that it is owed an answer soon whatever others do (E4).
         var callsRarely = false
     }
@@ -55,6 +58,9 @@ struct Plan {
         fill(&random)
         if dials.faults > 0 { addFaults(&random) }
         if dials.hostility > 0 { addHostility() }
+        // Out of a stream of their own, so that the rest of a plan is the same without them.
+        var batches = Random(seed: seed, stream: 3)
+        for actor in roles.indices where roles[actor].kind == .plain { roles[actor].hasBatches = batches.happens(0.4) }
         // Those of one moment stay as they were made.
         steps = steps.enumerated().sorted { ($0.element.time, $0.offset) < ($1.element.time, $1.offset) }.map(\.element)
     }
@@ -91,6 +97,7 @@ struct Plan {
             words.append(
                 "#\(actor) \(role.kind.rawValue) \(role.mode?.rawValue ?? "all modes")"
                     + (role.answersPings ? "" : " never answers") + (role.isLiar ? " lies" : "")
+                    + (role.hasBatches ? " has batches" : "")
                     + (role.callsRarely ? " calls rarely" : ""))
         }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }
