@@ -37,7 +37,7 @@ final class BusObserver {
 
     /// Two windows of 64.
     private static let mostUnconfirmed = 128
-    private static let makesClient: Set<String> = ["AddObserver", "SetSuspended", "FollowActivity"]
+    private static let makesClient: Set<String> = ["AddObserver", "SetSuspended", "FollowActivity", "SetClientOptions"]
 
     /// Those that made themselves clients and did not leave.
     var clients: [String] { known.filter(\.value.isClient).keys.sorted() }
@@ -63,6 +63,13 @@ final class BusObserver {
         case ("Post", "ssa{sv}a{sv}"):
             for _ in 0..<3 { reader.skip() }
             return (try? PostOptions(from: &reader))?.deliverImmediately ?? false
+        case ("PostMany", "a(ssa{sv}a{sv})"):
+            guard var posts = try? reader.readContainer(.array) else { return false }
+            while !posts.isAtEnd, var post = try? posts.readContainer(.structure) {
+                for _ in 0..<3 { post.skip() }
+                if (try? PostOptions(from: &post))?.deliverImmediately == true { return true }
+            }
+            return false
         default: return false
         }
     }
@@ -121,18 +128,12 @@ final class BusObserver {
         }
         do throws(BusError) {
             if let signal = try NotificationSignal(message) {
-                notifications += 1
-                state.sequence += 1
-                Fuzzer.expect(
-                    signal.sequence == state.sequence, "\(client): \(signal.sequence) where \(state.sequence) is next")
-                Fuzzer.expect(hasUrgent || signal.serial > state.serial, "\(client): order is lost")
-                Fuzzer.expect(!signal.observers.isEmpty, "\(client): for no observer")
-                Fuzzer.expect(!signal.name.isEmpty, "\(client): no name")
-                Fuzzer.expect(Set(signal.observers).count == signal.observers.count, "\(client): an observer twice")
-                state.serial = signal.serial
-                state.unconfirmed += 1
-                Fuzzer.expect(
-                    state.unconfirmed <= Self.mostUnconfirmed, "\(client) was sent more than it may leave unconfirmed")
+                received(signal, by: client, &state)
+                countUnconfirmed(of: client, &state)
+            } else if let together = try NotificationsSignal(message) {
+                Fuzzer.expect(!together.notifications.isEmpty, "\(client) was sent no notification")
+                for signal in together.notifications { received(signal, by: client, &state) }
+                countUnconfirmed(of: client, &state)
             } else if let signal = try DroppedSignal(message) {
                 Fuzzer.expect(signal.count > 0, "\(client): announced no loss")
                 announcedLosses += signal.count
@@ -145,5 +146,23 @@ final class BusObserver {
             Fuzzer.fail("sent what does not follow the contract: \(error)")
         }
         known[client] = state
+    }
+
+    private func received(_ signal: NotificationSignal, by client: String, _ state: inout Known) {
+        notifications += 1
+        state.sequence += 1
+        Fuzzer.expect(
+            signal.sequence == state.sequence, "\(client): \(signal.sequence) where \(state.sequence) is next")
+        Fuzzer.expect(hasUrgent || signal.serial > state.serial, "\(client): order is lost")
+        Fuzzer.expect(!signal.observers.isEmpty, "\(client): for no observer")
+        Fuzzer.expect(!signal.name.isEmpty, "\(client): no name")
+        Fuzzer.expect(Set(signal.observers).count == signal.observers.count, "\(client): an observer twice")
+        state.serial = signal.serial
+    }
+
+    private func countUnconfirmed(of client: String, _ state: inout Known) {
+        state.unconfirmed += 1
+        Fuzzer.expect(
+            state.unconfirmed <= Self.mostUnconfirmed, "\(client) was sent more than it may leave unconfirmed")
     }
 }

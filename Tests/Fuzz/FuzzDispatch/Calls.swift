@@ -8,7 +8,7 @@ enum Calls {
     private static let members = [
         "AddObserver", "RemoveObserver", "RemoveObservers", "Post", "SetSuspended", "FollowActivity", "ListClients",
         "ListObservers", "ReloadConfiguration", "Introspect", "Get", "GetAll", "Set", "Ping", "GetMachineId", "Nothing",
-        "ListObserversFrom",
+        "ListObserversFrom", "PostMany", "SetClientOptions",
     ]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
@@ -67,9 +67,21 @@ enum Calls {
         return with(&input, method("Post", [name(&input), object(&input), userInfo, .options(options)]))
     }
 
+    /// Posts that come together: as those of ``post(_:)``, and at times of no type that a post has.
+    static func postMany(_ input: inout ByteSource) -> WireMessage {
+        let type = WireType.structure([
+            .basic("s"), .basic("s"), .dictionary(key: "s", value: .variant), .dictionary(key: "s", value: .variant),
+        ])
+        let posts = (0..<input.number(below: 6)).map { _ in WireValue.structure(post(&input).arguments) }
+        return with(&input, method("PostMany", [.array(type, posts.filter { $0.type == type })]))
+    }
+
     static func setSuspended(_ input: inout ByteSource) -> WireMessage {
-        switch input.byte() & 3 {
+        switch input.byte() & 7 {
         case 0: with(&input, method("FollowActivity"))
+        case 4:
+            with(&input, method("SetClientOptions", [.options([("batches", .fixed("b", UInt64(input.byte() & 1)))])]))
+        case 5: with(&input, method("SetClientOptions", [.options(anyOptions(&input))]))
         case let isSuspended: with(&input, method("SetSuspended", [.fixed("b", UInt64(isSuspended & 1))]))
         }
     }

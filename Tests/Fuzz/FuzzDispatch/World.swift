@@ -28,7 +28,8 @@ final class World {
         switch input.byte() % 16 {
         case 0: arrive(input.bytes(Int(input.byte()) << 8 | Int(input.byte())), from: client(&input))
         case 1, 2: deliver(Calls.addObserver(&input), from: client(&input))
-        case 3, 4, 5: deliver(Calls.post(&input), from: client(&input))
+        case 3, 4: deliver(Calls.post(&input), from: client(&input))
+        case 5: deliver(input.flag() ? Calls.postMany(&input) : Calls.post(&input), from: client(&input))
         case 6: post(times: input.choice(of: [2, 8, 70, 140]), Calls.post(&input), from: client(&input))
         case 7: deliver(Calls.setSuspended(&input), from: client(&input))
         case 8: deliver(Calls.remove(&input), from: client(&input))
