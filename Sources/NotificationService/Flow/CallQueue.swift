@@ -86,7 +86,7 @@ final class CallQueue {
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
             isReady: { [unowned self] in
-                !lines.isEmpty && credit > 0 && !inbox.isBehind(at: connection.context.now)
+                !lines.isEmpty && credit > 0 && !isBehind(at: connection.context.now)
             },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
         driver.onCrowded = { [unowned self] in start() }
@@ -232,7 +232,7 @@ final class CallQueue {
         announceLost()
         let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0
         credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
-        serve(for: inbox.isBehind(at: now) ? Self.leastTimeInInterval : Self.timeInInterval)
+        serve(for: isBehind(at: now) ? Self.leastTimeInInterval : Self.timeInInterval)
         // A limit may leave no room for that at all.
         if let caller = full,
             lines.isEmpty || inbox.isLate(at: now)
@@ -242,6 +242,9 @@ final class CallQueue {
             connection.isPaused = false
         }
     }
+
+    /// Whether others wait for what is read now. While nothing is read on purpose, serving costs them nothing.
+    private func isBehind(at now: Instant) -> Bool { !connection.isPaused && inbox.isBehind(at: now) }
 
     private func inboxAnswered() {
         inbox.answered(at: connection.context.now)
