@@ -68,10 +68,12 @@ extension ServiceSession {
                 if isStillThere, batching.knowledge == .onTrial { batching.knowledge = .unknown }
             }
             if case .failure(let error) = result, isStillThere, error.refusesManyPosts {
-                // Nothing of it was posted.
                 batching.knowledge = .notThere
-                sendOneByOne(posts, confirms: confirms)
-                return pump()
+                // Nothing of it was posted, nor anything behind it. Without a trial that would come out of order.
+                if isTrial {
+                    sendOneByOne(posts, confirms: confirms)
+                    return pump()
+                }
             }
             if case .success = result, isStillThere, batching.knowledge == .unknown { batching.knowledge = .there }
             if let confirms { outbox.confirmed(confirms) }
