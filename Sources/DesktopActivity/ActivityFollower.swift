@@ -29,7 +29,9 @@ final class ActivityFollower {
     var reason: String { status.reason }
     /// Called when ``kind``, ``state`` or ``reason`` changed.
     var onChange: (() -> Void)?
-    private var status = Status() { didSet { if status != oldValue { onChange?() } } }
+    private var status = Status() { didSet { if status != oldValue, !isRestarting { onChange?() } } }
+    /// What a restart comes to is told, and not its steps.
+    private var isRestarting = false
     private struct Status: Equatable {
         var kind: ActivitySourceKind?
         var state = ActivityState.off
@@ -139,8 +141,12 @@ final class ActivityFollower {
     private func restart() {
         (source, liveness, retryTimer, failures, hasWarned) = (nil, nil, nil, 0, false)
         tracker.handle(.undecided(reason: ""))
+        let before = status
+        isRestarting = true
         status = Status()
         start()
+        isRestarting = false
+        if status != before { onChange?() }
     }
 
     // MARK: The source
