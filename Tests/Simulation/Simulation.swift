@@ -304,7 +304,7 @@ final class Simulation {
             if let last = missing.last, last >= marker {
                 return world.violate("convergence", "\(witness.client) does not get post \(last), made in the calm")
             }
-            if UInt64(missing.count) > witness.announced, !ledger.mayBusDiscard {
+            if UInt64(ledger.untold(missing)) > witness.announced, !ledger.mayBusDiscard {
                 return world.violate(
                     "E3",
                     "\(witness.client) misses \(missing.count) posts, and was told of \(witness.announced): "

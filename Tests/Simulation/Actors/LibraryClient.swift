@@ -201,7 +201,10 @@ final class LibraryClient: Client {
             }
         }
 
-        func lostPost(because error: ServiceError) {}
+        func lostPost(because error: ServiceError) {
+            if case .refused = error, let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
+        }
+
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
             guard let (slot, entry) = client.slots.first(where: { $0.value.key == key }) else { return }
             client.slots[slot] = nil

@@ -39,6 +39,7 @@ final class Ledger {
     var wasBusCrowded = false
     var mayBusDiscard = false
     var wasBusSlow = false
+    private var reportedLosses: [UniqueName: Int] = [:]
     private var lastPattern: (plan: PostPlan, pattern: MessagePattern)?
     /// Notifications that arrived at anybody.
     private(set) var received = 0
@@ -68,6 +69,18 @@ final class Ledger {
 
     func settle(_ number: Int, _ outcome: Outcome) {
         posts[number].outcome = outcome
+    }
+
+    /// The library told a poster who wants no answers that one of its posts was not made. It does not say which.
+    func reportLoss(to poster: UniqueName) {
+        reportedLosses[poster, default: 0] += 1
+    }
+
+    /// How many of these posts their posters were not told of, at least.
+    func untold(_ numbers: [Int]) -> Int {
+        var counts: [UniqueName: Int] = [:]
+        for number in numbers { counts[posts[number].poster, default: 0] += 1 }
+        return counts.reduce(0) { $0 + max(0, $1.value - reportedLosses[$1.key, default: 0]) }
     }
 
     func carried(_ number: Int, to service: UniqueName?) {
