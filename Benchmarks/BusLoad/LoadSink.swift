@@ -7,7 +7,9 @@ final class LoadSink: LoadClient {
     private let name: WellKnownName
 
     init(_ options: LoadOptions) throws(BusError) {
-        guard let name = WellKnownName(rawValue: options.name) else { throw .invalidArgs("'\(options.name)' is no bus name") }
+        guard let name = WellKnownName(rawValue: options.name) else {
+            throw .invalidArgs("'\(options.name)' is no bus name")
+        }
         self.name = name
         try super.init()
     }

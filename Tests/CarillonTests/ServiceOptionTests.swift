@@ -28,8 +28,9 @@ struct ServiceOptionTests {
             try poster.post(
                 named: .init("progress"), userInfo: ["n": number], style: .whenIdle, coalescing: [.onName])
         }
-        // Connected, so that it needs no answer of the service.
-        try await poster.post(named: .init("other"))
+        // Connected, and the service is known to take several posts together, so that no answer of it is needed.
+        poster.addObserver(forName: .init("other"), object: nil, queue: nil) { _ in }
+        #expect(await poster.flush())
         try await onOwnThread {
             try service.whileStopped(untilPosts: 100) { for number in 1...100 { try post(number) } }
             #expect(try inbox.wait(for: 1) == [100])

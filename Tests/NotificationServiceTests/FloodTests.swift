@@ -78,7 +78,8 @@ struct FloodTests {
             return !poster.isRunning
         }
         #expect(poster.status == .exited(0), "\(poster.transcript)")
-        Load.note("\(Load.flood) posts of 3 kB, \(kind), to one that only reads, \(answered) answered, longest \(longest)")
+        Load.note(
+            "\(Load.flood) posts of 3 kB, \(kind), to one that only reads, \(answered) answered, longest \(longest)")
     }
 
     @Test(

@@ -7,7 +7,7 @@ import Testing
 @testable import NotificationService
 
 /// What one event has to keep is written together, before anything of it leaves (E3).
-@Suite("E3: what belongs together is written together", .timeLimit(.minutes(1)))
+@Suite("E3: what belongs together is written together", .timeLimit(.minutes(20)))
 struct GatheredStateTests: StateTests {
     @Test("What goes to many clients takes one write of the counts, and what they had waiting one of the log")
     func oneWrite() throws {

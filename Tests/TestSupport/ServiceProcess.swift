@@ -107,13 +107,16 @@ public final class ServiceProcess: Sendable {
     /// - Throws: ``NotInTime`` when there are not so many.
     public func whileStopped(untilPosts count: Int, _ body: () throws -> Void) throws {
         let monitor = try RunningCommand(
-            "dbus-monitor", ["--address", bus.address, "type='method_call',member='Post'"],
+            "dbus-monitor",
+            ["--address", bus.address]
+                + ["Post", "PostMany"].map { "type='method_call',member='\($0)'" },
             environment: bus.environment)
         _ = try monitor.nextLine { $0.contains("member=NameLost") }  // it has become a monitor
         try stop()
         defer { goOn() }
         try body()
-        for _ in 0..<count { _ = try monitor.nextLine { $0.contains("member=Post") } }
+        // One alone, or one of several.
+        for _ in 0..<count { _ = try monitor.nextLine { $0.hasSuffix("member=Post") || $0 == "      struct {" } }
         // The bus read them. dbus-broker writes 16 of them in a turn of its loop, and answers once in a turn.
         for _ in 0..<2 + count / 16 { _ = try bus.processID(ofOwner: Self.busName) }
     }
