@@ -107,7 +107,10 @@ final class CenterDriver {
                 directory: directory, in: machine.files, busID: busID, address: address, limits: center.limits,
                 takesLock: takesLock, now: { [context, start = context.now] in context.now - start })
             let count = store.restore(into: center)
-            if count > 0 { Log.notice("took up the registrations of \(count) clients from an earlier process") }
+            if count > 0 {
+                Log.notice("took up the registrations of \(count) clients from an earlier process")
+                memory.noteReading()
+            }
             center.remembersChanges = true
             effects.store = store
             return true

@@ -34,6 +34,11 @@ final class MemoryReturn {
         start()
     }
 
+    /// Much was read and not kept: the state of an earlier process.
+    func noteReading() {
+        if timer == nil { start() }
+    }
+
     private func start() {
         eventsSeen = events
         timer = .once(milliseconds: Self.pause, on: context, priority: .of(.queuedWhenIdle)) { [unowned self] in
