@@ -90,8 +90,10 @@ final class ManyPosts {
     private func goOn(_ work: Work, most: Int) {
         var refused: [(String, BusError)] = []
         var waitsForIdleness = false
+        var left = most
         driver.perform { effects in
-            for _ in 0..<most where !work.posts.isAtEnd {
+            while left > 0, !work.posts.isAtEnd {
+                left -= 1
                 let (name, post) = work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
                     // That a name is missing is for the post's own check to say.
                     if !name.isEmpty { try gate.check(work.call.sender) { .post(name: name) } }
