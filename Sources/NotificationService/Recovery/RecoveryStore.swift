@@ -201,7 +201,10 @@ final class RecoveryStore {
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
-            default: break
+            case .suspensionChanged, .revoked, .probe, .witness, .sendAnswer, .startInactivityTimer, .overflowed,
+                .watch,
+                .forget:
+                break
             }
         }
         flush()
