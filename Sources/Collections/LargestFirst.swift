@@ -49,6 +49,10 @@ public struct LargestFirst<Member: Sizable> {
         return heap.first?.member
     }
 
+    /// Everything that is kept, in no particular order: for tests of what has to hold. Those that changed lately are
+    /// among them, whatever their sizes, and may come twice.
+    public var kept: [Member] { heap.map(\.member) + changed }
+
     private mutating func putInOrder() {
         for member in changed {
             member.place.hasChanged = false

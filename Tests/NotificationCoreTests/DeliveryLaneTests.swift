@@ -217,6 +217,22 @@ struct DeliveryLaneTests {
         #expect(center.received(one).count == 1)
     }
 
+    @Test("E1: a backlog takes no room from what waits for its turn, not a byte")
+    func backlogTakesNoRoom() throws {
+        let center = Scenario()
+        try center.observe(one, "A")
+        try center.observe(two, "B")
+        center.stop(two)
+        try center.post(300, of: "B")
+        center.isBusy = true
+        for _ in 0..<4 { try center.post("A", bytes: (1 << 18) - 257) }
+        center.goOn(two)
+        try center.post("observed by nobody")
+        #expect(center.received(one).isEmpty)
+        center.send()
+        #expect(center.received(one).count == 4 && center.received(two).count == 300)
+    }
+
     @Test("E1, Q7: no more waits for its turn when posts come out of queues")
     func boundedFromQueues() throws {
         let center = Scenario()

@@ -148,6 +148,26 @@ struct CheckerTests {
         #expect(accepted > 1000 && refused > 1000)
     }
 
+    @Test("N3: types are nested no deeper than D-Bus lets them, dictionaries and arrays alike", arguments: ["a{s", "a"])
+    func deepTypes(opening: String) {
+        func isAccepted(_ levels: Int) -> Bool {
+            let closing = opening.hasSuffix("{s") ? "}" : ""
+            let type = String(repeating: opening, count: levels) + "y" + String(repeating: closing, count: levels)
+            // One entry, whose value is an empty array of this type.
+            var entry: [UInt8] = [1, 0, 0, 0, UInt8(ascii: "k"), 0, UInt8(type.utf8.count)] + type.utf8 + [0]
+            while entry.count % 4 != 0 { entry.append(0) }
+            entry += [0, 0, 0, 0]
+            while opening == "a{s", entry.count % 8 != 0 { entry.append(0) }
+            let body: [UInt8] = [UInt8(entry.count), 0, 0, 0, 0, 0, 0, 0] + entry
+            return body.withUnsafeBytes { bytes in
+                var reader = MarshalledReader(bytes)
+                return (try? WireUserInfo(at: &reader, limits: Limits())) != nil
+            }
+        }
+        #expect(isAccepted(1) && isAccepted(32))
+        #expect(!isAccepted(33) && !isAccepted(40))
+    }
+
     @Test("A post whose arguments nobody has looked at is refused when they are not laid out as they should be")
     func damagedPost() throws {
         let post = Sample.post { $0.array(of: "{sv}") { $0.entry("key", "text") } }

@@ -120,6 +120,9 @@ extension DistributedCenter {
             try require(account.usage == ofAccounts[id] ?? Usage(), "E4: what \(id) uses is the sum of its connections")
             try require(account.peers == connections[id] ?? 0, "E4: \(id) has as many connections as it counts")
             try require(account.peers > 0 || !account.usage.isZero, "D8: an account without anything is forgotten")
+            try require(
+                account.clients.kept.allSatisfy { $0.isKnown && $0.account === account },
+                "D8: \(id) keeps none of those that left")
         }
     }
 

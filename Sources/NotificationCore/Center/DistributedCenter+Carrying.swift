@@ -42,7 +42,7 @@ extension DistributedCenter {
     ///   - count: of them, at most.
     ///   - losses: that it was told of at the same time, at most.
     public func deliveriesCut(
-        _ name: ClientName, atMost count: Int, losses: UInt64 = 0, effects: inout [Effect]
+        _ name: ClientName, atMost count: Int, losses: UInt64, effects: inout [Effect]
     ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
