@@ -81,7 +81,7 @@ struct DepthTests {
         #expect(maximum == Int(Limits.row(.userInfoDepth).hardMaximum))
         let post = Sample.post(nesting.signature(maximum - 1)) { nesting.write(maximum - 1, &$0) }
         let userInfo = try Sample.userInfo(of: post, limits: limits)
-        #expect(WireUserInfo.restored(fromCommonBody: userInfo.commonBody) != nil)
+        #expect(userInfo.commonBody.withUnsafeBytes { WireUserInfo.restored(fromCommonBody: $0) } != nil)
         // libdbus validates bytes as they would arrive: this is nil when it nests too deep for a message.
         let signal = Message.signal(
             to: ":1.0", path: Wire.path, interface: Wire.interface, member: "Nested", serial: 1, signature: "ssa{sv}",

@@ -81,7 +81,7 @@ extension DistributedCenter {
         case .held(let name, let notification, let observers, let coalescing):
             return restore(notification, of: name, for: observers) { client, observers in
                 guard client.queue.mayBeHeld(notification.serial) else { return false }
-                let coalescing = coalescing.filter(Set(observers.ids).contains)
+                let coalescing = coalescing.isEmpty ? [] : coalescing.filter(Set(observers.ids).contains)
                 changeQueue(of: client) {
                     _ = $0.hold(
                         notification, observers: observers,
@@ -125,7 +125,8 @@ extension DistributedCenter {
         _ body: (Client, ObserverList) -> Bool
     ) -> Bool {
         guard let client = clients[name], notification.serial <= Self.greatestNumber else { return false }
-        let observers = observers.filter { client.observers[$0] != nil }
+        var observers = observers
+        observers.removeAll { client.observers[$0] == nil }
         guard !observers.isEmpty, body(client, ObserverList(observers)) else { return false }
         lastSerial = max(lastSerial, notification.serial)
         return true

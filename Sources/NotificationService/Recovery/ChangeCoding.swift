@@ -208,12 +208,13 @@ struct ChangeDecoder {
 
     private var notifications: [UInt64: Notification] = [:]
     private var lists: [ClientName: [ObserverID]] = [:]
+    private var names = ReadNames()
 
     /// - Parameter counts: what the counters have of a client, in the slot that the record names, which had these counts
     ///   when it was written.
     /// - Throws: ``RecordReader/Malformed``.
     mutating func decode(
-        _ record: ArraySlice<UInt8>, counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
+        _ record: UnsafeRawBufferPointer, counts: (ClientName, UInt32, ClientCounts) -> ClientCounts?
     ) throws(RecordReader.Malformed) -> Content {
         var reader = RecordReader(record)
         guard let kind = RecordKind(rawValue: try reader.readUInt8()) else { throw RecordReader.Malformed() }
@@ -221,9 +222,7 @@ struct ChangeDecoder {
         case .notification:
             let serial = try reader.readUInt64()
             let poster = try client(&reader)
-            guard
-                let (name, object, userInfo) = WireUserInfo.restored(
-                    fromCommonBody: Array(try reader.readBytes()))
+            guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try reader.readBytes())
             else { throw RecordReader.Malformed() }
             notifications[serial] = Notification(
                 name: name, object: object, userInfo: userInfo, poster: poster, serial: serial)
@@ -310,14 +309,12 @@ struct ChangeDecoder {
         }
     }
 
-    private func client(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
-        guard let name = ClientName(rawValue: try reader.readText()) else { throw RecordReader.Malformed() }
-        return name
+    private mutating func client(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        try names.read(&reader)
     }
 
     private func post(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> PendingPost {
-        guard
-            let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: Array(try reader.readBytes()))
+        guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try reader.readBytes())
         else { throw RecordReader.Malformed() }
         return PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: try reader.readBool(),
@@ -362,7 +359,7 @@ struct ChangeDecoder {
     }
 
     private func observers(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> [ObserverID] {
-        try reader.readNumbers().map(ObserverID.init(rawValue:))
+        try reader.readNumbers(ObserverID.init(rawValue:))
     }
 
     private func choice<Choice: RawRepresentable<String>>(
@@ -370,5 +367,47 @@ struct ChangeDecoder {
     ) throws(RecordReader.Malformed) -> Choice {
         guard let choice = Choice(rawValue: try reader.readText()) else { throw RecordReader.Malformed() }
         return choice
+    }
+}
+
+/// The names of connections that were read, each made and checked once: a log has thousands of records of one client.
+private struct ReadNames {
+    /// The bytes of a short name, filled up with zeros.
+    private struct Key: Hashable {
+        let count: Int
+        var words: (UInt64, UInt64) = (0, 0)
+
+        /// - Parameter bytes: at most ``most``.
+        init(_ bytes: UnsafeRawBufferPointer) {
+            count = bytes.count
+            withUnsafeMutableBytes(of: &words) { $0.copyMemory(from: bytes) }
+        }
+
+        static let most = 16
+
+        static func == (left: Key, right: Key) -> Bool { left.count == right.count && left.words == right.words }
+
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(words.0)
+            hasher.combine(words.1)
+        }
+    }
+
+    private var names: [Key: ClientName] = [:]
+
+    mutating func read(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        var copy = reader
+        let bytes = try reader.readBytes()
+        guard bytes.count <= Key.most else { return try Self.make(&copy) }
+        let key = Key(bytes)
+        if let name = names[key] { return name }
+        let name = try Self.make(&copy)
+        names[key] = name
+        return name
+    }
+
+    private static func make(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> ClientName {
+        guard let name = ClientName(rawValue: try reader.readText()) else { throw RecordReader.Malformed() }
+        return name
     }
 }

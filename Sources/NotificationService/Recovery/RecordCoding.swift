@@ -27,18 +27,19 @@ struct RecordWriter {
     }
 }
 
-/// Reads what ``RecordWriter`` wrote, from bytes that may be anything.
+/// Reads what ``RecordWriter`` wrote, from bytes that may be anything. They stay where they are while it reads.
 struct RecordReader {
     /// The bytes are no such record.
     struct Malformed: Error {}
 
-    private var bytes: ArraySlice<UInt8>
+    private let bytes: UnsafeRawBufferPointer
+    private var offset = 0
 
-    init(_ bytes: ArraySlice<UInt8>) {
+    init(_ bytes: UnsafeRawBufferPointer) {
         self.bytes = bytes
     }
 
-    mutating func readUInt8() throws(Malformed) -> UInt8 { try take(1).first! }
+    mutating func readUInt8() throws(Malformed) -> UInt8 { try readInteger() }
     mutating func readUInt32() throws(Malformed) -> UInt32 { try readInteger() }
     mutating func readUInt64() throws(Malformed) -> UInt64 { try readInteger() }
 
@@ -51,33 +52,32 @@ struct RecordReader {
     }
 
     mutating func readText() throws(Malformed) -> String {
-        guard let text = String(validating: try readBytes(), as: UTF8.self), !text.utf8.contains(0) else {
-            throw Malformed()
-        }
+        let text = try readBytes().bindMemory(to: UInt8.self)
+        guard !text.contains(0), let text = String(validating: text, as: UTF8.self) else { throw Malformed() }
         return text
     }
 
-    mutating func readBytes() throws(Malformed) -> ArraySlice<UInt8> {
-        try take(Int(try readUInt32()))
+    mutating func readBytes() throws(Malformed) -> UnsafeRawBufferPointer {
+        let count = Int(try readUInt32())
+        guard count <= bytes.count - offset else { throw Malformed() }
+        defer { offset += count }
+        return UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count])
     }
 
-    mutating func readNumbers() throws(Malformed) -> [UInt64] {
+    /// Numbers, each made into what it stands for.
+    mutating func readNumbers<Element>(_ make: (UInt64) -> Element) throws(Malformed) -> [Element] {
         let count = Int(try readUInt32())
-        guard count <= bytes.count / 8 else { throw Malformed() }
-        var numbers: [UInt64] = []
-        numbers.reserveCapacity(count)
-        for _ in 0..<count { numbers.append(try readUInt64()) }
-        return numbers
+        guard count <= (bytes.count - offset) / 8 else { throw Malformed() }
+        defer { offset += 8 * count }
+        return (0..<count).map { index in
+            make(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset + 8 * index, as: UInt64.self)))
+        }
     }
 
     private mutating func readInteger<Value: FixedWidthInteger>() throws(Malformed) -> Value {
         let size = MemoryLayout<Value>.size
-        return Value(littleEndian: try take(size).withUnsafeBytes { $0.loadUnaligned(as: Value.self) })
-    }
-
-    private mutating func take(_ count: Int) throws(Malformed) -> ArraySlice<UInt8> {
-        guard count <= bytes.count else { throw Malformed() }
-        defer { bytes = bytes.dropFirst(count) }
-        return bytes.prefix(count)
+        guard size <= bytes.count - offset else { throw Malformed() }
+        defer { offset += size }
+        return Value(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: Value.self))
     }
 }

@@ -25,15 +25,16 @@ struct RecordGroup {
     /// Gives the records one by one to `body`, until that returns false.
     ///
     /// - Returns: whether all of it was records, and taken.
-    static func read(_ bytes: ArraySlice<UInt8>, _ body: (ArraySlice<UInt8>) -> Bool) -> Bool {
-        var rest = bytes
-        while !rest.isEmpty {
-            guard rest.count >= 4 else { return false }
-            let length = Int(
-                UInt32(littleEndian: rest.withUnsafeBytes { $0.loadUnaligned(as: UInt32.self) }))
-            rest = rest.dropFirst(4)
-            guard length <= rest.count, body(rest.prefix(length)) else { return false }
-            rest = rest.dropFirst(length)
+    static func read(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+        var offset = 0
+        while offset < bytes.count {
+            guard bytes.count - offset >= 4 else { return false }
+            let length = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)))
+            offset += 4
+            guard length <= bytes.count - offset,
+                body(UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + length]))
+            else { return false }
+            offset += length
         }
         return true
     }
@@ -92,7 +93,7 @@ final class RecoveryLog {
     ///
     /// - Parameter body: gets each record; false ends the reading there.
     /// - Returns: the bytes behind the last group that was read, which are of no use.
-    func read(_ body: (ArraySlice<UInt8>) -> Bool) throws(FileError) -> Int {
+    func read(_ body: (UnsafeRawBufferPointer) -> Bool) throws(FileError) -> Int {
         size = try file.size()
         guard size > 0 else { return 0 }
         var window = Window(file: file)
@@ -109,7 +110,7 @@ final class RecoveryLog {
             }
             let start = offset + Self.frameSize
             guard length <= min(size - start, Self.mostInGroup), let group = try window.bytes(at: start, count: length),
-                Self.checksum(group) == checksum, RecordGroup.read(group, body)
+                Self.checksum(group) == checksum, group.withUnsafeBytes({ RecordGroup.read($0, body) })
             else { break }
             offset = start + length
         }

@@ -24,17 +24,20 @@ public final class WireUserInfo: UserInfo {
     ///
     /// - Returns: nil when they are no name, object and userInfo.
     public static func restored(
-        fromCommonBody body: [UInt8]
+        fromCommonBody body: UnsafeRawBufferPointer
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
+        var reader = MarshalledReader(body)
+        guard let name = reader.readString(), !name.isEmpty, let object = reader.readString(),
+            let userInfo = try? WireUserInfo(at: &reader, limits: withoutLimits), reader.isAtEnd
+        else { return nil }
+        return (name, object, userInfo)
+    }
+
+    /// What was accepted once is good, whatever the limits are now.
+    private static let withoutLimits = {
         var limits = Limits()
         limits[.userInfoBytes] = .max
         limits[.userInfoDepth] = .max
-        return body.withUnsafeBytes { bytes in
-            var reader = MarshalledReader(bytes)
-            guard let name = reader.readString(), !name.isEmpty, let object = reader.readString(),
-                let userInfo = try? WireUserInfo(at: &reader, limits: limits), reader.isAtEnd
-            else { return nil }
-            return (name, object, userInfo)
-        }
-    }
+        return limits
+    }()
 }
