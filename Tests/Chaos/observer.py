@@ -5,7 +5,8 @@
     observer.py RECORDS NUMBER SEED
 
 After each restart of the service, and every few seconds, it compares its registrations with what the service lists.
-The last kind of observer, `NUMBER` 3, also registers and removes all the time.
+`NUMBER` 2 has its notifications come together (`batches`), and the last kind, `NUMBER` 3, also registers and removes all
+the time.
 """
 
 import random
@@ -19,7 +20,8 @@ from gi.repository import Gio, GLib  # noqa: E402
 from client import Client, Ownership  # noqa: E402
 from contract import END, INTERFACE, OBJECT_PATH, now, registrations  # noqa: E402
 
-#: The number of the observer whose registrations come and go.
+#: The number of the observer that wants batches, and of the one whose registrations come and go.
+BATCHING = 2
 CHURNING = 3
 
 
@@ -61,7 +63,11 @@ class Observer(Client):
         )
         self._earlier_owners = set()
         self.ownership = Ownership(self, self._owner_changed)
-        self._register(list(registrations(number)))
+        if number == BATCHING:
+            wanted = GLib.Variant("(a{sv})", ({"batches": GLib.Variant("b", True)},))
+            self.until_answered("SetClientOptions", wanted, lambda _: self._register(list(registrations(number))))
+        else:
+            self._register(list(registrations(number)))
 
     # Registrations
 
@@ -169,8 +175,14 @@ class Observer(Client):
     def _signal(self, _connection, sender, _path, _interface, member, parameters):
         if sender not in self._earlier_owners:
             self.record("forged", now(), member)
-        elif member == "Notification":
+        elif member == "Notifications" and self.number == BATCHING:
+            batch = parameters.get_child_value(0)
+            for index in range(batch.n_children()):
+                self._notification(batch.get_child_value(index))
+        elif member == "Notification" and self.number != BATCHING:
             self._notification(parameters)
+        elif member.startswith("Notification"):
+            self.record("broken", now(), f"{member} is not what was asked for")
         elif member == "Dropped":
             count, _, reason = parameters.unpack()
             self.record("dropped", now(), count, reason)

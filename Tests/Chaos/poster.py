@@ -4,7 +4,8 @@
 
     poster.py RECORDS NUMBER SEED RATE
 
-Its posts of one style are a *lane*: they are numbered, and every observer gets them in that order.
+Its posts of one style are a *lane*: they are numbered, and every observer gets them in that order. `NUMBER` 2 posts what
+it has at one time in one call.
 """
 
 import random
@@ -19,6 +20,9 @@ from client import Client  # noqa: E402
 from contract import END, NAMES, OBJECTS, now  # noqa: E402
 
 STYLES = ("now", "asap", "when-idle")
+
+#: The number of the poster that posts many at once.
+BATCHING = 2
 
 #: Answers that it waits for at most: a program that wants answers does not post without end.
 MOST_PENDING = 100
@@ -43,22 +47,52 @@ class Poster(Client):
         # Mostly a few, at times many at once; on average the rate.
         mean = self.rate / 20
         count = int(self.random.expovariate(1 / mean)) if mean > 0 else 0
+        batch = []
         for _ in range(min(count, MOST_PENDING - self.pending)):
             style = self.random.choices(STYLES, (6, 2, 1))[0]
             size = self.random.choices((10, 300, 5000, 60_000), (20, 20, 5, 1))[0]
-            self._post(style, self.random.choice(NAMES), self.random.choice(OBJECTS), size)
+            post = (style, self.random.choice(NAMES), self.random.choice(OBJECTS), size)
+            if self.number == BATCHING:
+                batch.append(self._begin(*post))
+            else:
+                self._post(*post)
+        if batch:
+            self._post_together(batch)
         return GLib.SOURCE_CONTINUE
 
     def _post(self, style, name, object_, size, then=None):
+        arguments, end = self._begin(style, name, object_, size, then)
+
+        def answered(values, error):
+            end(values and values[0], error)
+
+        self.call("Post", GLib.Variant.new_tuple(*arguments), answered)
+
+    def _post_together(self, batch):
+        posts = [GLib.Variant.new_tuple(*arguments) for arguments, _ in batch]
+
+        def answered(values, error):
+            outcomes = values[0] if error is None else [(0, error)] * len(batch)
+            if len(outcomes) != len(batch):
+                self.record("broken", now(), f"{len(batch)} posts had {len(outcomes)} outcomes")
+            for (_, end), (receivers, name) in zip(batch, outcomes):
+                end(receivers, name or None)
+
+        self.call(
+            "PostMany",
+            GLib.Variant.new_tuple(GLib.Variant.new_array(GLib.VariantType("(ssa{sv}a{sv})"), posts)), answered)
+
+    def _begin(self, style, name, object_, size, then=None):
+        """Numbers a post. Returns its arguments, and what is to be called with its receivers or its error."""
         self.posted[style] += 1
         number = self.posted[style]
         sent = now()
         self.pending += 1
 
-        def answered(values, error):
+        def end(receivers, error):
             self.pending -= 1
             if error is None:
-                self.record("accepted", sent, now(), self.lane(style), number, name, object_, values[0])
+                self.record("accepted", sent, now(), self.lane(style), number, name, object_, receivers)
             else:
                 self.record("refused", sent, now(), self.lane(style), number, name, object_, error)
             if then:
@@ -66,7 +100,7 @@ class Poster(Client):
             elif self.stopping and self.pending == 0:
                 self._post_ends()
 
-        self.call("Post", self._arguments(style, name, object_, number, size), answered)
+        return self._arguments(style, name, object_, number, size), end
 
     def _arguments(self, style, name, object_, number, size):
         user_info = {
@@ -74,7 +108,10 @@ class Poster(Client):
             "pad": GLib.Variant("s", "x" * size),
         }
         options = {} if style == "now" else {"posting-style": GLib.Variant("s", style)}
-        return GLib.Variant("(ssa{sv}a{sv})", (name, object_, user_info, options))
+        return [
+            GLib.Variant("s", name), GLib.Variant("s", object_), GLib.Variant("a{sv}", user_info),
+            GLib.Variant("a{sv}", options),
+        ]
 
     def lane(self, style):
         return f"{self.number} {style}"
