@@ -87,6 +87,39 @@ struct BusTroubleTests {
         #expect(Set(client.signals.map(\.serial)).count == 6)
     }
 
+    @Test(
+        "E5, F1: the bus closes the connection among the posts of a call: all of them are posted, or none, and once",
+        arguments: BusKind.available)
+    func cutAmongMany(kind: BusKind) throws {
+        let stage = try Stage(kind)
+        let client = stage.client
+        try client.addObserver("Ding", behavior: .hold)
+        try client.setSuspended(true)
+        let (calls, each) = (16, 500)
+        let (poster, watcher) = (try Client(on: stage.bus), try Client(on: stage.bus))
+        try watcher.addObserver("Ding")
+        for call in 0..<calls {
+            let posts = try (0..<each).map { number in
+                try PostCall(name: "Ding", userInfo: ["number": .int64(Int64(call * each + number))])
+            }
+            poster.connection.send(PostMany(posts).message(wantsAnswer: false))
+        }
+        func posted() throws -> Int {
+            Int(try client.call(ListClients()).first { $0.name.rawValue == client.name }?.queued ?? 0)
+        }
+        // Whatever this process calls now waits behind its posts.
+        try watcher.run("some of them are posted") { !watcher.signals.isEmpty }
+        stage.relay.cut()
+        try stage.waitForReconnection()
+        #expect(stage.service.isRunning)
+        let last = try posted()
+        #expect(last > 0 && last % each == 0, "what was begun is ended")
+        try client.setSuspended(false)
+        try client.run("what was held") { client.numbers.count >= last }
+        #expect(client.numbers == Array(0..<Int64(last)))
+        #expect(client.signals.map(\.sequence) == Array(1...UInt64(last)))
+    }
+
     @Test("E5: a service that can't keep state on disk keeps it all the same", arguments: BusKind.available)
     func cutWithoutDisk(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
