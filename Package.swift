@@ -202,6 +202,11 @@ if Context.environment["CARILLON_FUZZ"] != nil {
             dependencies: ["FuzzSupport", "NotificationService", "NotificationWire", "NotificationCore", "DBus"],
             path: "Tests/Fuzz/FuzzUserInfo", swiftSettings: withoutMain
         ),
+        .executableTarget(
+            name: "fuzz-userinfo-bytes",
+            dependencies: ["FuzzSupport", "NotificationWire", "NotificationCore", "DBus"],
+            path: "Tests/Fuzz/FuzzUserInfoBytes", swiftSettings: withoutMain
+        ),
     ]
 }
 

@@ -223,7 +223,7 @@ public struct MarshalledBytes: ~Copyable {
     /// The bytes of what `body` appends, from a place on that D-Bus would align to 8.
     ///
     /// - Parameter most: as many as there may be. More are a programmer's error.
-    static func make(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
+    public static func make(atMost most: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
         [UInt8](unsafeUninitializedCapacity: most) { buffer, count in
             var bytes = MarshalledBytes(buffer.baseAddress!, capacity: most)
             body(&bytes)
@@ -279,7 +279,7 @@ public struct MarshalledBytes: ~Copyable {
         append(raw: more)
     }
 
-    fileprivate mutating func append(signature: String) {
+    mutating func append(signature: String) {
         append(UInt8(signature.utf8.count))
         append(raw: signature)
         append(UInt8(0))
@@ -296,19 +296,19 @@ public struct MarshalledBytes: ~Copyable {
         value(&self)
     }
 
-    fileprivate mutating func set(_ value: UInt32, at offset: Int) {
+    mutating func set(_ value: UInt32, at offset: Int) {
         precondition(offset + 4 <= count, "what is set is there")
         memory.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)
     }
 
-    fileprivate mutating func align(to alignment: Int) {
+    mutating func align(to alignment: Int) {
         let end = (count + alignment - 1) & ~(alignment - 1)
         guard end > count else { return }
         let more = end - count
         take(more).initializeMemory(as: UInt8.self, repeating: 0, count: more)
     }
 
-    private mutating func append<Value: FixedWidthInteger>(integer value: Value) {
+    mutating func append<Value: FixedWidthInteger>(integer value: Value) {
         align(to: MemoryLayout<Value>.size)
         take(MemoryLayout<Value>.size).storeBytes(of: value, as: Value.self)
     }
@@ -329,7 +329,7 @@ public struct MarshalledBytes: ~Copyable {
     }
 
     /// Room for so many more.
-    private mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
+    mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
         precondition(more <= capacity - count, "there are no more bytes than were said")
         defer { count += more }
         return memory + count

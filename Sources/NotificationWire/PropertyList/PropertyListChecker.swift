@@ -17,6 +17,8 @@ struct PropertyListChecker {
     private static let mostArrays = 32
     /// Where the walk is.
     private(set) var reader: MarshalledReader
+    /// How many values it has come by, keys not counted.
+    private(set) var valueCount = 0
     private let limits: Limits
     private let maximumDepth: Int
     /// The offset at which the limit of bytes is reached.
@@ -53,7 +55,7 @@ struct PropertyListChecker {
     private mutating func checkValue(of type: TypeText, depth: Int) throws(Fault) {
         switch type[0] {
         case UInt8(ascii: "s"): _ = try text()
-        case UInt8(ascii: "v"): try checkVariant(depth: depth)
+        case UInt8(ascii: "v"): return try checkVariant(depth: depth)  // which counts what it holds
         case UInt8(ascii: "a"):
             // Data is a value, not a collection.
             let isData = type[1] == UInt8(ascii: "y")
@@ -62,6 +64,7 @@ struct PropertyListChecker {
         case UInt8(ascii: "b"): try boolean()
         case let letter: try skip(Self.fixedSize(letter))
         }
+        valueCount += 1
         try checkSize()
     }
 
@@ -79,6 +82,8 @@ struct PropertyListChecker {
         guard size == 0 || type[0] == UInt8(ascii: "b") else {
             guard contents.count % size == 0 else { throw Fault(.malformed) }
             reader.move(to: contents.upperBound)
+            // Data is one value.
+            if size > 1 { valueCount += contents.count / size }
             return try checkSize()
         }
         var position = 0
@@ -160,7 +165,7 @@ struct PropertyListChecker {
         }
     }
 
-    private static func alignment(_ letter: UInt8) -> Int {
+    static func alignment(_ letter: UInt8) -> Int {
         switch letter {
         case UInt8(ascii: "v"): 1
         case UInt8(ascii: "s"), UInt8(ascii: "a"): 4

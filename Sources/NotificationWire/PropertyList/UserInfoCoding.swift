@@ -18,8 +18,9 @@ public enum UserInfoCoding {
     /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for a string with a NUL character, which D-Bus can't
     ///   carry; ``CenterError/limitExceeded(_:value:)`` for what no service accepts, whatever its configuration.
     public static func check(_ userInfo: [String: PropertyList]) throws(CenterError) {
-        var checker = EncodingChecker()
-        try checker.check(.dictionary(userInfo), path: "userInfo", depth: 0)
+        _ = try UserInfoLayout.byteCount(of: userInfo)
+        guard let path = pathToNUL(in: userInfo) else { return }
+        throw .invalidUserInfo(path: "userInfo" + path, reason: "a D-Bus string can't hold a NUL character")
     }
 
     /// Checks `userInfo` and appends it as an `a{sv}`.
@@ -164,40 +165,24 @@ public enum UserInfoCoding {
     }
 }
 
-private struct EncodingChecker {
-    private var bytes = 0
-
-    mutating func check(_ value: PropertyList, path: String, depth: Int) throws(CenterError) {
-        bytes += 8
-        switch value {
-        case .string(let text): try check(text: text, path: path)
-        case .data(let data): bytes += data.count
-        case .array(let elements):
-            try enter(depth)
-            for (position, element) in elements.enumerated() {
-                try check(element, path: "\(path)[\(position)]", depth: depth + 1)
-            }
-        case .dictionary(let entries):
-            try enter(depth)
-            for (key, value) in entries {
-                try check(text: key, path: "\(path).\(key)")
-                try check(value, path: "\(path).\(key)", depth: depth + 1)
-            }
-        default: break
+/// The way to the first text with a NUL character; nil when there is none. Nothing is put together for what is good.
+private func pathToNUL(in value: PropertyList) -> String? {
+    switch value {
+    case .string(let text): return text.holdsNUL ? "" : nil
+    case .array(let elements):
+        for (position, element) in elements.enumerated() {
+            if let path = pathToNUL(in: element) { return "[\(position)]" + path }
         }
-        let maximum = Limits.row(.userInfoBytes).hardMaximum
-        guard bytes <= maximum else { throw .limitExceeded(.userInfoBytes, value: maximum) }
+        return nil
+    case .dictionary(let entries): return pathToNUL(in: entries)
+    default: return nil
     }
+}
 
-    private mutating func check(text: String, path: String) throws(CenterError) {
-        bytes += text.utf8.count
-        guard !text.utf8.contains(0) else {
-            throw .invalidUserInfo(path: path, reason: "a D-Bus string can't hold a NUL character")
-        }
+private func pathToNUL(in entries: [String: PropertyList]) -> String? {
+    for (key, value) in entries {
+        if key.holdsNUL { return "." + key }
+        if let path = pathToNUL(in: value) { return ".\(key)" + path }
     }
-
-    private func enter(_ depth: Int) throws(CenterError) {
-        let maximum = Limits.row(.userInfoDepth).hardMaximum
-        guard depth < maximum else { throw .limitExceeded(.userInfoDepth, value: maximum) }
-    }
+    return nil
 }

@@ -1,0 +1,35 @@
+/// Values, for what was checked before or is checked by whoever reads it. None of these leaves the bytes.
+extension MarshalledReader {
+    /// A value whose layout here is that on the wire.
+    public mutating func readFixed<Value: FixedSizeType>(_: Value.Type = Value.self) -> Value? {
+        let size = MemoryLayout<Value>.size
+        guard skip(size) else { return nil }
+        return bytes.loadUnaligned(fromByteOffset: offset - size, as: Value.self)
+    }
+
+    public mutating func readBool() -> Bool? {
+        guard let value = readUInt32(), value <= 1 else { return nil }
+        return value == 1
+    }
+
+    /// A text that is known to be one: whether it is UTF-8 without NUL is not looked at again. What is none is repaired.
+    public mutating func readKnownText() -> String? {
+        // Its length is aligned to 4.
+        let start = ((offset + 3) & ~3) + 4
+        guard skipText() else { return nil }
+        return String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<offset - 1]), as: UTF8.self)
+    }
+
+    /// An array `at`. Returns nil also for one that ends within a number.
+    public mutating func readIntegers() -> [UInt64]? {
+        guard let elements = readArray(alignedTo: 8), elements.count % 8 == 0 else { return nil }
+        move(to: elements.upperBound)
+        return [UInt64](unsafeUninitializedCapacity: elements.count / 8) { values, count in
+            count = elements.count / 8
+            for place in 0..<count {
+                values[place] = bytes.loadUnaligned(
+                    fromByteOffset: elements.lowerBound + 8 * place, as: UInt64.self)
+            }
+        }
+    }
+}
