@@ -129,13 +129,11 @@ extension DistributedNotificationCenter {
         try check(name: name)
         let object = try text(ofObject: object)
         let userInfo = try UserInfoEncoder.encode(userInfo ?? [:])
-        let post: PostCall
         do throws(CenterError) {
-            post = try PostCall(name: name.rawValue, object: object ?? "", userInfo: userInfo, options: options)
+            return try OutgoingPost(name: name.rawValue, object: object ?? "", userInfo: userInfo, options: options)
         } catch {
             throw DistributedNotificationError(error)
         }
-        return OutgoingPost(post, byteCount: 256 + approximateByteCount(of: userInfo))
     }
 
     func wireOptions(
@@ -165,7 +163,7 @@ extension DistributedNotificationCenter {
     // MARK: Checks
 
     func check(name: Foundation.Notification.Name) throws(DistributedNotificationError) {
-        guard !name.rawValue.isEmpty, !name.rawValue.utf8.contains(0) else { throw .invalidName(name.rawValue) }
+        guard !name.rawValue.isEmpty, !name.rawValue.holdsNUL else { throw .invalidName(name.rawValue) }
     }
 
     func text(ofObject object: Any?) throws(DistributedNotificationError) -> String? {
@@ -174,7 +172,7 @@ extension DistributedNotificationCenter {
             throw .invalidObject(
                 reason: "between processes the object is a String, not a value of type \(type(of: object))")
         }
-        guard !text.utf8.contains(0) else { throw .invalidObject(reason: "it must not hold a NUL character") }
+        guard !text.holdsNUL else { throw .invalidObject(reason: "it must not hold a NUL character") }
         return text
     }
 

@@ -86,9 +86,9 @@ final class LinePoster: PolledSourceDelegate, @unchecked Sendable {
         let number = lineNumber
         do throws(UsageError) {
             guard let text = String(validating: line, as: UTF8.self) else { throw UsageError("it is no UTF-8") }
-            let call = try post.call(adding: try UserInfoArguments.userInfo(line: text))
+            let outgoing = try post.outgoing(adding: try UserInfoArguments.userInfo(line: text))
             unanswered += 1
-            session.submit(.post(OutgoingPost(call, byteCount: line.count) { [self] in answered($0, line: number) }))
+            session.submit(.post(outgoing.completed { [self] in answered($0, line: number) }))
         } catch {
             fail("\(error)", line: number)
         }

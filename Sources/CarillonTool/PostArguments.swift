@@ -1,6 +1,7 @@
 import MainLoop
 import NotificationCore
 import NotificationWire
+import ServiceClient
 
 /// What the command line says of a post.
 struct PostArguments: Sendable {
@@ -10,13 +11,13 @@ struct PostArguments: Sendable {
     let options: PostOptions
     let isVerbose: Bool
 
-    /// The call.
+    /// The post, which nobody waits for yet.
     ///
     /// - Parameter more: entries beside those of the command line, which they replace.
-    func call(adding more: [String: PropertyList] = [:]) throws(UsageError) -> PostCall {
+    func outgoing(adding more: [String: PropertyList] = [:]) throws(UsageError) -> OutgoingPost {
         do throws(CenterError) {
             let userInfo = userInfo.merging(more) { $1 }
-            return try PostCall(name: name, object: object, userInfo: userInfo, options: options)
+            return try OutgoingPost(name: name, object: object, userInfo: userInfo, options: options)
         } catch {
             throw UsageError(error.description)
         }

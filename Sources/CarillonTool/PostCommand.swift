@@ -52,11 +52,11 @@ enum PostCommand {
                 poster?.start()
             }
         }
-        let call = try post.call()
+        let outgoing = try post.outgoing()
         return CommandSession.run { session in
             session.submit(
                 .post(
-                    OutgoingPost(call, byteCount: 0) { result in
+                    outgoing.completed { result in
                         switch result {
                         case .failure(let error): session.fail(error)
                         case .success(let receivers):

@@ -9,14 +9,29 @@ import Synchronization
 
 /// A message in the bytes that it came in, of which only the header has been read.
 struct ArrivedMessage {
-    let bytes: [UInt8]
-    let header: MessageHeader
+    private(set) var bytes: [UInt8]
+    private(set) var header: MessageHeader
 
     /// Nil for a header that libdbus has to look at.
     init?(_ bytes: [UInt8]) {
         guard let header = bytes.withUnsafeBytes({ MessageHeader($0) }) else { return nil }
         self.bytes = bytes
         self.header = header
+    }
+
+    /// Gives one that was laid out here its serial.
+    mutating func number(_ serial: UInt32) {
+        header.serial = serial
+        bytes.withUnsafeMutableBytes { bytes in
+            bytes.storeBytes(of: serial, toByteOffset: MarshalledMessage.serialOffset, as: UInt32.self)
+        }
+    }
+
+    /// Whether one that was laid out here is not to be answered.
+    mutating func wantNoReply(_ isUnwanted: Bool) {
+        let flag = UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED)
+        header.flags = isUnwanted ? header.flags | flag : header.flags & ~flag
+        bytes[MarshalledMessage.flagsOffset] = header.flags
     }
 
     func text(_ field: Range<Int>?) -> String? {
@@ -41,7 +56,12 @@ struct ArrivedMessage {
         var bytes = bytes
         // The descriptors have been closed, so that libdbus would miss them.
         if let place = header.descriptorCount { bytes.replaceSubrange(place..<place + 4, with: [0, 0, 0, 0]) }
-        if let message = Self.demarshalled(bytes) { return message }
+        // libdbus takes none without a serial.
+        if header.serial == 0 { bytes[MarshalledMessage.serialOffset] = 1 }
+        if let message = Self.demarshalled(bytes) {
+            if header.serial == 0 { dbus_message_set_serial(message, 0) }
+            return message
+        }
         let empty = allocated(dbus_message_new(Int32(header.type)))
         dbus_message_set_serial(empty, header.serial)
         return empty

@@ -60,7 +60,7 @@ extension String: BasicType {
     /// - Precondition: the string holds no NUL character, which no D-Bus string can. Callers refuse it before, with
     ///   an error that says where it is.
     public func append(to iterator: inout DBusMessageIter) {
-        precondition(!utf8.contains(0), "a D-Bus string can't hold a NUL character")
+        precondition(!holdsNUL, "a D-Bus string can't hold a NUL character")
         appendText(self, .string, to: &iterator)
     }
 }

@@ -39,6 +39,13 @@ extension MarshalledBytes {
         }
     }
 
+    /// Values that are laid out already, for a place that D-Bus would align to 8.
+    public mutating func append(laidOut more: UnsafeRawBufferPointer) {
+        align(to: 8)
+        guard let start = more.baseAddress, !more.isEmpty else { return }
+        take(more.count).copyMemory(from: start, byteCount: more.count)
+    }
+
     /// The signature of a variant.
     public mutating func append(signature: StaticString) {
         let count = signature.utf8CodeUnitCount

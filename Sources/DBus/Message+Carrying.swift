@@ -5,7 +5,7 @@ import CDBus
 extension Message {
     /// Gives a message that is to be sent the next serial of its connection, or of whoever sends it, unless it has one.
     package func numbered(_ next: () -> UInt32) -> UInt32 {
-        if serial == 0 { dbus_message_set_serial(pointer, next()) }
+        if serial == 0 { number(next()) }
         return serial
     }
 

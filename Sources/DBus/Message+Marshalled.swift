@@ -70,14 +70,13 @@ extension Message {
         self.init(adopting: pointer)
     }
 
-    /// - Parameter bytes: without a number.
-    fileprivate convenience init?(demarshalling bytes: [UInt8]) {
-        guard let pointer = Self.demarshalled(bytes, isNumbered: false) else { return nil }
-        self.init(adopting: pointer)
-    }
-
     fileprivate static func demarshalled(_ message: MarshalledMessage) -> OpaquePointer? {
         demarshalled(message.bytes, isNumbered: message.serial != 0)
+    }
+
+    /// Whether libdbus would take what has no number yet. Costs as much as that.
+    fileprivate static func isAccepted(_ bytes: [UInt8]) -> Bool {
+        demarshalled(bytes, isNumbered: false).map { Message(adopting: $0) } != nil
     }
 
     private static func demarshalled(_ bytes: [UInt8], isNumbered: Bool) -> OpaquePointer? {
@@ -105,8 +104,8 @@ public struct MarshalledMessage {
 
     public var byteCount: Int { bytes.count }
 
-    /// Where the serial stands.
-    static let serialOffset = 8
+    /// Where the flags stand, the length of the arguments, and the serial.
+    static let (flagsOffset, bodyLengthOffset, serialOffset) = (2, 4, 8)
 
     /// Whether libdbus would take it, where it arrives. Costs as much as that.
     var isValid: Bool { Message.demarshalled(self).map { Message(adopting: $0) } != nil }
@@ -116,8 +115,8 @@ public struct MarshalledMessage {
 public struct MessageForm: Sendable {
     /// Up to where the receiver comes.
     private let start: [UInt8]
-    /// Where the lengths stand, and where the fields begin.
-    private static let (bodyLength, fieldsLength, fields) = (4, 12, 16)
+    /// Where the length of the fields stands, and where they begin.
+    private static let (fieldsLength, fields) = (12, 16)
     private static let byteOrderMark = UInt8(ascii: 1.littleEndian == 1 ? "l" : "B")
 
     /// Signals of one kind.
@@ -189,15 +188,26 @@ public struct MessageForm: Sendable {
         return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
     }
 
-    /// A call of this form, which wants no answer unless it is told to.
+    /// A call of this form, which wants no answer unless it is told to. It goes to the bus as it is laid out here.
     ///
-    /// - Returns: nil when what `arguments` appends is not of exactly the types in the signature, or too long for D-Bus.
-    public func call(size: Int, arguments: (inout MarshalledBytes) -> Void) -> Message? {
-        let bytes = MarshalledBytes.make(atMost: start.count + 16 + size) { message in
+    /// - Parameter arguments: appends values of exactly the types in the signature. Debug builds look.
+    /// - Returns: nil when it would be too long for D-Bus.
+    /// - Throws: what `arguments` throws.
+    public func call<Failure: Error>(
+        size: Int, arguments: (inout MarshalledBytes) throws(Failure) -> Void
+    ) throws(Failure) -> Message? {
+        let most = start.count + 16 + size
+        guard most <= MessageHeader.mostBytes else { return nil }
+        var fault: Failure?
+        let bytes = MarshalledBytes.make(atMost: most) { message in
             message.append(raw: start)
-            Self.finish(&message, arguments)
+            Self.finish(&message) { body in
+                do throws(Failure) { try arguments(&body) } catch { fault = error }
+            }
         }
-        return Message(demarshalling: bytes)
+        if let fault { throw fault }
+        assert(Message.isAccepted(bytes), "libdbus would not take these bytes")
+        return Message(arrived: bytes)
     }
 
     private static func finish(_ message: inout MarshalledBytes, _ arguments: (inout MarshalledBytes) -> Void) {
@@ -205,7 +215,7 @@ public struct MessageForm: Sendable {
         message.align(to: 8)
         let body = message.count
         arguments(&message)
-        message.set(UInt32(message.count - body), at: bodyLength)
+        message.set(UInt32(message.count - body), at: MarshalledMessage.bodyLengthOffset)
     }
 }
 
@@ -296,6 +306,7 @@ public struct MarshalledBytes: ~Copyable {
         value(&self)
     }
 
+    /// - Parameter offset: of four bytes that are there.
     mutating func set(_ value: UInt32, at offset: Int) {
         precondition(offset + 4 <= count, "what is set is there")
         memory.storeBytes(of: value, toByteOffset: offset, as: UInt32.self)

@@ -13,8 +13,8 @@ public final class Message {
         case signal
     }
 
-    /// Nil for what did not come over a socket.
-    let arrived: ArrivedMessage?
+    /// Nil for what neither came over a socket nor is laid out as if it had.
+    private(set) var arrived: ArrivedMessage?
     private var made: OpaquePointer?
     private let charged: (to: ReceivedBytes, count: Int)?
 
@@ -54,6 +54,12 @@ public final class Message {
     deinit {
         if let charged { charged.to.add(-charged.count) }
         if let made { dbus_message_unref(made) }
+    }
+
+    /// Gives a message that has none its serial.
+    func number(_ serial: UInt32) {
+        if let made { dbus_message_set_serial(made, serial) }
+        arrived?.number(serial)
     }
 
     // MARK: Making
@@ -172,7 +178,10 @@ public final class Message {
             arrived.map { Int32($0.header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED != 0 }
                 ?? (dbus_message_get_no_reply(pointer) != 0)
         }
-        set { dbus_message_set_no_reply(pointer, newValue ? 1 : 0) }
+        set {
+            if let made { dbus_message_set_no_reply(made, newValue ? 1 : 0) }
+            arrived?.wantNoReply(newValue)
+        }
     }
 
     /// What it takes on the bus, in bytes. For what did not arrive it costs as much as writing it does.

@@ -10,11 +10,12 @@ struct MessageHeader {
     /// Of the part that every header begins with: byte order, type, flags, version, two lengths, serial between them.
     static let fixedSize = 16
     private static let mostFieldBytes = 64 << 20
-    private static let mostBytes = 128 << 20
+    static let mostBytes = 128 << 20
 
     let type: UInt8
-    let flags: UInt8
-    let serial: UInt32
+    var flags: UInt8
+    /// 0 for one that was laid out here, and not sent yet.
+    var serial: UInt32
     /// Whether numbers are in the other byte order than this machine's.
     let isSwapped: Bool
     let body: Range<Int>

@@ -1,4 +1,5 @@
 import DBus
+import NotificationCore
 import NotificationWire
 
 /// What a program asks of the service, in the order in which it asked.
@@ -54,13 +55,25 @@ public struct OutgoingPost: @unchecked Sendable {
     /// Gets the number of clients that it matched; nil for fire and forget.
     let completion: Request.Completion<Result<Int, ServiceError>>?
 
-    /// - Parameters:
-    ///   - byteCount: what it counts against the bound of what waits.
-    ///   - completion: gets the number of clients that it matched, on the session's thread; nil for fire and forget.
+    /// - Parameter completion: gets the number of clients that it matched, on the session's thread; nil for fire and
+    ///   forget.
+    /// - Throws: as ``PostCall/laidOut(name:object:userInfo:options:)``.
     public init(
-        _ post: PostCall, byteCount: Int, completion: Request.Completion<Result<Int, ServiceError>>? = nil
-    ) {
-        self.init(message: post.message(wantsAnswer: false), byteCount: byteCount, completion: completion)
+        name: String, object: String = "", userInfo: [String: PropertyList] = [:],
+        options: PostOptions = PostOptions(), completion: Request.Completion<Result<Int, ServiceError>>? = nil
+    ) throws(CenterError) {
+        message = try PostCall.laidOut(name: name, object: object, userInfo: userInfo, options: options)
+        byteCount = Self.overhead + message.byteCount
+        self.completion = completion
+    }
+
+    /// The same for a post that was made before.
+    public init(
+        _ post: PostCall, completion: Request.Completion<Result<Int, ServiceError>>? = nil
+    ) throws(CenterError) {
+        try self.init(
+            name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
+            completion: completion)
     }
 
     private init(message: Message, byteCount: Int, completion: Request.Completion<Result<Int, ServiceError>>?) {
@@ -68,6 +81,9 @@ public struct OutgoingPost: @unchecked Sendable {
         self.byteCount = byteCount
         self.completion = completion
     }
+
+    /// About what the objects take in which the bytes wait.
+    private static let overhead = 256
 
     /// Hands the outcome to whoever waits for it.
     ///

@@ -16,7 +16,7 @@ struct SessionBatchTests {
     private func post(
         _ name: String = "Ding", _ completion: Request.Completion<Result<Int, ServiceError>>? = nil
     ) throws -> Request {
-        .post(OutgoingPost(try PostCall(name: name), byteCount: 1, completion: completion))
+        .post(try OutgoingPost(name: name, completion: completion))
     }
 
     private func names(_ call: Message) throws -> [String] {

@@ -115,7 +115,7 @@ struct SessionTests {
     private let name = "org.carillon.NotificationCenter1"
 
     private func post(_ completion: Request.Completion<Result<Int, ServiceError>>? = nil) throws -> Request {
-        .post(OutgoingPost(try PostCall(name: "Ding"), byteCount: 1, completion: completion))
+        .post(try OutgoingPost(name: "Ding", completion: completion))
     }
 
     @Test("It asks what the service has before it says what it wants, and tells that it is served")

@@ -132,7 +132,7 @@ extension Message {
 
     /// The service's answer to this call.
     func answered(_ body: (inout MessageWriter) -> Void = { _ in }) -> Message {
-        if serial == 0 { dbus_message_set_serial(pointer, 1) }
+        _ = numbered { 1 }
         let reply = methodReturn()
         var writer = MessageWriter(reply)
         body(&writer)

@@ -1,3 +1,4 @@
+import DBus
 import Foundation
 import NotificationCore
 import NotificationWire
@@ -91,7 +92,7 @@ private protocol PropertyListEncodable {
 
 extension String: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {
-        guard !utf8.contains(0) else { throw Fault("a string between processes can't hold a NUL character") }
+        guard !holdsNUL else { throw Fault("a string between processes can't hold a NUL character") }
         return .string(self)
     }
 }

@@ -35,11 +35,10 @@ public struct PostMany: CenterMethod {
     ///
     /// - Returns: nil when it would be too long for D-Bus.
     public static func message(of calls: [Message], wantsAnswer: Bool) -> Message? {
-        let bodies = calls.map(\.marshalledBody)
-        let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.count }
+        let size = calls.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.withMarshalledBody(\.count) }
         let message = form.call(size: size) { body in
             body.array { posts in
-                for body in bodies { posts.append(bytes: body) }
+                for call in calls { call.withMarshalledBody { posts.append(laidOut: $0) } }
             }
         }
         message?.expectsNoReply = !wantsAnswer

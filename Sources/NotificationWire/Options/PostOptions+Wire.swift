@@ -18,23 +18,20 @@ extension PostOptions {
         }
     }
 
+    /// What is not as by default, as entries of an `a{sv}`.
+    var entries: [(key: String, value: PropertyList)] {
+        var entries: [(key: String, value: PropertyList)] = []
+        if deliverImmediately { entries.append(("deliver-immediately", .boolean(true))) }
+        if postingStyle != .now { entries.append(("posting-style", .string(postingStyle.rawValue))) }
+        if !coalescing.isEmpty {
+            let keys = CoalescingKey.allCases.filter { coalescing.contains($0) }
+            entries.append(("coalesce-on", .array(keys.map { .string($0.rawValue) })))
+        }
+        return entries
+    }
+
     /// Appends the `a{sv}`; what is as by default is left out.
     public func append(to writer: inout MessageWriter) {
-        writer.array(of: "{sv}") { writer in
-            if deliverImmediately { writer.entry("deliver-immediately", true) }
-            if postingStyle != .now { writer.entry("posting-style", postingStyle.rawValue) }
-            if !coalescing.isEmpty {
-                writer.dictEntry { writer in
-                    writer.append("coalesce-on")
-                    writer.variant(of: "as") { writer in
-                        writer.array(of: "s") { writer in
-                            for key in CoalescingKey.allCases where coalescing.contains(key) {
-                                writer.append(key.rawValue)
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        UserInfoCoding.append(entries, to: &writer)
     }
 }

@@ -13,6 +13,13 @@ public enum UserInfoLayout {
     public static func byteCount(
         of userInfo: [String: PropertyList], at offset: Int = 0
     ) throws(CenterError) -> Int {
+        try byteCount(ofEntries: userInfo, at: offset)
+    }
+
+    /// The same for entries in this order.
+    static func byteCount(
+        ofEntries userInfo: some Sequence<(key: String, value: PropertyList)>, at offset: Int
+    ) throws(CenterError) -> Int {
         var measure = Measure(offset: offset)
         try measure.add(userInfo, depth: 0)
         return measure.offset - offset
@@ -26,12 +33,21 @@ public enum UserInfoLayout {
     public static func append(
         _ userInfo: [String: PropertyList], to bytes: inout MarshalledBytes
     ) throws(CenterError) {
-        var writer = Writer()
-        writer.append(userInfo, to: &bytes)
-        guard writer.holdsNUL else { return }
+        guard !append(entries: userInfo, to: &bytes) else { return }
         // Where it is, is looked for only now.
         try UserInfoCoding.check(userInfo)
         preconditionFailure("there is a NUL character")
+    }
+
+    /// Appends entries in this order as an `a{sv}`.
+    ///
+    /// - Returns: whether no text holds a NUL character; otherwise what was appended has to be thrown away.
+    static func append(
+        entries: some Sequence<(key: String, value: PropertyList)>, to bytes: inout MarshalledBytes
+    ) -> Bool {
+        var writer = Writer()
+        writer.append(entries, to: &bytes)
+        return !writer.holdsNUL
     }
 
     /// It alone, from a place on that D-Bus would align to 8.
@@ -143,7 +159,9 @@ private struct Measure {
         end = offset + Int(UserInfoLayout.mostBytes)
     }
 
-    mutating func add(_ entries: [String: PropertyList], depth: Int) throws(CenterError) {
+    mutating func add(
+        _ entries: some Sequence<(key: String, value: PropertyList)>, depth: Int
+    ) throws(CenterError) {
         try beginArray(alignedTo: 8, depth: depth)
         for (key, value) in entries {
             align(to: 8)
@@ -214,7 +232,9 @@ private struct Measure {
 private struct Writer {
     private(set) var holdsNUL = false
 
-    mutating func append(_ entries: [String: PropertyList], to bytes: inout MarshalledBytes) {
+    mutating func append(
+        _ entries: some Sequence<(key: String, value: PropertyList)>, to bytes: inout MarshalledBytes
+    ) {
         let array = bytes.beginArray(alignedTo: 8)
         for (key, value) in entries {
             bytes.beginStructure()

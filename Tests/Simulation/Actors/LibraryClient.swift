@@ -86,15 +86,15 @@ final class LibraryClient: Client {
         whenNamed { [unowned self] witness in
             let number = ledger.post(plan, from: witness.client)
             world.note("\(witness.client) sends post \(number): \(plan)")
-            let call = ledger.call(for: plan, number: number)
-            guard plan.wantsAnswer else {
-                // The session has some of them answered, and nobody told.
-                return ask(.post(OutgoingPost(call, byteCount: 256 + plan.byteCount)))
+            guard let post = try? OutgoingPost(ledger.call(for: plan, number: number)) else {
+                preconditionFailure("a plan has posts that can be laid out")
             }
+            // The session has some of them answered, and nobody told.
+            guard plan.wantsAnswer else { return ask(.post(post)) }
             let box = Unchecked(ledger)
             ask(
                 .post(
-                    OutgoingPost(call, byteCount: 256 + plan.byteCount) { outcome in
+                    post.completed { outcome in
                         let ledger = box.value
                         switch outcome {
                         case .success(let receivers):
