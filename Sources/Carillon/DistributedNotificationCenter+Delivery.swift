@@ -1,13 +1,15 @@
+import NotificationWire
 import ServiceClient
 
 /// From the bus thread to the observers.
 extension DistributedNotificationCenter {
     /// Threads: the bus thread.
-    func deliver(_ received: Received, for keys: [RegistrationKey]) {
+    func deliver(_ notification: ArrivedNotification, for keys: [RegistrationKey]) {
         let observers = state.withLock { state in
             state.statistics.received += 1
             return state.observers.observers(of: keys)
         }
+        let received = Received(notification, isShared: observers.count > 1)
         // One observer after the other, as each may have a thread of its own; on one thread they stay in this order.
         for observer in observers {
             let lost = observer.target.deliver(byteCount: received.byteCount) { [weak self] in

@@ -102,8 +102,8 @@ final class CenterReceiver: ServiceReceiver {
         set { reference.object = newValue }
     }
 
-    func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {
-        center?.deliver(Received(signal: signal), for: keys)
+    func received(_ notification: ArrivedNotification, for keys: [RegistrationKey]) {
+        center?.deliver(notification, for: keys)
     }
 
     func stateChanged(_ state: ConnectionState) {

@@ -18,7 +18,7 @@ final class CommandSession: @unchecked Sendable {
 
     /// What a command that goes on for a while wants to know. Without it whatever is told ends the run.
     protocol Listener: AnyObject {
-        func received(_ signal: NotificationSignal)
+        func received(_ notification: ArrivedNotification)
         func mayHaveMissed(_ gap: Gap)
         func stateChanged(_ state: ConnectionState)
     }
@@ -127,8 +127,8 @@ final class CommandSession: @unchecked Sendable {
 }
 
 extension CommandSession: ServiceReceiver {
-    func received(_ signal: NotificationSignal, for _: [RegistrationKey]) {
-        if exitCode == nil { listener?.received(signal) }
+    func received(_ notification: ArrivedNotification, for _: [RegistrationKey]) {
+        if exitCode == nil { listener?.received(notification) }
     }
 
     func mayHaveMissed(_ gap: Gap) {

@@ -8,20 +8,22 @@ enum NotificationFormat {
     /// One JSON object a line.
     case json
 
-    func text(of signal: NotificationSignal) -> String {
+    func text(of notification: ArrivedNotification) -> String {
+        let userInfo = notification.userInfo
+        func json() -> String { PropertyListJSON.text(.dictionary(userInfo.decoded())) }
         switch self {
         case .people:
-            var parts = [Self.readable(signal.name)]
-            if !signal.object.isEmpty { parts.append(Self.readable(signal.object)) }
-            if !signal.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(signal.userInfo))) }
+            var parts = [Self.readable(notification.name)]
+            if !notification.object.isEmpty { parts.append(Self.readable(notification.object)) }
+            if !userInfo.isEmpty { parts.append(json()) }
             return parts.joined(separator: "  ")
         case .json:
+            let observers = notification.observers.map { String($0.rawValue) }.joined(separator: ", ")
             return PropertyListJSON.object([
-                ("name", JSON.quoted(signal.name)), ("object", JSON.quoted(signal.object)),
-                ("userInfo", PropertyListJSON.text(.dictionary(signal.userInfo))),
-                ("observers", "[\(signal.observers.map { String($0.rawValue) }.joined(separator: ", "))]"),
-                ("poster", JSON.quoted(signal.poster.rawValue)), ("serial", String(signal.serial)),
-                ("sequence", String(signal.sequence)),
+                ("name", JSON.quoted(notification.name)), ("object", JSON.quoted(notification.object)),
+                ("userInfo", json()), ("observers", "[\(observers)]"),
+                ("poster", JSON.quoted(notification.poster.rawValue)), ("serial", String(notification.serial)),
+                ("sequence", String(notification.sequence)),
             ])
         }
     }

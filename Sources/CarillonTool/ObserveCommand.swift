@@ -101,8 +101,8 @@ private final class Watch: CommandSession.Listener, @unchecked Sendable {
         printError("observing \(what)\(object.isEmpty ? "" : " about \(object)")")
     }
 
-    func received(_ signal: NotificationSignal) {
-        session.print(format.text(of: signal))
+    func received(_ notification: ArrivedNotification) {
+        session.print(format.text(of: notification))
         guard let left = remaining else { return }
         remaining = left - 1
         if left == 1 { session.finish(outcome) }

@@ -20,16 +20,13 @@ extension MarshalledReader {
         return String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<offset - 1]), as: UTF8.self)
     }
 
-    /// An array `at`. Returns nil also for one that ends within a number.
-    public mutating func readIntegers() -> [UInt64]? {
-        guard let elements = readArray(alignedTo: 8), elements.count % 8 == 0 else { return nil }
-        move(to: elements.upperBound)
-        return [UInt64](unsafeUninitializedCapacity: elements.count / 8) { values, count in
-            count = elements.count / 8
-            for place in 0..<count {
-                values[place] = bytes.loadUnaligned(
-                    fromByteOffset: elements.lowerBound + 8 * place, as: UInt64.self)
-            }
+    /// An array of values whose layout here is that on the wire. Returns nil also for one that ends within a value.
+    public mutating func readFixedArray<Element: FixedSizeType>(of _: Element.Type = Element.self) -> [Element]? {
+        let size = MemoryLayout<Element>.size
+        guard let place = readArray(alignedTo: size), place.count % size == 0 else { return nil }
+        move(to: place.upperBound)
+        return (0..<place.count / size).map { number in
+            bytes.loadUnaligned(fromByteOffset: place.lowerBound + size * number, as: Element.self)
         }
     }
 }

@@ -13,10 +13,8 @@ extension ServiceSession {
         // Nobody else's are believed (E6).
         guard let sender = message.sender, owners.believes(sender) else { return true }
         do throws(BusError) {
-            if let signal = try NotificationSignal(message) {
-                received(signal)
-            } else if let signal = try NotificationsSignal(message) {
-                for notification in signal.notifications { received(notification) }
+            if let notifications = try ArrivedNotification.all(in: message) {
+                for notification in notifications { received(notification) }
             } else if let signal = try DroppedSignal(message), signal.reason == DroppedSignal.notAllowed {
                 revoked(signal.observers)
             } else if let signal = try DroppedSignal(message) {
@@ -40,12 +38,12 @@ extension ServiceSession {
         }
     }
 
-    private func received(_ signal: NotificationSignal) {
-        switch sequence.check(sequence: signal.sequence, serial: signal.serial) {
+    private func received(_ notification: ArrivedNotification) {
+        switch sequence.check(sequence: notification.sequence, serial: notification.serial) {
         case .next: break
         case .missing(let count): receiver.mayHaveMissed(.missing(count: count))
         case .repeated: return
         }
-        receiver.received(signal, for: signal.observers.compactMap { registrations.key(of: $0) })
+        receiver.received(notification, for: notification.observers.compactMap { registrations.key(of: $0) })
     }
 }

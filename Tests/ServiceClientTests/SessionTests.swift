@@ -18,8 +18,8 @@ struct SessionTests {
         // Sendable: a test has one thread.
         var told: [String] = []
 
-        func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {
-            told.append("\(signal.name) \(signal.sequence) for \(keys.map { $0.name?.text ?? "any" })")
+        func received(_ notification: ArrivedNotification, for keys: [RegistrationKey]) {
+            told.append("\(notification.name) \(notification.sequence) for \(keys.map { $0.name?.text ?? "any" })")
         }
         func stateChanged(_ state: ConnectionState) { told.append("\(state)") }
         func mayHaveMissed(_ gap: Gap) { told.append("\(gap)") }

@@ -122,7 +122,7 @@ extension DistributedNotificationCenter {
 
     private func decode<Message: DistributedMessage>(_ type: Message.Type, from received: Received) -> Message? {
         do {
-            return try MessageCoder.message(type, from: received.signal.userInfo)
+            return try MessageCoder.message(type, from: received.userInfo)
         } catch {
             noteUndecodable(received, as: type, "\(error)")
             return nil

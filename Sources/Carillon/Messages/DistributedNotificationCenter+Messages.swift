@@ -133,7 +133,7 @@ extension DistributedNotificationCenter {
         count { $0.undecodable += 1 }
         Log.warning(
             "a notification is no \(type): \(reason)",
-            ["CARILLON_NAME": received.signal.name, "CARILLON_CLIENT": received.signal.poster.rawValue])
+            ["CARILLON_NAME": received.arrived.name, "CARILLON_CLIENT": received.arrived.poster.rawValue])
     }
 
     /// The name of a type, the same in all processes of a program.

@@ -1,4 +1,5 @@
 import Foundation
+import MainLoop
 import NotificationCore
 import NotificationWire
 import Synchronization
@@ -6,26 +7,73 @@ import ServiceClient
 import ThreadDelivery
 
 /// A notification as it arrived, on its way to the program's observers.
-struct Received: Sendable {
-    let signal: NotificationSignal
+///
+/// Its userInfo is decoded when the first of them looks at it, and where there are several, once for all (F3).
+final class Received: Sendable {
+    let arrived: ArrivedNotification
     /// About how much memory it keeps.
     let byteCount: Int
+    /// What was made of it so far; nil where there is one observer, for whom nothing is kept.
+    private let shared: Shared?
 
-    init(signal: NotificationSignal) {
-        self.signal = signal
-        byteCount = 256 + signal.name.utf8.count + signal.object.utf8.count + approximateByteCount(of: signal.userInfo)
+    private final class Shared: Sendable {
+        let values = Locked<[String: PropertyList]?>(nil)
+        let notification = Locked<MadeNotification?>(nil)
     }
+
+    /// - Parameter isShared: whether it goes to several observers.
+    init(_ arrived: ArrivedNotification, isShared: Bool) {
+        self.arrived = arrived
+        shared = isShared ? Shared() : nil
+        let userInfo = arrived.userInfo
+        var bytes = 256 + arrived.name.utf8.count + arrived.object.utf8.count + userInfo.byteCount
+        // Who waits for its turn then keeps what another had decoded.
+        if isShared { bytes += userInfo.byteCount + Self.decodedValue * userInfo.valueCount }
+        byteCount = bytes
+    }
+
+    /// About what a value takes besides its bytes when it is decoded: in the dictionary of values, and in that of a
+    /// notification.
+    private static let decodedValue = 192
 
     var origin: Origin {
-        Origin(poster: signal.poster.rawValue, serial: signal.serial, sequence: signal.sequence)
+        Origin(poster: arrived.poster.rawValue, serial: arrived.serial, sequence: arrived.sequence)
     }
 
-    /// As Foundation's type, which is not `Sendable`: made anew where it is used.
-    var notification: Foundation.Notification {
-        Foundation.Notification(
-            name: .init(signal.name), object: signal.object.isEmpty ? nil : signal.object,
-            userInfo: signal.userInfo.isEmpty ? nil : UserInfoDecoder.decode(signal.userInfo))
+    /// Threads: any.
+    var userInfo: [String: PropertyList] {
+        guard let shared else { return arrived.userInfo.decoded() }
+        return shared.values.withLock { values in
+            if let values { return values }
+            let decoded = arrived.userInfo.decoded()
+            values = decoded
+            return decoded
+        }
     }
+
+    /// As Foundation's type. Threads: any.
+    var notification: Foundation.Notification {
+        guard let shared else { return makeNotification().value }
+        return shared.notification.withLock { notification in
+            if let notification { return notification }
+            let made = makeNotification()
+            notification = made
+            return made
+        }.value
+    }
+
+    private func makeNotification() -> MadeNotification {
+        MadeNotification(
+            value: Foundation.Notification(
+                name: .init(arrived.name), object: arrived.object.isEmpty ? nil : arrived.object,
+                userInfo: arrived.userInfo.isEmpty ? nil : UserInfoDecoder.decode(userInfo)))
+    }
+}
+
+/// A notification for observers on several threads.
+private struct MadeNotification: @unchecked Sendable {
+    // Sendable: what is in it are values, and numbers of Foundation, none of which changes any more.
+    let value: Foundation.Notification
 }
 
 /// One observer of the program.

@@ -167,8 +167,8 @@ final class LibraryClient: Client {
             self.client = client
         }
 
-        func received(_ signal: NotificationSignal, for keys: [RegistrationKey]) {
-            client.witness?.received(Receipt(signal))
+        func received(_ notification: ArrivedNotification, for keys: [RegistrationKey]) {
+            client.witness?.received(Receipt(notification))
         }
 
         func stateChanged(_ state: ConnectionState) {

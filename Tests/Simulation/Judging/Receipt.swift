@@ -14,6 +14,14 @@ struct Receipt {
     let serial: UInt64
     let sequence: UInt64
 
+    init(_ notification: ArrivedNotification) {
+        self.init(
+            NotificationSignal(
+                name: notification.name, object: notification.object, userInfo: notification.userInfo.decoded(),
+                observers: notification.observers, poster: notification.poster, serial: notification.serial,
+                sequence: notification.sequence))
+    }
+
     init(_ signal: NotificationSignal) {
         name = signal.name
         object = signal.object

@@ -1,0 +1,89 @@
+import BusNames
+import DBus
+import NotificationCore
+
+/// A notification as it arrived, read where it lies, without libdbus: what clients take (F3).
+///
+/// Its userInfo has been checked and not been decoded. So what a client is told of losses comes in its order, and whoever
+/// looks at the userInfo, perhaps on another thread and later, finds values and no errors.
+public struct ArrivedNotification: Sendable {
+    public let name: String
+    /// Empty when the notification has none.
+    public let object: String
+    public let userInfo: UserInfoBytes
+    /// Those of the client that it matched.
+    public let observers: [ObserverID]
+    /// The poster, as the bus verified it.
+    public let poster: UniqueName
+    public let serial: UInt64
+    public let sequence: UInt64
+
+    /// Reads the `ssa{sv}atstt` at which `reader` is, where D-Bus aligns to 8.
+    ///
+    /// - Throws: InvalidArgs, or what is wrong with userInfo.
+    public init(at reader: inout MarshalledReader) throws(BusError) {
+        guard let name = reader.readString(), let object = reader.readString() else { throw Self.malformed }
+        let userInfo: UserInfoBytes
+        do throws(CenterError) {
+            userInfo = try UserInfoBytes(at: &reader)
+        } catch {
+            throw BusError(error)
+        }
+        guard let observers = reader.readFixedArray(of: UInt64.self),
+            let poster = reader.readString().flatMap(UniqueName.init(rawValue:)),
+            let serial = reader.readFixed(UInt64.self), let sequence = reader.readFixed(UInt64.self)
+        else { throw Self.malformed }
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.observers = observers.map(ObserverID.init)
+        self.poster = poster
+        self.serial = serial
+        self.sequence = sequence
+    }
+
+    /// Reads the `ssa{sv}atstta{sv}` at which `reader` is, as notifications come together, and in frames of a channel.
+    /// Details are passed over.
+    ///
+    /// - Throws: InvalidArgs, or what is wrong with userInfo.
+    public init(withDetailsAt reader: inout MarshalledReader) throws(BusError) {
+        guard reader.align(to: 8) else { throw Self.malformed }
+        try self.init(at: &reader)
+        guard let details = reader.readArray(alignedTo: 8) else { throw Self.malformed }
+        reader.move(to: details.upperBound)
+    }
+
+    /// Those of a message ``NotificationSignal`` or ``NotificationsSignal``, in their order. Whether it comes from the
+    /// service is for the caller to know (E6).
+    ///
+    /// - Returns: nil when `message` is another one.
+    /// - Throws: InvalidArgs, or what is wrong with userInfo: then none of them is read.
+    public static func all(in message: Message) throws(BusError) -> [ArrivedNotification]? {
+        let isSingle = message.isSignal(Wire.interface, NotificationSignal.member)
+        guard isSingle || message.isSignal(Wire.interface, NotificationsSignal.member) else { return nil }
+        guard message.hasSignature(isSingle ? singleSignature : togetherSignature) else {
+            throw .invalidArgs("'\(message.signature)' is not what notifications are made of")
+        }
+        var all: [ArrivedNotification] = []
+        try message.readMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            if isSingle {
+                all.append(try ArrivedNotification(at: &reader))
+            } else {
+                guard let place = reader.readArray(alignedTo: 8), place.upperBound == body.count else {
+                    throw malformed
+                }
+                while reader.offset < place.upperBound { all.append(try ArrivedNotification(withDetailsAt: &reader)) }
+            }
+            guard reader.isAtEnd else { throw malformed }
+        }
+        return all
+    }
+
+    private static let singleSignature: Signature = "ssa{sv}atstt"
+    private static let togetherSignature: Signature = "a(ssa{sv}atstta{sv})"
+
+    private static var malformed: BusError {
+        .invalidArgs("the notification is not laid out as D-Bus lays it out")
+    }
+}
