@@ -10,7 +10,7 @@ public protocol Sizable: AnyObject {
 /// Where an object stands in ``LargestFirst``.
 public struct LargestFirstPlace {
     fileprivate var slot = -1
-    fileprivate var hasChanged = false
+    @usableFromInline var hasChanged = false
 
     public init() {}
 }
@@ -20,16 +20,17 @@ public struct LargestFirstPlace {
 /// A change is only noted, in O(1). Asking costs O(log n) for each object that has changed since it was asked last, and
 /// no walk over all. Objects of the size 0 are not kept.
 ///
-/// A value type; not thread-safe by itself.
+/// A value type; not thread-safe by itself. What is called all the time is inlinable, so that each module has it for its
+/// own types.
 public struct LargestFirst<Member: Sizable> {
     /// A binary heap; the sizes are those that were true when it was put in order.
-    private var heap: [(size: Int, member: Member)] = []
-    private var changed: [Member] = []
+    @usableFromInline var heap: [(size: Int, member: Member)] = []
+    @usableFromInline var changed: [Member] = []
 
     public init() {}
 
     /// To be called after each change of an object's size, also of one that was not there.
-    public mutating func noteChange(of member: Member) {
+    @inlinable public mutating func noteChange(of member: Member) {
         guard !member.place.hasChanged else { return }
         member.place.hasChanged = true
         changed.append(member)
@@ -53,7 +54,7 @@ public struct LargestFirst<Member: Sizable> {
     /// among them, whatever their sizes, and may come twice.
     public var kept: [Member] { heap.map(\.member) + changed }
 
-    private mutating func putInOrder() {
+    @usableFromInline mutating func putInOrder() {
         for member in changed {
             member.place.hasChanged = false
             let size = member.size
