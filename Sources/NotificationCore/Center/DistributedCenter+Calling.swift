@@ -19,16 +19,17 @@ extension DistributedCenter {
     ) -> Bool {
         let share = isRead ? (wantsAnswer ? 63 : 31) : (wantsAnswer ? 15 : 7)
         return isWithinShare(
-            waitingCallers[name] ?? peers[name], .waitingCallBytes, adding: byteCount, times: share)
+            waitingCaller(name) ?? peers[name], .waitingCallBytes, adding: byteCount, times: share)
     }
 
     /// Whether calls of a connection are kept.
-    public func keepsCalls(of name: ClientName) -> Bool { waitingCallers[name] != nil }
+    public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
 
     /// A call of a connection is kept, behind those that are.
     public func callIsKept(of name: ClientName, byteCount: Int, effects: inout [Effect]) {
         defer { eventEnded() }
-        let peer = waitingCallers[name] ?? peer(name, effects: &effects)
+        if let peer = waitingCaller(name) { return charge(peer, .waitingCallBytes, byteCount) }
+        let peer = peer(name, effects: &effects)
         waitingCallers[name] = peer
         charge(peer, .waitingCallBytes, byteCount)
     }
@@ -36,11 +37,19 @@ extension DistributedCenter {
     /// A call that was kept is served next.
     public func callIsTaken(of name: ClientName, byteCount: Int) {
         defer { eventEnded() }
-        guard let peer = waitingCallers[name] else { return }
+        guard let peer = waitingCaller(name) else { return }
         charge(peer, .waitingCallBytes, -byteCount)
         guard peer.usage[.waitingCallBytes] == 0 else { return }
         waitingCallers[name] = nil
+        lastWaitingCaller = nil
         forgetIfUnused(peer)
+    }
+
+    private func waitingCaller(_ name: ClientName) -> Peer? {
+        if let last = lastWaitingCaller, last.name == name { return last }
+        guard let peer = waitingCallers[name] else { return nil }
+        lastWaitingCaller = peer
+        return peer
     }
 
     /// Counts posts that nobody could serve as lost to all whom they would have reached. What they carried is not looked

@@ -115,7 +115,8 @@ extension DistributedCenter {
         client.counts.delivered += 1
         counters.delivered += 1
         return Delivery(
-            client: client.name, notification: entry.notification, observers: entry.observers,
+            client: client.name, clientNumber: client.number, notification: entry.notification,
+            observers: entry.observers,
             sequence: client.counts.sequence)
     }
 

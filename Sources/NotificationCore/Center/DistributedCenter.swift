@@ -11,48 +11,97 @@ import Collections
 /// `+Invariants` what holds between events.
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
+///
+/// What each delivery goes through is marked `@exclusivity(unchecked)` in release builds: the check for overlapping
+/// accesses, fifty times for a delivery, was a sixth of all that the service does for one. None can overlap that debug
+/// builds, which have the check, would not find: an access lasts as long as a method of a value that knows nothing of the
+/// center, and there is one thread. Tests, and the simulation in them, run debug builds.
 public final class DistributedCenter {
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     public var limits: Limits
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var index = ObserverIndex<ExactText, ExactText, Observer>()
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var clients: [ClientName: Client] = [:]
     /// The connections that the center has to do with: clients, and who else uses something.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var peers: [ClientName: Peer] = [:]
     var accountsByID: [AccountID: Account] = [:]
     /// The same by what waits for their clients.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var accounts = LargestFirst<Account>()
     /// What all together use.
     var totals = Usage()
     /// Those whose queues are half full though they read; also some that are gone or suspended since.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var crowded: [Client] = []
     /// What the bus is known to carry, in bytes of a notification with its observers: who should get a larger one is told of
     /// its loss.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     public var mostBytes = Int.max
     /// Those that wait for room on the way.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var heldBack = Deque<Peer>()
     /// Whether those are being looked through, one by one, as there is room again.
     var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
     /// Those whose calls wait to be served, also when nothing else is left of them.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var waitingCallers: [ClientName: Peer] = [:]
+    /// That of them that was looked up last: a flood comes from few.
+    var lastWaitingCaller: Peer?
     /// Whether so much is on its way that confirmations are asked for early.
     var isShortOfRoom = false
     var counters = Statistics()
     /// The greatest serial that was given, to posts that nobody matched, too.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     public internal(set) var lastSerial: UInt64 = 0
     /// The greatest number that an observer got.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     public internal(set) var lastObserver: UInt64 = 0
     var lastActivityEpoch: UInt64 = 0
     /// The configuration's word; ``setAutomaticSuspension(_:effects:)``.
     public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     public var remembersChanges = false
     /// Whether what is staged for its turn is remembered, too: what was accepted before, and is posted by now.
     var remembersStaged = false
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var turns = Turns()
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
     private var freeNumbers: [Int] = []
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var postingQueues = PostingQueues()
     /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
     package var checksInvariants = true
@@ -66,6 +115,11 @@ public final class DistributedCenter {
         // They and their clients hold each other.
         for account in accountsByID.values { account.clients = LargestFirst() }
     }
+
+    /// The greatest numbers that were given, of posts and of observers.
+    public var lastNumbers: (serial: UInt64, observer: UInt64) { (lastSerial, lastObserver) }
+
+    public func limit(_ key: Limits.Key) -> UInt64 { limits[key] }
 
     // MARK: Observers (D2, D8)
 

@@ -40,6 +40,9 @@ public enum Effect {
 /// One notification on its way to one client (D6).
 public struct Delivery {
     public let client: ClientName
+    /// A small number that no other client has while this one is there: where whoever carries it out finds what it knows of
+    /// the client. It is another's afterwards.
+    public let clientNumber: Int
     public let notification: Notification
     /// The client's observers that it matched.
     public let observers: ObserverList

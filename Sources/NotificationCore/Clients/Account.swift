@@ -19,7 +19,13 @@ final class Account: Sizable {
     var peers = 0
     var usage = Usage()
     /// Its clients, by what waits for them.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var clients = LargestFirst<Peer>()
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var place = LargestFirstPlace()
 
     init(_ id: AccountID) {
@@ -38,16 +44,25 @@ final class Peer: Sizable {
     var usage = Usage()
     var isClient = false
     /// How much it may be sent (A4).
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var flow = FlowWindow()
     /// Bytes that it has read, as far as is known.
     var confirmedBytes: UInt64 = 0
     /// The sizes of the answers that are kept for it, the oldest first.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var answers = Deque<Int>()
     /// Posts that it made, and that were accepted.
     var posted: UInt64 = 0
     /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait.
     var isKnown = true
     /// Where it stands among the clients of its account.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var place = LargestFirstPlace()
 
     init(name: ClientName, account: Account) {

@@ -38,6 +38,9 @@ final class Client {
     /// Whether a later process is known to have to tell it about its suspension (E3), as it does not read.
     var isSuspensionOwed = false
 
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     var queue = DeliveryQueue()
     /// Set while its queue is half full and it reads.
     var crowding: Crowding?
