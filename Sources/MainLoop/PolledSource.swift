@@ -109,20 +109,21 @@ public final class PolledSource {
 }
 
 private final class DelegateCaller: SourceHandler {
-    private weak var owner: PolledSource?
+    /// It owns the GLib source, and destroys that with itself.
+    private unowned let owner: PolledSource
 
     init(_ owner: PolledSource) {
         self.owner = owner
     }
 
     func prepare(_ source: Source) -> SourceReadiness {
-        owner?.hasPendingWork() == true ? .ready : .waiting
+        owner.hasPendingWork() ? .ready : .waiting
     }
 
     // No check: pending work was answered before the poll, and for a descriptor that is ready GLib dispatches by itself.
 
     func dispatch(_ source: Source) -> Bool {
-        owner?.dispatch()
+        owner.dispatch()
         return true
     }
 }
