@@ -8,7 +8,9 @@ import Synchronization
 #endif
 
 /// A message in the bytes that it came in, of which only the header has been read.
-struct ArrivedMessage {
+///
+/// A class, as looking at a part of a header would copy all of that.
+final class ArrivedMessage {
     private(set) var bytes: [UInt8]
     private(set) var header: MessageHeader
 
@@ -20,18 +22,27 @@ struct ArrivedMessage {
     }
 
     /// Gives one that was laid out here its serial.
-    mutating func number(_ serial: UInt32) {
+    func number(_ serial: UInt32) {
         header.serial = serial
-        bytes.withUnsafeMutableBytes { bytes in
+        changeBytes { bytes in
             bytes.storeBytes(of: serial, toByteOffset: MarshalledMessage.serialOffset, as: UInt32.self)
         }
     }
 
     /// Whether one that was laid out here is not to be answered.
-    mutating func wantNoReply(_ isUnwanted: Bool) {
+    func wantNoReply(_ isUnwanted: Bool) {
         let flag = UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED)
-        header.flags = isUnwanted ? header.flags | flag : header.flags & ~flag
-        bytes[MarshalledMessage.flagsOffset] = header.flags
+        let flags = isUnwanted ? header.flags | flag : header.flags & ~flag
+        header.flags = flags
+        changeBytes { $0[MarshalledMessage.flagsOffset] = flags }
+    }
+
+    /// Taken out meanwhile, so that nobody's look at them has to be checked for coming in between.
+    private func changeBytes(_ change: (UnsafeMutableRawBufferPointer) -> Void) {
+        var changing = bytes
+        bytes = []
+        changing.withUnsafeMutableBytes { change($0) }
+        bytes = changing
     }
 
     func text(_ field: Range<Int>?) -> String? {

@@ -112,6 +112,14 @@ public final class Connection: BusConnection {
         transport.send(message)
     }
 
+    public func send(
+        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+    ) {
+        assert(
+            head.message(serial: serial, shared, size: size, rest: rest).isValid, "libdbus would not take these bytes")
+        transport.send(head, serial: serial, shared, size: size, rest: rest)
+    }
+
     public func gather(_ body: () -> Void) { transport.gather(body) }
 
     /// From now on what handlers of messages send leaves together, at the end of a turn of the loop or before it waits:

@@ -58,6 +58,14 @@ extension Message {
             checking: form.message(to: destination, serial: serial, size: body.count) { $0.append(bytes: body) })
     }
 
+    /// The same bytes, at which libdbus does not look before somebody wants arguments.
+    ///
+    /// - Parameter message: holds values of exactly the types in its signature.
+    public convenience init(laidOut message: MarshalledMessage) {
+        assert(message.isValid, "libdbus would not take these bytes")
+        self.init(arrived: message.bytes)!
+    }
+
     /// - Parameter message: holds values of exactly the types in its signature.
     public convenience init(_ message: MarshalledMessage) {
         let pointer = Self.demarshalled(message)
@@ -130,6 +138,17 @@ public struct MessageForm: Sendable {
         }
     }
 
+    /// Calls of one method, which want an answer and have the bus start nobody.
+    public static func methodCall(
+        path: ObjectPath, interface: InterfaceName, member: MemberName, signature: Signature
+    ) -> MessageForm {
+        MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_CALL, flags: DBUS_HEADER_FLAG_NO_AUTO_START, signature) { header in
+            header.append(field: DBUS_HEADER_FIELD_PATH, .objectPath) { $0.append(path.rawValue) }
+            header.append(field: DBUS_HEADER_FIELD_INTERFACE, .string) { $0.append(interface.rawValue) }
+            header.append(field: DBUS_HEADER_FIELD_MEMBER, .string) { $0.append(member.rawValue) }
+        }
+    }
+
     /// Calls of one method, which go to the owner of a name: ``call(size:arguments:)``.
     public static func methodCall(
         to destination: WellKnownName, path: ObjectPath, interface: InterfaceName, member: MemberName,
@@ -148,15 +167,19 @@ public struct MessageForm: Sendable {
         MessageForm(type: DBUS_MESSAGE_TYPE_METHOD_RETURN, signature) { _ in }
     }
 
-    private init(type: Int32, _ signature: Signature, _ moreFields: (inout MarshalledBytes) -> Void) {
+    private init(
+        type: Int32, flags: Int32 = DBUS_HEADER_FLAG_NO_REPLY_EXPECTED, _ signature: Signature,
+        _ moreFields: (inout MarshalledBytes) -> Void
+    ) {
         start = MarshalledBytes.make(atMost: Self.mostInStart) { header in
             header.append(Self.byteOrderMark)
             header.append(UInt8(type))
-            header.append(UInt8(DBUS_HEADER_FLAG_NO_REPLY_EXPECTED))
+            header.append(UInt8(flags))
             header.append(UInt8(DBUS_MAJOR_PROTOCOL_VERSION))
             // The two lengths, with the serial between them.
             for _ in 0..<3 { header.append(UInt32(0)) }
             moreFields(&header)
+            guard !signature.rawValue.isEmpty else { return }
             header.append(field: DBUS_HEADER_FIELD_SIGNATURE, .signature) { $0.append(signature: signature.rawValue) }
         }
     }
@@ -174,18 +197,37 @@ public struct MessageForm: Sendable {
         to destination: UniqueName, serial: UInt32 = 0, answering call: UInt32? = nil, size: Int,
         arguments: (inout MarshalledBytes) -> Void
     ) -> MarshalledMessage {
+        MarshalledMessage(
+            bytes: bytes(
+                to: destination.rawValue, serial: serial, answering: call, size: size, arguments: arguments),
+            destination: destination, serial: serial)
+    }
+
+    /// A message of this form without arguments to the bus itself.
+    func messageToBus() -> Message {
+        Message(arrived: bytes(to: "org.freedesktop.DBus", serial: 0, answering: nil, size: 0) { _ in })!
+    }
+
+    private func bytes(
+        to destination: String, serial: UInt32, answering call: UInt32?, size: Int,
+        arguments: (inout MarshalledBytes) -> Void
+    ) -> [UInt8] {
         // The fields for the receiver and of an answer, and what aligns them and the arguments.
-        let most = start.count + destination.rawValue.utf8.count + 48 + size
-        let bytes = MarshalledBytes.make(atMost: most) { message in
+        let most = start.count + destination.utf8.count + 48 + size
+        return MarshalledBytes.make(atMost: most) { message in
             message.append(raw: start)
-            message.append(field: DBUS_HEADER_FIELD_DESTINATION, .string) { $0.append(destination.rawValue) }
+            message.append(field: DBUS_HEADER_FIELD_DESTINATION, .string) { $0.append(destination) }
             if let call {
                 message.append(field: DBUS_HEADER_FIELD_REPLY_SERIAL, .uint32) { $0.append(call) }
             }
             Self.finish(&message, arguments)
             message.set(serial, at: MarshalledMessage.serialOffset)
         }
-        return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
+    }
+
+    /// All that comes before the arguments in messages of this form to one connection.
+    public func head(to destination: UniqueName) -> MessageHead {
+        MessageHead(message(to: destination, size: 0) { _ in })
     }
 
     /// A call of this form, which wants no answer unless it is told to. It goes to the bus as it is laid out here.
@@ -219,6 +261,46 @@ public struct MessageForm: Sendable {
     }
 }
 
+/// The header of messages that differ in it by their numbers and lengths alone.
+public struct MessageHead: Sendable {
+    /// The connection that they go to.
+    public let destination: UniqueName
+    /// Up to where the arguments come.
+    let bytes: [UInt8]
+
+    /// - Parameter message: without arguments.
+    fileprivate init(_ message: MarshalledMessage) {
+        destination = message.destination
+        bytes = message.bytes
+    }
+
+    /// One of them.
+    ///
+    /// - Parameters:
+    ///   - serial: of the message.
+    ///   - shared: with which its arguments begin, laid out already; others may have it, too.
+    ///   - size: the most that the rest of them takes, with its alignment, in bytes.
+    ///   - rest: appends the rest.
+    public func message(
+        serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+    ) -> MarshalledMessage {
+        let bytes = MarshalledBytes.make(atMost: bytes.count + shared.count + size) { message in
+            lay(&message, serial: serial, shared, rest)
+        }
+        return MarshalledMessage(bytes: bytes, destination: destination, serial: serial)
+    }
+
+    func lay(
+        _ message: inout MarshalledBytes, serial: UInt32, _ shared: [UInt8], _ rest: (inout MarshalledBytes) -> Void
+    ) {
+        message.append(raw: bytes)
+        message.append(raw: shared)
+        rest(&message)
+        message.set(UInt32(message.count - bytes.count), at: MarshalledMessage.bodyLengthOffset)
+        message.set(serial, at: MarshalledMessage.serialOffset)
+    }
+}
+
 /// Where values are laid out as D-Bus aligns them, in this machine's byte order.
 public struct MarshalledBytes: ~Copyable {
     private let memory: UnsafeMutableRawPointer
@@ -228,6 +310,28 @@ public struct MarshalledBytes: ~Copyable {
     private init(_ memory: UnsafeMutableRawPointer, capacity: Int) {
         self.memory = memory
         self.capacity = capacity
+    }
+
+    /// Has `body` append to this memory, whose beginning D-Bus would align to 8.
+    ///
+    /// - Returns: how many bytes that was. More than there is room for are a programmer's error.
+    static func lay(into room: UnsafeMutableRawBufferPointer, _ body: (inout MarshalledBytes) -> Void) -> Int {
+        guard let start = room.baseAddress else { return 0 }
+        var bytes = MarshalledBytes(start, capacity: room.count)
+        body(&bytes)
+        return bytes.count
+    }
+
+    /// The bytes of what `body` appends behind so many others, the first of which D-Bus would align to 8.
+    ///
+    /// - Parameter most: as many as there may be.
+    static func make(atMost most: Int, behind others: Int, _ body: (inout MarshalledBytes) -> Void) -> [UInt8] {
+        let offset = others & 7
+        let bytes = make(atMost: offset + most) { bytes in
+            for _ in 0..<offset { bytes.append(UInt8(0)) }
+            body(&bytes)
+        }
+        return Array(bytes[offset...])
     }
 
     /// The bytes of what `body` appends, from a place on that D-Bus would align to 8.
@@ -314,9 +418,11 @@ public struct MarshalledBytes: ~Copyable {
 
     mutating func align(to alignment: Int) {
         let end = (count + alignment - 1) & ~(alignment - 1)
-        guard end > count else { return }
-        let more = end - count
-        take(more).initializeMemory(as: UInt8.self, repeating: 0, count: more)
+        precondition(end <= capacity, "there are no more bytes than were said")
+        while count < end {
+            memory.storeBytes(of: 0, toByteOffset: count, as: UInt8.self)
+            count += 1
+        }
     }
 
     mutating func append<Value: FixedWidthInteger>(integer value: Value) {
@@ -324,11 +430,21 @@ public struct MarshalledBytes: ~Copyable {
         take(MemoryLayout<Value>.size).storeBytes(of: value, as: Value.self)
     }
 
-    fileprivate mutating func append(raw bytes: [UInt8]) {
-        bytes.withUnsafeBytes { bytes in
-            guard let start = bytes.baseAddress else { return }
-            take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
-        }
+    /// The header of a message whose arguments, which are not here, have this length.
+    mutating func append(_ head: MessageHead, serial: UInt32, bodyLength: Int) {
+        let start = count
+        append(raw: head.bytes)
+        set(UInt32(bodyLength), at: start + MarshalledMessage.bodyLengthOffset)
+        set(serial, at: start + MarshalledMessage.serialOffset)
+    }
+
+    mutating func append(raw bytes: [UInt8]) {
+        bytes.withUnsafeBytes { append(raw: $0) }
+    }
+
+    mutating func append(raw bytes: UnsafeRawBufferPointer) {
+        guard let start = bytes.baseAddress else { return }
+        take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
     }
 
     private mutating func append(raw text: String) {

@@ -14,9 +14,11 @@ public final class Message {
     }
 
     /// Nil for what neither came over a socket nor is laid out as if it had.
-    private(set) var arrived: ArrivedMessage?
+    let arrived: ArrivedMessage?
     private var made: OpaquePointer?
     private let charged: (to: ReceivedBytes, count: Int)?
+    /// That of what arrived, when somebody has asked.
+    private var knownSender: UniqueName?
 
     /// DBusMessage
     var pointer: OpaquePointer {
@@ -145,9 +147,19 @@ public final class Message {
     }
 
     /// The connection that sent it, as the bus verified it; nil on a message of the bus itself, or that no bus carried.
-    public var sender: UniqueName? { anySender?.unique }
+    public var sender: UniqueName? {
+        if let knownSender { return knownSender }
+        let sender = anySender?.unique
+        // Nobody changes it any more.
+        if arrived != nil { knownSender = sender }
+        return sender
+    }
     /// Whether the bus itself sent it. No connection can pretend that (E6).
-    public var isFromBus: Bool { has({ $0.sender }, "org.freedesktop.DBus") { dbus_message_has_sender($0, $1) } }
+    public var isFromBus: Bool {
+        let name = "org.freedesktop.DBus"
+        if let arrived { return arrived.has(arrived.header.sender, name) }
+        return dbus_message_has_sender(pointer, name) != 0
+    }
     /// Whether a sender is named at all.
     var hasSender: Bool { arrived.map { $0.header.sender != nil } ?? (dbus_message_get_sender(pointer) != nil) }
     private var anySender: AnyBusName? {
@@ -223,30 +235,26 @@ public final class Message {
     }
 
     public func hasPath(_ path: ObjectPath) -> Bool {
-        has({ $0.path }, path.rawValue) { dbus_message_has_path($0, $1) }
+        if let arrived { return arrived.has(arrived.header.path, path.rawValue) }
+        return path.rawValue.withCString { dbus_message_has_path(pointer, $0) != 0 }
     }
 
     public func hasInterface(_ interface: InterfaceName) -> Bool {
-        has({ $0.interface }, interface.rawValue) { dbus_message_has_interface($0, $1) }
+        if let arrived { return arrived.has(arrived.header.interface, interface.rawValue) }
+        return interface.rawValue.withCString { dbus_message_has_interface(pointer, $0) != 0 }
     }
 
     public func hasMember(_ member: MemberName) -> Bool {
-        has({ $0.member }, member.rawValue) { dbus_message_has_member($0, $1) }
+        if let arrived { return arrived.has(arrived.header.member, member.rawValue) }
+        return member.rawValue.withCString { dbus_message_has_member(pointer, $0) != 0 }
     }
 
     public func hasSignature(_ signature: Signature) -> Bool {
-        guard let arrived, arrived.header.signature == nil else {
-            return has({ $0.signature }, signature.rawValue) { dbus_message_has_signature($0, $1) }
+        if let arrived {
+            guard let field = arrived.header.signature else { return signature.rawValue.isEmpty }
+            return arrived.has(field, signature.rawValue)
         }
-        return signature.rawValue.isEmpty
-    }
-
-    private func has(
-        _ field: (MessageHeader) -> Range<Int>?, _ text: String,
-        _ made: (OpaquePointer, UnsafePointer<CChar>) -> dbus_bool_t
-    ) -> Bool {
-        if let arrived { return arrived.has(field(arrived.header), text) }
-        return text.withCString { made(pointer, $0) != 0 }
+        return signature.rawValue.withCString { dbus_message_has_signature(pointer, $0) != 0 }
     }
 
     private func text(

@@ -11,6 +11,16 @@ public protocol MessageBus: AnyObject {
     ///
     /// - Parameter message: holds values of exactly the types in its signature. Debug builds look.
     func send(_ message: MarshalledMessage)
+    /// Sends a message that is one of many: it is laid out where it leaves.
+    ///
+    /// - Parameters:
+    ///   - head: its header.
+    ///   - serial: not 0, and of no other message of the connection that is under way.
+    ///   - shared: with which its arguments begin. The same memory goes to others.
+    ///   - size: the most that the rest of the arguments takes, with its alignment, in bytes.
+    ///   - rest: appends the rest. Debug builds look at all of it.
+    func send(
+        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
     /// What is sent while `body` runs may leave together, when it has ended or the loop turns.
     func gather(_ body: () -> Void)
     /// Sends a method call; `completion` gets the reply, or the error that came instead.
@@ -20,6 +30,11 @@ public protocol MessageBus: AnyObject {
 
 extension MessageBus {
     public func send(_ message: MarshalledMessage) { send(Message(message)) }
+    public func send(
+        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+    ) {
+        send(head.message(serial: serial, shared, size: size, rest: rest))
+    }
     public func gather(_ body: () -> Void) { body() }
 }
 
@@ -116,6 +131,11 @@ extension MessageBus {
         }
     }
 
+    /// Asks the bus something of which the answer tells nothing but that it came: behind all that the bus carried before.
+    public func passBus(completion: @escaping (Result<Void, BusError>) -> Void) {
+        call(busQuestion.messageToBus()) { completion($0.map { _ in }) }
+    }
+
     /// Asks the bus for the connection that owns a name.
     ///
     /// - Parameter completion: gets its unique name, or NameHasNoOwner.
@@ -198,6 +218,9 @@ public struct OwnerChange: Sendable {
         newOwner = owner.isEmpty ? nil : UniqueName(unchecked: owner)
     }
 }
+
+private let busQuestion = MessageForm.methodCall(
+    path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "GetId", signature: "")
 
 extension Message {
     static func busCall(_ member: MemberName) -> Message {

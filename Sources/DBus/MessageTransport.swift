@@ -16,6 +16,9 @@ package protocol MessageTransport: AnyObject {
     func send(_ message: Message) -> UInt32
     /// Sends what is laid out already, and has a serial.
     func send(_ message: MarshalledMessage)
+    /// See ``MessageBus/send(_:serial:_:size:rest:)``.
+    func send(
+        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void)
     /// What `body` sends may leave when it has ended, together.
     func gather(_ body: () -> Void)
     /// See ``Connection/gatherTurns()``.
@@ -35,6 +38,11 @@ package protocol MessageTransport: AnyObject {
 /// For those that have nothing to gain from bytes, or from writing together.
 extension MessageTransport {
     package func send(_ message: MarshalledMessage) { send(Message(message)) }
+    package func send(
+        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+    ) {
+        send(head.message(serial: serial, shared, size: size, rest: rest))
+    }
     package func gather(_ body: () -> Void) { body() }
     package func gatherTurns() {}
     package func registered(as name: UniqueName) {}

@@ -8,8 +8,19 @@ import CDBus
 public final class ObjectExporter {
     private let path: ObjectPath
     private let interface: Interface
-    private let methods: [String: Interface.Method]
+    private let methods: [String: Row]
     private let properties: [String: Interface.Property]
+    /// What was called last: most calls are of this one, and no string is made for that.
+    private var last: Row?
+
+    /// A class, so that finding one copies nothing.
+    private final class Row {
+        let method: Interface.Method
+
+        init(_ method: Interface.Method) {
+            self.method = method
+        }
+    }
 
     /// Called with every method call that was refused, also when its sender wanted no reply.
     public var onRefusal: ((MethodCall, BusError) -> Void)?
@@ -17,7 +28,7 @@ public final class ObjectExporter {
     public init(path: ObjectPath, interface: Interface) {
         self.path = path
         self.interface = interface
-        methods = Dictionary(uniqueKeysWithValues: interface.methods.map { ($0.name.rawValue, $0) })
+        methods = Dictionary(uniqueKeysWithValues: interface.methods.map { ($0.name.rawValue, Row($0)) })
         properties = Dictionary(uniqueKeysWithValues: interface.properties.map { ($0.name, $0) })
     }
 
@@ -88,9 +99,10 @@ public final class ObjectExporter {
             }
             return try answerAncestor(call, child: child)
         }
+        let isOurs = message.hasInterface(interface.name)
+        if isOurs, let last, message.hasMember(last.method.name) { return try self.call(last, with: call) }
         let member = message.member?.rawValue ?? ""
-        // Most calls are of this one, and no string is made for that.
-        switch message.hasInterface(interface.name) ? interface.name : message.interface {
+        switch isOurs ? interface.name : message.interface {
         case nil, interface.name?:
             guard let method = methods[member] else {
                 guard message.interface == nil else {
@@ -98,13 +110,18 @@ public final class ObjectExporter {
                 }
                 return try answerStandard(call, member)
             }
-            try expect(method.inputSignature, in: message, of: method.name)
-            try method.handler(call)
+            last = method
+            try self.call(method, with: call)
         case Self.introspectable?, Self.propertiesInterface?:
             try answerStandard(call, member)
         case let other?:
             throw .unknownInterface("object \(path) has no interface \(other)")
         }
+    }
+
+    private func call(_ row: Row, with call: MethodCall) throws(BusError) {
+        try expect(row.method.inputSignature, in: call.message, of: row.method.name)
+        try row.method.handler(call)
     }
 
     private func expect(_ signature: Signature, in message: Message, of member: MemberName) throws(BusError) {

@@ -83,6 +83,13 @@ final class SocketTransport: MessageTransport {
         appended()
     }
 
+    func send(
+        _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void
+    ) {
+        writer.append(head, serial: serial, shared, size: size, rest: rest)
+        appended()
+    }
+
     func gatherTurns() {
         reader.onTurn = { [unowned self] isEnd in
             isInTurn = !isEnd
