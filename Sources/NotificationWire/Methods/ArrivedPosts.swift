@@ -10,8 +10,6 @@ public struct ArrivedPosts {
     private let copy: [UInt8]?
     /// Behind what was read.
     private var offset: Int
-    /// At the structure of the next; nil when none of them has options, which are few, and rare.
-    private var structures: MessageReader?
     /// How many there are.
     public let count: Int
     /// How many have been read.
@@ -22,7 +20,7 @@ public struct ArrivedPosts {
     public init(_ call: Message, limits: Limits) throws(BusError) {
         self.call = call
         copy = call.hasBodyInPlace ? nil : call.marshalledBody
-        var (count, hasOptions) = (0, false)
+        var count = 0
         let most = Int(limits[.postsPerCall])
         offset = try Self.withBody(of: call, or: copy) { body throws(BusError) in
             var reader = MarshalledReader(body)
@@ -30,19 +28,13 @@ public struct ArrivedPosts {
                 throw Self.malformed
             }
             while !reader.isAtEnd {
-                guard let post = Self.passOver(&reader) else { throw Self.malformed }
-                hasOptions = hasOptions || post.hasOptions
+                guard Self.passOver(&reader) != nil else { throw Self.malformed }
                 count += 1
                 guard count <= most else { throw BusError(.limitExceeded(.postsPerCall, value: UInt64(most))) }
             }
             return posts.lowerBound
         }
         self.count = count
-        guard hasOptions else { return }
-        var arguments = MessageReader(call)
-        // libdbus finds fault with what nobody has looked at before.
-        guard arguments.nextType == .array else { throw Self.malformed }
-        structures = arguments.nextContents()
     }
 
     public var isAtEnd: Bool { read == count }
@@ -56,23 +48,15 @@ public struct ArrivedPosts {
     ) -> (name: String, post: Result<Post<WireUserInfo>, BusError>) {
         precondition(!isAtEnd, "there are \(count) posts")
         read += 1
-        var options: MessageReader?
-        if var structure = structures?.nextContents() {
-            structures?.skip()
-            for _ in 0..<3 { structure.skip() }
-            options = structure
-        }
         var name = ""
         var end = offset
         let post = Self.withBody(of: call, or: copy) { body in
             var reader = MarshalledReader(body, at: offset)
             guard let place = Self.passOver(&reader) else { preconditionFailure("it was looked at") }
             end = reader.offset
-            let structure = UnsafeRawBufferPointer(rebasing: body[place.bytes])
+            var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place]))
             return Result { () throws(BusError) in
-                try Post<WireUserInfo>(
-                    structure: structure, options: place.hasOptions ? options : nil, limits: limits
-                ) { postName, object throws(BusError) in
+                try Post<WireUserInfo>(at: &post, limits: limits) { postName, object throws(BusError) in
                     name = postName
                     try check(postName, object)
                 }
@@ -93,7 +77,7 @@ public struct ArrivedPosts {
             while !reader.isAtEnd, let post = passOver(&reader) {
                 count += 1
                 guard count <= limits[.postsPerCall] else { return [] }
-                var text = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[post.bytes]))
+                var text = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[post]))
                 if let texts = try? Post<WireUserInfo>.readNameAndObject(&text) { found.append(texts) }
             }
             return found
@@ -101,14 +85,14 @@ public struct ArrivedPosts {
     }
 
     /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it. It ends where its last array does.
-    private static func passOver(_ reader: inout MarshalledReader) -> (bytes: Range<Int>, hasOptions: Bool)? {
+    private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
         guard reader.skipText(), reader.skipText(), let userInfo = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: userInfo.upperBound)
         guard let options = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: options.upperBound)
-        return (start..<options.upperBound, !options.isEmpty)
+        return start..<options.upperBound
     }
 
     private static func withBody<Result, Failure: Error>(

@@ -73,54 +73,41 @@ extension Post where UserInfo == WireUserInfo {
     public init(
         _ call: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) {
-        var found: (name: String, object: String, userInfo: WireUserInfo, options: PostOptions?)?
+        var found: Post?
         try call.readMarshalledBody { body throws(BusError) in
             var reader = MarshalledReader(body)
-            let (name, object) = try Self.readNameAndObject(&reader)
-            let userInfo: WireUserInfo
-            do throws(CenterError) {
-                try check(name, object)
-                userInfo = try WireUserInfo(at: &reader, limits: limits)
-            } catch {
-                throw BusError(error)
+            found = try Post(at: &reader, limits: limits) { name, object throws(BusError) in
+                do throws(CenterError) {
+                    try check(name, object)
+                } catch {
+                    throw BusError(error)
+                }
             }
-            guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
-                throw Self.malformed
-            }
-            found = (name, object, userInfo, PostOptions(at: entries, of: reader))
+            guard reader.isAtEnd else { throw Self.malformed }
         }
-        let known: PostOptions?
-        (name, object, userInfo, known) = found!
-        options = if let known { known } else { try Self.readOptions(of: call) }
+        self = found.take()!
     }
 
-    /// One of several posts in a call.
+    /// The same where it lies, alone or with others.
     ///
     /// - Parameters:
-    ///   - bytes: of its structure.
-    ///   - arguments: at its options; nil when it has none.
+    ///   - arguments: a reader over those of this post, at the first. It is moved behind them.
     ///   - check: of name and object, before userInfo is looked at.
-    /// - Throws: as for a call of its own.
+    /// - Throws: as for a call, and what `check` throws.
     init(
-        structure bytes: UnsafeRawBufferPointer, options arguments: MessageReader?, limits: Limits,
+        at arguments: inout MarshalledReader, limits: Limits,
         checking check: (String, String) throws(BusError) -> Void
     ) throws(BusError) {
-        var reader = MarshalledReader(bytes)
-        (name, object) = try Self.readNameAndObject(&reader)
+        (name, object) = try Self.readNameAndObject(&arguments)
         try check(name, object)
-        userInfo = try mappingCenterErrors { () throws(CenterError) in try WireUserInfo(at: &reader, limits: limits) }
-        options = PostOptions()
-        guard var arguments else { return }
-        options = try mappingCenterErrors { () throws(CenterError) in try PostOptions(from: &arguments) }
-    }
-
-    /// Options that there are not, and what is laid out otherwise than clients do it.
-    private static func readOptions(of call: Message) throws(BusError) -> PostOptions {
-        var arguments = MessageReader(call)
-        for _ in 0..<3 { arguments.skip() }
-        // libdbus finds fault with what nobody has looked at before.
-        guard arguments.nextType == .array else { throw malformed }
-        return try mappingCenterErrors { () throws(CenterError) in try PostOptions(from: &arguments) }
+        do throws(CenterError) {
+            userInfo = try WireUserInfo(at: &arguments, limits: limits)
+        } catch {
+            throw BusError(error)
+        }
+        guard let entries = arguments.readArray(alignedTo: 8) else { throw Self.malformed }
+        options = try PostOptions(at: entries, of: arguments)
+        arguments.move(to: entries.upperBound)
     }
 
     /// The name and the object of a call of this method, without a look at the rest.

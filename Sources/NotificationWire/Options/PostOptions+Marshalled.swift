@@ -2,59 +2,68 @@ import DBus
 import NotificationCore
 
 extension PostOptions {
-    /// The options of a post where they lie: what clients send who make no mistake.
+    /// The options of a post where they lie.
     ///
     /// - Parameters:
     ///   - entries: where the entries of the `a{sv}` stand in the arguments.
     ///   - arguments: of the call.
-    /// - Returns: nil for all others, of which `init(from:)` knows what is wrong with them.
-    init?(at entries: Range<Int>, of arguments: MarshalledReader) {
+    /// - Throws: as `init(from:)`; InvalidArgs for what is not laid out as D-Bus lays it out.
+    init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
         self.init()
         var reader = arguments
         reader.move(to: entries.lowerBound)
         while reader.offset < entries.upperBound {
             guard reader.align(to: 8), let key = reader.readString(), let type = reader.readSignature() else {
-                return nil
+                throw Post<WireUserInfo>.malformed
             }
-            let isRead =
-                switch key {
-                case "deliver-immediately": readImmediately(&reader, type)
-                case "posting-style": readStyle(&reader, type)
-                case "coalesce-on": readCoalescing(&reader, type)
-                default: false
-                }
-            guard isRead else { return nil }
+            var option = MarshalledOption(key: key, type: type, value: reader)
+            switch key {
+            case "deliver-immediately": deliverImmediately = try option.boolean()
+            case "posting-style": postingStyle = try option.choice()
+            case "coalesce-on": coalescing = Set(try option.choices())
+            default: throw BusError(WireOption.unknown(key))
+            }
+            reader = option.value
         }
-        guard reader.offset == entries.upperBound else { return nil }
-    }
-
-    private mutating func readImmediately(_ reader: inout MarshalledReader, _ type: Range<Int>) -> Bool {
-        guard reader.holds("b", at: type), let value = reader.readUInt32(), value <= 1 else { return false }
-        deliverImmediately = value == 1
-        return true
-    }
-
-    private mutating func readStyle(_ reader: inout MarshalledReader, _ type: Range<Int>) -> Bool {
-        guard reader.holds("s", at: type), let style = reader.readString().flatMap(PostingStyle.init) else {
-            return false
-        }
-        postingStyle = style
-        return true
-    }
-
-    private mutating func readCoalescing(_ reader: inout MarshalledReader, _ type: Range<Int>) -> Bool {
-        guard reader.holds("as", at: type), let texts = reader.readArray(alignedTo: 4) else { return false }
-        coalescing = []
-        while reader.offset < texts.upperBound {
-            guard let key = reader.readString().flatMap(CoalescingKey.init) else { return false }
-            coalescing.insert(key)
-        }
-        return reader.offset == texts.upperBound
+        guard reader.offset == entries.upperBound else { throw Post<WireUserInfo>.malformed }
     }
 }
 
-extension MarshalledReader {
-    fileprivate func holds(_ text: StaticString, at place: Range<Int>) -> Bool {
-        text.withUTF8Buffer { bytes[place].elementsEqual($0) }
+/// One option where it lies: as ``WireOption``.
+private struct MarshalledOption {
+    let key: String
+    /// Where the signature of the value stands.
+    let type: Range<Int>
+    var value: MarshalledReader
+
+    mutating func boolean() throws(BusError) -> Bool {
+        try expect("b", "a boolean (b)")
+        guard let number = value.readUInt32(), number <= 1 else { throw Post<WireUserInfo>.malformed }
+        return number == 1
+    }
+
+    mutating func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {
+        try expect("s", "a string (s)")
+        return try readChoice()
+    }
+
+    mutating func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> [Choice] {
+        try expect("as", "an array of strings (as)")
+        guard let texts = value.readArray(alignedTo: 4) else { throw Post<WireUserInfo>.malformed }
+        var choices: [Choice] = []
+        while value.offset < texts.upperBound { choices.append(try readChoice()) }
+        guard value.offset == texts.upperBound else { throw Post<WireUserInfo>.malformed }
+        return choices
+    }
+
+    private mutating func readChoice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {
+        guard let text = value.readString() else { throw Post<WireUserInfo>.malformed }
+        return try mappingCenterErrors { () throws(CenterError) in try WireOption.choice(named: text, of: key) }
+    }
+
+    private func expect(_ wanted: StaticString, _ description: String) throws(BusError) {
+        guard !wanted.withUTF8Buffer({ value.bytes[type].elementsEqual($0) }) else { return }
+        let found = String(decoding: value.bytes[type], as: UTF8.self)
+        throw BusError(WireOption.wrongType(of: key, expected: description, found: found))
     }
 }

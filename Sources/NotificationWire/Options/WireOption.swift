@@ -6,7 +6,7 @@ struct WireOption {
     let key: String
     var value: MessageReader
 
-    var unknown: CenterError { .invalidOption(key, reason: "there is no such option") }
+    var unknown: CenterError { Self.unknown(key) }
 
     func boolean() throws(CenterError) -> Bool {
         var value = value
@@ -17,7 +17,7 @@ struct WireOption {
     func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> Choice {
         var value = value
         guard let text = try? value.readString() else { throw wrongType("a string (s)") }
-        return try choice(named: text)
+        return try Self.choice(named: text, of: key)
     }
 
     func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> [Choice] {
@@ -26,12 +26,21 @@ struct WireOption {
             throw wrongType("an array of strings (as)")
         }
         var choices: [Choice] = []
-        while let text = try? elements.readString() { choices.append(try choice(named: text)) }
+        while let text = try? elements.readString() { choices.append(try Self.choice(named: text, of: key)) }
         return choices
     }
 
-    private func choice<Choice: RawRepresentable<String> & CaseIterable>(
-        named text: String
+    private func wrongType(_ expected: String) -> CenterError {
+        var value = value
+        return Self.wrongType(of: key, expected: expected, found: value.nextSignature.rawValue)
+    }
+
+    // MARK: What is said, however an option is read
+
+    static func unknown(_ key: String) -> CenterError { .invalidOption(key, reason: "there is no such option") }
+
+    static func choice<Choice: RawRepresentable<String> & CaseIterable>(
+        named text: String, of key: String
     ) throws(CenterError) -> Choice {
         guard let choice = Choice(rawValue: text) else {
             let known = Choice.allCases.map(\.rawValue).joined(separator: ", ")
@@ -40,9 +49,8 @@ struct WireOption {
         return choice
     }
 
-    private func wrongType(_ expected: String) -> CenterError {
-        var value = value
-        return .invalidOption(key, reason: "expected \(expected), got type '\(value.nextSignature)'")
+    static func wrongType(of key: String, expected: String, found: String) -> CenterError {
+        .invalidOption(key, reason: "expected \(expected), got type '\(found)'")
     }
 }
 

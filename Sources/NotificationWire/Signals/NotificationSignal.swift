@@ -63,21 +63,43 @@ public struct NotificationSignal: CenterSignal, Equatable {
     public static func message(
         for delivery: Delivery, userInfo: WireUserInfo, messageSerial: UInt32
     ) -> MarshalledMessage {
-        let size = mostBytes(of: delivery, userInfo)
-        return form.message(to: delivery.client, serial: messageSerial, size: size) { body in
-            append(delivery, userInfo: userInfo, to: &body)
+        head(for: delivery.client).message(serial: messageSerial, userInfo.commonBody, size: mostOwnBytes(of: delivery))
+        {
+            appendOwn(delivery, to: &$0)
+        }
+    }
+
+    /// The header of such messages to a client: for ``send(_:userInfo:behind:messageSerial:over:)``.
+    public static func head(for client: ClientName) -> MessageHead { form.head(to: client) }
+
+    /// Sends the same message. What others get as well is laid out once, by the poster.
+    public static func send(
+        _ delivery: Delivery, userInfo: WireUserInfo, behind head: MessageHead, messageSerial: UInt32,
+        over bus: some MessageBus
+    ) {
+        bus.send(head, serial: messageSerial, userInfo.commonBody, size: mostOwnBytes(of: delivery)) {
+            appendOwn(delivery, to: &$0)
         }
     }
 
     /// The most that the arguments take.
     static func mostBytes(of delivery: Delivery, _ userInfo: WireUserInfo) -> Int {
-        userInfo.commonBody.count + MarshalledBytes.mostBytes(ofIntegers: delivery.observers.count)
+        userInfo.commonBody.count + mostOwnBytes(of: delivery)
+    }
+
+    private static func mostOwnBytes(of delivery: Delivery) -> Int {
+        MarshalledBytes.mostBytes(ofIntegers: delivery.observers.count)
             + MarshalledBytes.mostBytes(of: delivery.notification.poster.rawValue) + 24
     }
 
     /// Appends the arguments, for a place that D-Bus would align to 8.
     static func append(_ delivery: Delivery, userInfo: WireUserInfo, to body: inout MarshalledBytes) {
         body.append(bytes: userInfo.commonBody)
+        appendOwn(delivery, to: &body)
+    }
+
+    /// Appends the arguments behind those that the post has as well.
+    private static func appendOwn(_ delivery: Delivery, to body: inout MarshalledBytes) {
         switch delivery.observers {
         case .one(let observer): body.append(arrayOf: observer.rawValue)
         case .many(let observers): body.append(observers.map(\.rawValue))
