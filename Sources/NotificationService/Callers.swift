@@ -15,6 +15,7 @@ final class Callers {
     final class Caller {
         /// 0 when the bus does not know it, as it left before it was asked.
         let processID: UInt32
+        fileprivate let name: UniqueName
         /// Nil when the bus does not know it.
         let userID: UInt32?
         /// Whether it runs in the sandbox of an application.
@@ -31,6 +32,7 @@ final class Callers {
             _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool, table: any ProcessTable
         ) {
             self.isProvisional = isProvisional
+            self.name = name
             processID = credentials.processID
             userID = credentials.userID
             confinement = processID > 0 ? table.confinement(of: processID) : .unknown
@@ -58,6 +60,8 @@ final class Callers {
     /// Gets what had to wait.
     var handle: ((Message) -> Void)!
     private var callers: [UniqueName: Caller] = [:]
+    /// That of them that was looked up last: messages come in rows.
+    private var last: Caller?
     private var asked: Set<UniqueName> = []
     /// In the order of their arrival, with the caller of a call.
     private var waiting = Deque<(message: Message, caller: UniqueName?)>()
@@ -68,7 +72,12 @@ final class Callers {
         self.table = table
     }
 
-    subscript(name: UniqueName) -> Caller? { callers[name] }
+    subscript(name: UniqueName) -> Caller? {
+        if let last, last.name == name { return last }
+        guard let caller = callers[name] else { return nil }
+        last = caller
+        return caller
+    }
 
     /// Whether a message that arrived may be handled now. Otherwise it is kept, and given to ``handle`` in its turn.
     func admit(_ message: Message) -> Bool {
@@ -76,13 +85,14 @@ final class Callers {
         guard !message.hasDescriptors else { return true }
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
-        if isKnown, waiting.isEmpty { return true }
+        if isKnown, !isAnythingWaiting { return true }
+        isAnythingWaiting = true
         waiting.append((message, caller))
         return false
     }
 
     /// Whether something arrived that was not handled yet.
-    var isAnythingWaiting: Bool { !waiting.isEmpty }
+    private(set) var isAnythingWaiting = false
 
     /// Finds out who is behind a connection that has not called, as an earlier process knew it.
     func identify(_ name: UniqueName) {
@@ -91,7 +101,7 @@ final class Callers {
 
     /// Asks where it is not.
     private func isKnown(_ name: UniqueName) -> Bool {
-        if let caller = callers[name] {
+        if let caller = self[name] {
             if caller.isProvisional { ask(about: name) }
             return true
         }
@@ -116,6 +126,7 @@ final class Callers {
     /// Nothing of the connection is left.
     func forget(_ name: UniqueName) {
         callers[name] = nil
+        last = nil
     }
 
     private func learned(
@@ -124,9 +135,11 @@ final class Callers {
         asked.remove(name)
         let caller = Caller(credentials, of: name, isProvisional: isProvisional, table: table)
         callers[name] = caller
+        last = nil
         onKnown(name, caller)
         while let (message, caller) = waiting.first, caller.map(isKnown) ?? true {
             waiting.popFirst()
+            isAnythingWaiting = !waiting.isEmpty
             handle(message)
         }
     }

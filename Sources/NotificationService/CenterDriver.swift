@@ -10,6 +10,9 @@ import NotificationWire
 final class CenterDriver {
     private(set) var center = DistributedCenter()
     let effects: EffectRunner
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var waitingPosters = WaitingPosters()
     private let memory: MemoryReturn
     private let machine: Machine
@@ -56,17 +59,23 @@ final class CenterDriver {
         var decided = spareEffects
         spareEffects = []
         let result = try event(&decided)
-        effects.store?.reserveNumbers(of: center)
+        let store = effects.store
+        store?.reserveNumbers(of: center)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.wrongOrder, oneOf: 8) { decided.reverse() }
         #endif
-        if !isOver { effects.carryOut(decided) }
-        decided.removeAll(keepingCapacity: true)
+        if isOver || decided.isEmpty {
+            // The numbers, before any answer. What is carried out is kept with them, and then.
+            store?.flush()
+        } else {
+            effects.carryOut(decided)
+        }
+        if !decided.isEmpty { decided.removeAll(keepingCapacity: true) }
         spareEffects = decided
-        // Before any answer: what was accepted is safe.
-        effects.store?.flush()
-        while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) { waiting.send() }
-        effects.store?.tidy(from: center)
+        if !waitingPosters.isEmpty {
+            while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) { waiting.send() }
+        }
+        store?.tidy(from: center)
         effects.eventEnded()
         memory.noteEvent(held: center.heldBytes)
         if center.isCrowded { onCrowded?() }

@@ -43,7 +43,15 @@ final class EffectRunner {
     /// numbers, where the connection, which numbers all other messages, does not come.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var sentSignals = SentSignals()
+    /// The headers of notifications to each client.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    private var heads = ClientTable<MessageHead>()
     /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
     private var areRefusalsTold = false
     /// How often the queue of a client began to overflow.
@@ -92,16 +100,18 @@ final class EffectRunner {
     func carryOut(_ effects: [Effect]) {
         guard !effects.isEmpty else { return }
         store?.keep(effects)
+        let bus = bus
+        let now = bus.context.now
         bus.gather {
-            for effect in effects { carryOut(effect) }
+            for effect in effects { carryOut(effect, at: now, over: bus) }
             // With what was sent, unless it would be answered at once.
             if barrier.isAnsweredLater { receipts?.eventEnded() }
         }
     }
 
-    private func carryOut(_ effect: Effect) {
+    private func carryOut(_ effect: Effect, at now: SuspendingClock.Instant, over bus: any MessageBus) {
         switch effect {
-        case .deliver(let delivery): send(delivery)
+        case .deliver(let delivery): send(delivery, at: now, over: bus)
         case .deliverTogether(let client, let batch): send(batch, to: client)
         case .dropped(let client, let count, let observers, let reason, let sequence):
             tell(client, count: count, lost: observers, because: reason, sequence: sequence)
@@ -138,15 +148,21 @@ final class EffectRunner {
         }
     }
 
-    private func send(_ delivery: Delivery) {
+    private func send(_ delivery: Delivery, at now: SuspendingClock.Instant, over bus: any MessageBus) {
         let serial = nextSignal()
         sentSignals.note(
-            serial, to: delivery.client, size: delivery.carriedBytes, SentSignals.Recent(notifications: 1),
-            at: bus.context.now)
-        bus.send(
-            NotificationSignal.message(
-                for: delivery, userInfo: Self.userInfo(of: delivery.notification), messageSerial: serial))
-        receipts?.noteSent(delivery.sequence, to: delivery.client)
+            serial, to: delivery.client, size: delivery.carriedBytes, SentSignals.Recent(notifications: 1), at: now)
+        NotificationSignal.send(
+            delivery, userInfo: Self.userInfo(of: delivery.notification), behind: head(for: delivery),
+            messageSerial: serial, over: bus)
+        receipts?.noteSent(delivery.sequence, to: delivery.client, delivery.clientNumber)
+    }
+
+    private func head(for delivery: Delivery) -> MessageHead {
+        if let head = heads[delivery.client, delivery.clientNumber] { return head }
+        let head = NotificationSignal.head(for: delivery.client)
+        heads[delivery.client, delivery.clientNumber] = head
+        return head
     }
 
     private func send(_ batch: [Delivery], to client: ClientName) {
@@ -158,7 +174,8 @@ final class EffectRunner {
             NotificationsSignal.message(for: batch, to: client, messageSerial: serial) {
                 Self.userInfo(of: $0)
             })
-        receipts?.noteSent(batch[batch.count - 1].sequence, to: client, notifications: UInt64(batch.count))
+        let last = batch[batch.count - 1]
+        receipts?.noteSent(last.sequence, to: client, last.clientNumber, notifications: UInt64(batch.count))
     }
 
     private static func userInfo(of notification: Notification) -> WireUserInfo {
@@ -179,9 +196,10 @@ final class EffectRunner {
     }
 
     private func makeReceipts(for store: RecoveryStore) -> DeliveryReceipts {
-        DeliveryReceipts(barrier: barrier, context: bus.context) { [weak store] carried in
-            for (client, sent) in carried { store?.confirm(sent, of: client) }
-            store?.flush()
+        // It lives as long as the store is ours.
+        DeliveryReceipts(barrier: barrier, context: bus.context) { [unowned store] carried in
+            for row in carried { store.confirm(row.sent, of: row.client) }
+            store.flush()
         }
     }
 

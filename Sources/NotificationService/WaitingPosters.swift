@@ -27,6 +27,8 @@ struct WaitingPosters {
     private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
     private var count = 0
 
+    var isEmpty: Bool { count == 0 }
+
     mutating func append(_ answer: MethodCall.Answer, receivers: Int, behind mark: SendingMark) {
         lines[mark.lane.rawValue].append(Waiting(answer: answer, receivers: receivers, mark: mark))
         count += 1

@@ -19,6 +19,9 @@ final class BusBarrier {
 
     private static let interface: InterfaceName = "org.carillon.Internal1"
     private static let member: MemberName = "Barrier"
+    private static let form = MessageForm.methodCall(
+        path: Wire.path, interface: interface, member: member, signature: "t")
+    private static let answer = MessageForm.methodReturn(signature: "")
 
     /// - Parameter bus: the main connection; the caller keeps it.
     init(bus: any MessageBus) {
@@ -43,10 +46,7 @@ final class BusBarrier {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.lostBarrier, oneOf: 16) { return }
         #endif
-        let barrier = Message.methodCall(
-            to: name, path: Wire.path, interface: Self.interface, member: Self.member, startsService: false)
-        var writer = MessageWriter(barrier)
-        writer.append(number)
+        let barrier = Message(laidOut: Self.form.message(to: name, size: 8) { $0.append(number) })
         bus.call(barrier) { [weak self] result in
             // One that has arrived is not waited for any more, however its answer fared.
             guard let self, case .failure(let error) = result else { return }
@@ -57,11 +57,16 @@ final class BusBarrier {
     /// Takes a barrier that arrived on the control connection. Returns whether the message was one.
     func handle(_ message: Message) -> Bool {
         guard let control, message.kind == .methodCall, message.hasInterface(Self.interface),
-            message.hasMember(Self.member), message.sender == (bus as? Connection)?.uniqueName
+            message.hasMember(Self.member), let sender = message.sender,
+            sender == (bus as? Connection)?.uniqueName
         else { return false }
-        control.send(message.methodReturn())
-        var reader = MessageReader(message)
-        if let number = try? reader.read(UInt64.self) { waiting.removeValue(forKey: number)?(.success(())) }
+        control.send(Self.answer.message(to: sender, answering: message.serial, size: 0) { _ in })
+        let number = message.hasSignature("t") ? message.withMarshalledBody(Self.number(in:)) : nil
+        if let number { waiting.removeValue(forKey: number)?(.success(())) }
         return true
+    }
+
+    private static func number(in body: UnsafeRawBufferPointer) -> UInt64? {
+        body.count == 8 ? body.loadUnaligned(as: UInt64.self) : nil
     }
 }

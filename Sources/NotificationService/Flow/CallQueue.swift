@@ -36,11 +36,18 @@ final class CallQueue {
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let mostAtOnceInCrowd = 8
 
-    private struct Call {
+    private final class Call {
         let message: Message
         let caller: UniqueName
         let account: AccountID
         let byteCount: Int
+
+        init(_ message: Message, of caller: UniqueName, _ account: AccountID) {
+            self.message = message
+            self.caller = caller
+            self.account = account
+            byteCount = message.byteCount
+        }
     }
 
     private struct LostPost: Hashable {
@@ -51,7 +58,13 @@ final class CallQueue {
 
     private unowned let driver: CenterDriver
     private unowned let connection: Connection
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var inbox = InboxWatch()
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var lines = FairLines<AccountID, Call>()
     /// The messages that are kept, in bytes; and when the connection was told last.
     private var byteCount = 0
@@ -113,7 +126,7 @@ final class CallQueue {
         defer {
             lines.note(connection.context.now - start, of: account, more: manyPosts.takeCount())
             if manyPosts.hasBegun(call) {
-                append(Call(message: call, caller: caller, account: account, byteCount: call.byteCount))
+                append(Call(call, of: caller, account))
             }
         }
         return serve()
@@ -124,7 +137,7 @@ final class CallQueue {
     /// - Returns: false when there are none.
     func keep(_ signal: Message, about caller: UniqueName, _ account: AccountID) -> Bool {
         guard driver.center.keepsCalls(of: caller) else { return false }
-        append(Call(message: signal, caller: caller, account: account, byteCount: signal.byteCount))
+        append(Call(signal, of: caller, account))
         return true
     }
 
@@ -146,7 +159,8 @@ final class CallQueue {
     // MARK: Keeping
 
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID, at now: Instant) {
-        let call = Call(message: message, caller: caller, account: account, byteCount: message.byteCount)
+        let call = Call(message, of: caller, account)
+        let driver = driver
         inbox.noteRead(call.byteCount, at: now)
         let wantsAnswer = !message.expectsNoReply
         func mayKeep(isRead: Bool) -> Bool {
@@ -227,7 +241,7 @@ final class CallQueue {
         let now = connection.context.now
         if inbox.mayAsk {
             inbox.asked(at: now)
-            connection.busID { [weak self] _ in self?.inboxAnswered() }
+            connection.passBus { [weak self] _ in self?.inboxAnswered() }
         }
         announceLost()
         let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0

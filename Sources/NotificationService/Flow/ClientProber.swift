@@ -31,6 +31,9 @@ final class ClientProber {
     /// not owed thousands.
     private static let patience = (first: Int32(60_000), last: Int32(3_600_000))
 
+    private static let form = MessageForm.methodCall(
+        path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping", signature: "")
+
     /// - Parameter barrier: says over which connection probes go.
     init(bus: any MessageBus, barrier: BusBarrier) {
         self.bus = bus
@@ -65,9 +68,7 @@ final class ClientProber {
     private func ping(
         _ client: ClientName, over bus: any MessageBus, retry: Int, patience: Int32 = ClientProber.patience.first
     ) {
-        let ping = Message.methodCall(
-            to: client, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
-            startsService: false)
+        let ping = Message(laidOut: Self.form.message(to: client, size: 0) { _ in })
         let end = bus.context.now + .milliseconds(patience)
         bus.call(ping, timeout: .milliseconds(patience)) { [weak self, weak bus] result in
             guard let self else { return }
@@ -87,7 +88,7 @@ final class ClientProber {
 
     private func refused(_ client: ClientName, retry: Int) {
         // Its answer comes behind whatever the bus says of the signals that went before.
-        bus.busID { [weak self] _ in self?.onRefusal?(client) }
+        bus.passBus { [weak self] _ in self?.onRefusal?(client) }
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(
             .once(milliseconds: 1000 << UInt32(retry), on: bus.context, priority: .of(.control)) { [unowned self] in

@@ -9,6 +9,9 @@ struct FairLines<Caller: Hashable, Item> {
     typealias Instant = SuspendingClock.Instant
 
     private final class Line {
+        #if !DEBUG
+            @exclusivity(unchecked)
+        #endif
         var items = Deque<Item>()
         /// In which slot `used` and `count` were begun.
         var slot: UInt64 = 0
@@ -28,6 +31,8 @@ struct FairLines<Caller: Hashable, Item> {
     private static var turnTime: Duration { .microseconds(500) }
 
     private var lines: [Caller: Line] = [:]
+    /// That of them that was looked up last.
+    private var last: (caller: Caller, line: Line)?
     /// Those in which something waits.
     private var turns = Deque<Line>()
     private var slot: UInt64 = 1
@@ -69,8 +74,9 @@ struct FairLines<Caller: Hashable, Item> {
     ///
     /// - Parameter more: how many more it was than one.
     mutating func note(_ time: Duration, of caller: Caller, more: Int = 0) {
-        lines[caller]?.used += time
-        lines[caller]?.count += more
+        guard let line = last?.caller == caller ? last?.line : lines[caller] else { return }
+        line.used += time
+        line.count += more
     }
 
     /// Puts something at the end of the caller's line.
@@ -116,13 +122,19 @@ struct FairLines<Caller: Hashable, Item> {
         // Nobody is remembered for what it did long ago.
         if lines.count > 2 * (callersBefore + turns.count) + 64 {
             lines = lines.filter { !$0.value.items.isEmpty }
+            last = nil
         }
     }
 
     private mutating func line(of caller: Caller) -> Line {
-        if let line = lines[caller] { return line }
+        if let last, last.caller == caller { return last.line }
+        if let line = lines[caller] {
+            last = (caller, line)
+            return line
+        }
         let line = Line()
         lines[caller] = line
+        last = (caller, line)
         return line
     }
 }

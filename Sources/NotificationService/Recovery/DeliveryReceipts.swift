@@ -16,13 +16,30 @@ final class DeliveryReceipts {
         var dropped: UInt64 = 0
     }
 
+    /// The same with the client.
+    struct Row {
+        let client: ClientName
+        var sent: Sent
+    }
+
     private let barrier: BusBarrier
     private let context: MainContext
     /// Gets what the bus has carried.
-    private let onCarried: ([ClientName: Sent]) -> Void
-    private var sent: [ClientName: Sent] = [:]
+    private let onCarried: ([Row]) -> Void
+    /// A client may have several rows.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    private var sent: [Row] = []
+    /// Where those of clients stand, as long as these are theirs.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    private var places = ClientTable<Int>()
     /// What the barrier that is on its way is about; empty when none is.
-    private var asked: [ClientName: Sent] = [:]
+    private var asked: [Row] = []
+    /// Whether something was sent, and whether a barrier is on its way.
+    private var (isSent, isAsked) = (false, false)
     private var timer: EventSource?
 
     private var lastAsked: SuspendingClock.Instant?
@@ -31,7 +48,7 @@ final class DeliveryReceipts {
     /// After one that the bus did not carry, in milliseconds.
     private static let retryPause: UInt32 = 1000
 
-    init(barrier: BusBarrier, context: MainContext, onCarried: @escaping ([ClientName: Sent]) -> Void) {
+    init(barrier: BusBarrier, context: MainContext, onCarried: @escaping ([Row]) -> Void) {
         self.barrier = barrier
         self.context = context
         self.onCarried = onCarried
@@ -40,20 +57,31 @@ final class DeliveryReceipts {
     /// A message is sent now that has this number, the greatest so far of its client.
     ///
     /// - Parameters:
+    ///   - number: the client's; nil where it is not known.
     ///   - notifications: how many are in it; the number is that of the last.
     ///   - dropped: how many losses it tells of.
-    func noteSent(_ sequence: UInt64, to client: ClientName, notifications: UInt64 = 1, dropped: UInt64 = 0) {
-        sent[client, default: Sent()].add(Sent(sequence: sequence, delivered: notifications, dropped: dropped))
+    func noteSent(
+        _ sequence: UInt64, to client: ClientName, _ number: Int? = nil, notifications: UInt64 = 1, dropped: UInt64 = 0
+    ) {
+        let message = Sent(sequence: sequence, delivered: notifications, dropped: dropped)
+        isSent = true
+        if let number {
+            if let place = places[client, number], place < sent.count, sent[place].client == client {
+                return sent[place].sent.add(message)
+            }
+            places[client, number] = sent.count
+        }
+        sent.append(Row(client: client, sent: message))
     }
 
     /// All that belongs together was sent.
     func eventEnded() {
-        guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
+        guard isSent, !isAsked, timer == nil else { return }
         if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
     }
 
     /// Whether the bus is known to have carried all that was sent.
-    var areComplete: Bool { sent.isEmpty && asked.isEmpty }
+    var areComplete: Bool { !isSent && !isAsked }
 
     private func ask(after pause: UInt32) {
         timer = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in
@@ -65,19 +93,25 @@ final class DeliveryReceipts {
     private func ask() {
         lastAsked = context.now
         swap(&asked, &sent)
+        (isSent, isAsked) = (false, true)
         barrier.pass { [weak self] result in self?.passed(result) }
     }
 
     private func passed(_ result: Result<Void, BusError>) {
-        defer { asked.removeAll(keepingCapacity: asked.count <= Self.mostKept) }
+        defer {
+            asked.removeAll(keepingCapacity: asked.count <= Self.mostKept)
+            isAsked = false
+        }
         switch result {
         case .success:
             onCarried(asked)
-            if !sent.isEmpty { ask(after: Self.pause) }
+            if isSent { ask(after: Self.pause) }
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:
-            for (client, later) in sent { asked[client, default: Sent()].add(later) }
-            swap(&asked, &sent)
+            var all: [ClientName: Sent] = [:]
+            for row in asked + sent { all[row.client, default: Sent()].add(row.sent) }
+            sent = all.sorted { $0.key < $1.key }.map { Row(client: $0.key, sent: $0.value) }
+            isSent = true
             ask(after: Self.retryPause)
         }
     }

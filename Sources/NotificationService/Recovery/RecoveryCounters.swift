@@ -34,11 +34,19 @@ final class RecoveryCounters {
     private let files: any StateFiles
     /// Nil while there is none that can be written.
     private var file: (any StateFile)?
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
     /// What was counted and not written yet.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var changedSlots: [UInt32] = []
+    /// Whether there is something to write for ``writeCounts()``.
+    private(set) var hasChanges = false
     /// Slots so near to each other are written together with those between them.
     private static let nearness: UInt32 = 16
     /// What an earlier process left.
@@ -170,7 +178,7 @@ final class RecoveryCounters {
     func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) {
         self[slot, .sequence] = sequence
         self[slot, .serial] = serial
-        changedSlots.append(slot)
+        noteChange(of: slot)
     }
 
     /// The bus has carried all up to this number; to be written by ``writeCounts()``.
@@ -182,11 +190,12 @@ final class RecoveryCounters {
         self[slot, .confirmed] = min(max(self[slot, .confirmed], sequence), most(withholding: count, in: slot))
         self[slot, .delivered] += delivered
         self[slot, .dropped] += dropped
-        changedSlots.append(slot)
+        noteChange(of: slot)
     }
 
     /// Writes what was counted: what goes to many clients at once with one call, as their slots are near each other.
     func writeCounts() throws(FileError) {
+        hasChanges = false
         defer { changedSlots.removeAll(keepingCapacity: changedSlots.count <= Self.mostKept) }
         guard file != nil, !changedSlots.isEmpty else { return }
         if changedSlots.count > 1 { changedSlots.sort() }
@@ -206,7 +215,12 @@ final class RecoveryCounters {
     /// So many of the last numbers do not count as carried; to be written by ``writeCounts()``.
     func withhold(_ count: UInt64, in slot: UInt32) {
         self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
+        noteChange(of: slot)
+    }
+
+    private func noteChange(of slot: UInt32) {
         changedSlots.append(slot)
+        hasChanges = true
     }
 
     private func most(withholding count: UInt64, in slot: UInt32) -> UInt64 {

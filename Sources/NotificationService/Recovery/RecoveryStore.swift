@@ -52,8 +52,16 @@ final class RecoveryStore {
     private var log: RecoveryLog?
     private var encoder = ChangeEncoder()
     /// Changes of the event that is about to be carried out, not written yet.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
     private var pending = RecordGroup()
     private var slots: [ClientName: UInt32] = [:]
+    /// The same, of those whose numbers were needed lately.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    private var knownSlots = ClientTable<UInt32>()
     /// How many of a client's last numbers do not count as carried, whatever the bus has read since.
     private var withheld: [ClientName: UInt64] = [:]
     /// Whose number of waiting notifications may have changed; only where they are not kept.
@@ -180,10 +188,9 @@ final class RecoveryStore {
 
     /// Reserves numbers where the center has given some that were not. Call before what an event decided is carried out.
     func reserveNumbers(of center: DistributedCenter) {
-        guard center.lastSerial > reserved.serial || center.lastObserver > reserved.observer, !isSuspended else {
-            return
-        }
-        reserved = (center.lastSerial + Self.block, center.lastObserver + Self.block)
+        let last = center.lastNumbers
+        guard last.serial > reserved.serial || last.observer > reserved.observer, !isSuspended else { return }
+        reserved = (last.serial + Self.block, last.observer + Self.block)
         pending.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
     }
 
@@ -193,11 +200,14 @@ final class RecoveryStore {
         for effect in effects {
             switch effect {
             case .deliver(let delivery):
-                countDelivery(to: delivery.client, sequence: delivery.sequence, serial: delivery.notification.serial)
+                countDelivery(
+                    to: delivery.client, delivery.clientNumber, sequence: delivery.sequence,
+                    serial: delivery.notification.serial)
             case .deliverTogether(let client, let batch):
                 // The whole batch goes or does not, so all of its numbers are counted with the last.
                 guard let last = batch.last else { preconditionFailure("nobody is sent nothing") }
-                countDelivery(to: client, sequence: last.sequence, serial: last.notification.serial)
+                countDelivery(
+                    to: client, last.clientNumber, sequence: last.sequence, serial: last.notification.serial)
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
@@ -222,6 +232,7 @@ final class RecoveryStore {
         defer {
             if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
                 counters.free(slot)
+                knownSlots = ClientTable()
                 touched.remove(name)
                 withheld[name] = nil
             }
@@ -242,7 +253,7 @@ final class RecoveryStore {
     /// The counts first: a crash in between leaves numbers that are announced and were not used, and does not lose what
     /// was taken from a queue to be sent.
     func flush() {
-        attempt { () throws(FileError) in try counters.writeCounts() }
+        if counters.hasChanges { attempt { () throws(FileError) in try counters.writeCounts() } }
         guard !pending.isEmpty else { return }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.lateLog), pending.bytes.count < 2048 { return }
@@ -252,17 +263,27 @@ final class RecoveryStore {
     }
 
     /// A notification is to be sent, with this number, after ``flush()``.
-    func countDelivery(to client: ClientName, sequence: UInt64, serial: UInt64) {
-        count(sequence, serial: serial, of: client)
+    ///
+    /// - Parameter number: the client's; nil where it is not known.
+    func countDelivery(to client: ClientName, _ number: Int? = nil, sequence: UInt64, serial: UInt64) {
+        count(sequence, serial: serial, of: client, number)
     }
 
     /// A client is to be told of a loss, up to this number, after ``flush()``.
     func countLoss(of client: ClientName, sequence: UInt64) {
-        count(sequence, serial: 0, of: client)
+        count(sequence, serial: 0, of: client, nil)
     }
 
-    private func count(_ sequence: UInt64, serial: UInt64, of client: ClientName) {
-        guard let slot = slots[client] else { return }
+    private func slot(of client: ClientName, _ number: Int?) -> UInt32? {
+        guard let number else { return slots[client] }
+        if let slot = knownSlots[client, number] { return slot }
+        let slot = slots[client]
+        knownSlots[client, number] = slot
+        return slot
+    }
+
+    private func count(_ sequence: UInt64, serial: UInt64, of client: ClientName, _ number: Int?) {
+        guard let slot = slot(of: client, number) else { return }
         if extent == .withoutQueues { touched.insert(client) }
         counters.count(sequence, serial: serial, in: slot)
     }
@@ -287,7 +308,7 @@ final class RecoveryStore {
     /// have been remembered.
     func tidy(from center: DistributedCenter) {
         flush()
-        limit = Int(center.limits[.stateBytes])
+        limit = Int(center.limit(.stateBytes))
         switch extent {
         case .nothing(let until): if now() >= until { resume(from: center) }
         case .withoutQueues:

@@ -1,0 +1,22 @@
+import NotificationCore
+import Testing
+
+@testable import NotificationService
+
+@Suite("What is found by clients' numbers", .timeLimit(.minutes(20)))
+struct ClientTableTests {
+    @Test("A number that was another client's before tells nothing of that one")
+    func numbers() {
+        var table = ClientTable<Int>()
+        let (one, other): (ClientName, ClientName) = (":1.1", ":1.2")
+        #expect(table[one, 0] == nil && table[one, 1000] == nil)
+        table[one, 3] = 33
+        table[other, 5] = 55
+        #expect(table[one, 3] == 33 && table[other, 5] == 55)
+        #expect(table[other, 3] == nil && table[one, 5] == nil && table[one, 4] == nil)
+        table[other, 3] = 23
+        #expect(table[other, 3] == 23 && table[one, 3] == nil)
+        table[other, 3] = nil
+        #expect(table[other, 3] == nil && table[other, 5] == 55)
+    }
+}
