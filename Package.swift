@@ -88,9 +88,7 @@ let package = Package(
             dependencies: ["NotificationWire", "NotificationCore", "DBus", "MainLoop"],
             path: "Benchmarks/BusLoad"
         ),
-        .executableTarget(
-            name: "bench", dependencies: ["TestSupport", "bus-load", "carillond"], path: "Benchmarks/Bench"),
-
+        .executableTarget(name: "library-load", dependencies: ["Carillon"], path: "Benchmarks/LibraryLoad"),
         .executableTarget(
             name: "local-bench", dependencies: ["LocalNotifications", "MainLoop"], path: "Benchmarks/LocalBench"),
 
