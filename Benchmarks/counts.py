@@ -2,17 +2,21 @@
 """Counts what the service does for a notification, which no other load on the machine changes: instructions in user
 space, by valgrind's callgrind, and system calls, by strace.
 
-    counts.py [--posts N] [--observers N …] [--profile DIRECTORY] [--bus PROGRAM] BINARIES
+    counts.py BINARIES [--posts N] [--observers N …] [--ways WAY …] [--profile DIRECTORY] [--bus PROGRAM] [--json FILE]
 
-BINARIES is a directory with optimised carillond and bus-load. Each figure is the difference of a run with N posts and
-one with three times as many, so that starting and ending are not in it. A run has a bus, a service and a directory for
-its state of its own. tools/bench --counts builds what is needed.
+BINARIES is a directory with optimised carillond, bus-load and library-load. Each figure is the difference of a run with
+N posts and one with three times as many, so that starting and ending are not in it. A run has a bus, a service and a
+directory for its state of its own. tools/bench --counts builds what is needed.
 
 A poster has a pace: `window` waits for one answer in 64 posts, with at most 128 unanswered; `flood` waits for nothing;
 `leisure` posts a hundred times a second, and each time the service is asleep.
+
+Ways are `plain`, bus-load with single posts; `library`, both sides with the Swift library, which posts and hears
+together what piles up; and `channel`, the same on a channel. The library has a window of its own, and no such pace.
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -24,6 +28,8 @@ import tempfile
 import time
 
 PACES = {"window": [], "flood": ["--unpaced"], "leisure": ["--rate", "100"]}
+PACES_OF_LIBRARY = {"flood": [], "leisure": ["--rate", "100"]}
+WAYS = ("plain", "library", "channel")
 SERVICE = "org.carillon.NotificationCenter1"
 SIZE = 100
 # For what should take a minute at most. Under valgrind, beside others, it may take that.
@@ -33,8 +39,9 @@ PATIENCE = 600
 class Run:
     """One load on a bus and a service of its own, with the service under `tool`."""
 
-    def __init__(self, options, tool, name):
+    def __init__(self, options, way, tool, name):
         self.options = options
+        self.way = way
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="carillon-counts-"))
         self.out = self.directory / name
         self.tool = tool(self.out)
@@ -46,6 +53,8 @@ class Run:
         environment = dict(os.environ, XDG_RUNTIME_DIR=str(state), XDG_CONFIG_HOME=str(state), LC_ALL="C")
         environment.pop("DISPLAY", None)
         environment.pop("WAYLAND_DISPLAY", None)
+        if self.way == "channel":
+            environment["CARILLON_TRANSPORT"] = "channel"
         self.environment = environment
         bus = self.start([self.options.bus, "--session", "--nofork", "--nopidfile", "--print-address"])
         environment["DBUS_SESSION_BUS_ADDRESS"] = bus.stdout.readline().strip()
@@ -71,14 +80,16 @@ class Run:
         subprocess.run(wait, env=self.environment, check=True)
 
     def load(self, role, *arguments):
-        return self.start([str(self.options.binaries / "bus-load"), role, "load", *arguments])
+        program = "bus-load" if self.way == "plain" else "library-load"
+        return self.start([str(self.options.binaries / program), role, "load", *arguments])
 
     def post(self, observers, posts, pace):
         receivers = [self.load("observe") for _ in range(observers)]
         for receiver in receivers:
-            if not receiver.stdout.readline().startswith("ready "):
+            if not receiver.stdout.readline().startswith("ready"):
                 raise RuntimeError("an observer could not register")
-        poster = self.load("post", "--count", str(posts), "--size", str(SIZE), *PACES[pace])
+        paces = PACES if self.way == "plain" else PACES_OF_LIBRARY
+        poster = self.load("post", "--count", str(posts), "--size", str(SIZE), *paces[pace])
         if poster.wait(PATIENCE):
             raise RuntimeError("the poster failed")
         for receiver in receivers:
@@ -113,9 +124,9 @@ def strace(out):
     return ["strace", "--follow-forks", "--summary-only", "--output", str(out)]
 
 
-def instructions(options, observers, posts, pace):
-    name = f"callgrind.{observers}-{pace}-{posts}"
-    with Run(options, callgrind, name) as run:
+def instructions(options, way, observers, posts, pace):
+    name = f"callgrind.{way}-{observers}-{pace}-{posts}"
+    with Run(options, way, callgrind, name) as run:
         run.post(observers, posts, pace)
         run.end()
         text = run.out.read_text()
@@ -125,8 +136,8 @@ def instructions(options, observers, posts, pace):
         return int(re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE).group(1))
 
 
-def system_calls(options, observers, posts, pace):
-    with Run(options, strace, "strace") as run:
+def system_calls(options, way, observers, posts, pace):
+    with Run(options, way, strace, "strace") as run:
         run.post(observers, posts, pace)
         run.end()
         counts = {}
@@ -137,10 +148,10 @@ def system_calls(options, observers, posts, pace):
         return counts
 
 
-def difference(count, options, observers, pace):
+def difference(count, options, way, observers, pace):
     """Of each of the things that `count` counts, or of the one, for a post."""
     posts = options.posts
-    few, many = (count(options, observers, number, pace) for number in (posts, 3 * posts))
+    few, many = (count(options, way, observers, number, pace) for number in (posts, 3 * posts))
     if isinstance(few, int):
         return (many - few) / (2 * posts)
     names = sorted(many, key=lambda name: few.get(name, 0) - many[name])
@@ -153,24 +164,36 @@ def main():
     parser.add_argument("--posts", type=int, default=1000)
     parser.add_argument("--observers", type=int, nargs="*", default=[0, 1, 10])
     parser.add_argument("--pace", choices=PACES, nargs="*", default=list(PACES))
+    parser.add_argument("--ways", choices=WAYS, nargs="+", default=["plain"])
     parser.add_argument("--only", choices=["instructions", "system-calls"])
     parser.add_argument("--bus", default="dbus-daemon")
     parser.add_argument("--profile", type=pathlib.Path, help="keep callgrind's files there")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write what the last pace came to there, too")
     options = parser.parse_args()
 
-    if options.only != "system-calls":
-        print("| instructions of the service for a post, by observers | " + " | ".join(options.pace) + " |")
-        print("|---" * (len(options.pace) + 1) + "|")
-        for observers in options.observers:
-            cells = [f"{difference(instructions, options, observers, pace):,.0f}" for pace in options.pace]
-            print(f"| {observers} | " + " | ".join(cells) + " |", flush=True)
-    if options.only != "instructions":
-        print("\n| system calls of the service for a post, by observers and pace | all | of them |\n|---|---|---|")
-        for observers in options.observers:
-            for pace in options.pace:
-                calls = difference(system_calls, options, observers, pace)
-                most = ", ".join(f"{name} {count:.2f}" for name, count in calls.items() if count >= 0.01)
-                print(f"| {observers}, {pace} | {sum(calls.values()):.2f} | {most} |", flush=True)
+    figures = {way: {"instructions": {}, "system calls": {}} for way in options.ways}
+    for way in options.ways:
+        paces = [pace for pace in options.pace if way == "plain" or pace in PACES_OF_LIBRARY]
+        if options.only != "system-calls":
+            print(f"| {way}: instructions of the service for a post, by observers | " + " | ".join(paces) + " |")
+            print("|---" * (len(paces) + 1) + "|")
+            for observers in options.observers:
+                found = [difference(instructions, options, way, observers, pace) for pace in paces]
+                print(f"| {observers} | " + " | ".join(f"{count:,.0f}" for count in found) + " |", flush=True)
+                figures[way]["instructions"][observers] = found[-1]
+            print()
+        if options.only != "instructions":
+            print(f"| {way}: system calls of the service for a post, by observers and pace | all | of them |")
+            print("|---|---|---|")
+            for observers in options.observers:
+                for pace in paces:
+                    calls = difference(system_calls, options, way, observers, pace)
+                    most = ", ".join(f"{name} {count:.2f}" for name, count in calls.items() if count >= 0.01)
+                    print(f"| {observers}, {pace} | {sum(calls.values()):.2f} | {most} |", flush=True)
+                    figures[way]["system calls"][observers] = calls
+            print()
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
