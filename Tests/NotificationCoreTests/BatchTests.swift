@@ -77,6 +77,50 @@ struct BatchTests {
         #expect(together == 1 && alone == 3)
     }
 
+    @Test("A burst to many, more than may be staged, goes together all the same (M6)")
+    func burst() throws {
+        let tower = try tower()
+        let clients = (1...50).map { ClientName(unchecked: ":1.\($0)") }
+        for client in clients.dropFirst() {
+            try tower.add(client)
+            try tower.center.setOptions(ClientOptionsChange(batches: true), of: client, effects: &tower.effects)
+        }
+        for client in clients { tower.center.clientAnswered(client, effects: &tower.effects) }
+        tower.effects = []
+        // A thousand may be staged: twenty for each client.
+        try stage(60, on: tower)
+        send(tower)
+        for client in clients {
+            let batches = tower.effects.compactMap { effect -> Int? in
+                if case .deliverTogether(client, let batch) = effect { batch.count } else { nil }
+            }
+            #expect(batches.reduce(0, +) == 60)
+            #expect(batches.count <= 4, "\(client): \(batches)")
+        }
+        #expect(!tower.center.isAnythingReady)
+    }
+
+    @Test("A post is answered when those before it have left, also when they went along with others")
+    func answered() throws {
+        let tower = try tower()
+        try tower.add(":1.2")
+        try tower.center.setOptions(ClientOptionsChange(batches: true), of: ":1.2", effects: &tower.effects)
+        var marks: [SendingMark] = []
+        for _ in 0..<5 {
+            let receipt = try tower.center.post(
+                name: "Ding", object: "", userInfo: Tower.Payload(byteCount: 8), options: PostOptions(), from: ":1.99",
+                effects: &tower.effects)
+            marks.append(try #require(receipt.mark))
+        }
+        tower.center.sendReady(upTo: .flushed, limit: 1, effects: &tower.effects)
+        #expect(marks.allSatisfy { !tower.center.hasPassed($0) })
+        // The first client's turn takes all five along; the second's are still to come.
+        tower.center.sendReady(upTo: DeliveryLane.allCases.last!, limit: 1, effects: &tower.effects)
+        #expect(marks.allSatisfy { !tower.center.hasPassed($0) })
+        tower.center.sendReady(upTo: DeliveryLane.allCases.last!, limit: 1, effects: &tower.effects)
+        #expect(marks.allSatisfy { tower.center.hasPassed($0) })
+    }
+
     @Test("The urgent is not put behind what is less so (M6)")
     func urgent() throws {
         let tower = try tower()

@@ -101,6 +101,7 @@ extension DistributedCenter {
             batch.append(makeDelivery(of: entry, to: client), entry)
         }
         let count = batch.deliveries.count
+        turns.shed(client, in: lane)
         effects.append(.deliverTogether(client.name, batch.deliveries))
         noteSent(count, of: lane, to: client, effects: &effects)
         countSent(

@@ -5,6 +5,9 @@ import Collections
 /// A client that reads has a turn for each notification that was just put into its lane, so that the order within a
 /// lane is global, over all clients (D4). A client that comes back with a backlog has one turn at a time, and takes a
 /// new one behind the others while there is more. One that stops reading loses the turns that come up meanwhile.
+///
+/// The turn of what went along with another's is void: it keeps its place until those before it are over, and does not
+/// count. Otherwise a line that is full of such turns would push out each that comes alone.
 struct Turns {
     /// At most so many notifications are staged: read and matched, while others go first. More than that, and each that
     /// comes pushes one out, so that a burst can't pile up here. It is what the urgent can overtake when clients read.
@@ -25,7 +28,9 @@ struct Turns {
     }
 
     private var lines = DeliveryLane.allCases.map { _ in Line() }
+    /// Without those that are void.
     private(set) var count = 0
+    /// With those that are void.
     private var byteCount = 0
 
     var isOverfull: Bool { count > Self.mostCount || byteCount > Self.mostBytes }
@@ -58,10 +63,32 @@ struct Turns {
         count -= 1
         byteCount -= turn.byteCount
         turn.client.queue[turnsOf: lane] -= 1
+        dropVoid(in: lane)
         invariant(
             count >= 0 && byteCount >= 0 && (count > 0 || byteCount == 0) && turn.client.queue[turnsOf: lane] >= 0,
             "M6: turns that are counted are there")
         return turn.client
+    }
+
+    /// Leaves a client no more turns in `lane` than there is for it: what went along with another's has none of its own.
+    mutating func shed(_ client: Client, in lane: DeliveryLane) {
+        let surplus = client.queue[turnsOf: lane] - client.queue.count(in: lane)
+        guard surplus > 0 else { return }
+        client.queue[turnsOf: lane] -= surplus
+        client.queue[voidTurnsOf: lane] += surplus
+        count -= surplus
+        dropVoid(in: lane)
+    }
+
+    /// What is first in a line is not void.
+    private mutating func dropVoid(in lane: DeliveryLane) {
+        let line = lane.rawValue
+        while let first = lines[line].turns.first, first.client.queue[voidTurnsOf: lane] > 0 {
+            lines[line].turns.popFirst()
+            lines[line].over += 1
+            byteCount -= first.byteCount
+            first.client.queue[voidTurnsOf: lane] -= 1
+        }
     }
 
     /// - Parameter clients: those that are there.
@@ -72,11 +99,16 @@ struct Turns {
             let line = lines[lane.rawValue]
             if line.turns.isEmpty, line.begun == line.over { continue }
             try require(line.begun - line.over == UInt64(line.turns.count), "M6: a turn has begun, waits, or is over")
+            let isFirstVoid = line.turns.first.map { $0.client.queue[voidTurnsOf: lane] > 0 } ?? false
+            try require(!isFirstVoid, "M6: the first turn of a line is not void")
             for turn in line.turns {
                 sum.count += 1
                 sum.byteCount += turn.byteCount
                 let client = turn.client
-                counts[ObjectIdentifier(client), default: DeliveryLane.allCases.map { _ in 0 }][lane.rawValue] += 1
+                let id = ObjectIdentifier(client)
+                let isNew = counts[id]?[lane.rawValue] ?? 0 == 0
+                if isNew { sum.count -= client.queue[voidTurnsOf: lane] }
+                counts[id, default: DeliveryLane.allCases.map { _ in 0 }][lane.rawValue] += 1
                 try require(
                     client.isGone
                         ? client.queue.isEmpty && client.observers.isEmpty : clients[client.name] === client,
@@ -88,7 +120,7 @@ struct Turns {
             let own = counts[ObjectIdentifier(client)]
             for lane in DeliveryLane.allCases {
                 try require(
-                    client.queue[turnsOf: lane] == own?[lane.rawValue] ?? 0,
+                    client.queue[turnsOf: lane] + client.queue[voidTurnsOf: lane] == own?[lane.rawValue] ?? 0,
                     "M6: \(client.name) has as many turns as it counts: \(lane)")
             }
         }

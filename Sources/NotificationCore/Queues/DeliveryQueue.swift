@@ -37,7 +37,15 @@ struct DeliveryQueue {
         set { lanes[lane.rawValue].turns = newValue }
     }
 
-    var hasTurns: Bool { lanes.contains { $0.turns != 0 } }
+    /// Turns in the line of `lane` that are void, before all others of the client there.
+    subscript(voidTurnsOf lane: DeliveryLane) -> Int {
+        get { lanes[lane.rawValue].voidTurns }
+        set { lanes[lane.rawValue].voidTurns = newValue }
+    }
+
+    var hasTurns: Bool { lanes.contains { $0.turns != 0 || $0.voidTurns != 0 } }
+
+    func count(in lane: DeliveryLane) -> Int { lanes[lane.rawValue].count }
 
     // MARK: Putting in
 

@@ -17,6 +17,8 @@ struct DueQueue {
     private(set) var lastSerial: UInt64 = 0
     /// How many places the client has among the turns of this lane (``Turns``).
     var turns = 0
+    /// How many places it has there besides, for what went along with another.
+    var voidTurns = 0
 
     var count: Int { entries.count }
     var isEmpty: Bool { entries.isEmpty }
