@@ -20,6 +20,7 @@ QUESTIONS = ("throughput", "latency", "stopped", "names", "start-up", "counts")
 def options():
     parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
     parser.add_argument("--binaries", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--parse", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there, too")
     parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=list(QUESTIONS), metavar="QUESTION",
                         help="measure only these: " + ", ".join(QUESTIONS))
@@ -56,6 +57,8 @@ def machine():
 
 def main():
     arguments = options()
+    if arguments.parse:  # before what they are for is built
+        return 0
     import report
 
     if arguments.draw or arguments.check:
