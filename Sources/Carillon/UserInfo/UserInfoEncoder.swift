@@ -19,9 +19,16 @@ enum UserInfoEncoder {
 
     /// - Parameter depth: of the collection that holds the value.
     fileprivate static func encode(_ value: Any, depth: Int) throws(Fault) -> PropertyList {
+        // Most values are of these. A cast to a protocol looks for the type in tables, where this compares two pointers.
+        let valueType = type(of: value)
+        if valueType == String.self { return try (value as! String).propertyList(depth: depth) }
+        if valueType == Int.self { return (value as! Int).propertyList(depth: depth) }
+        if valueType == Data.self { return (value as! Data).propertyList(depth: depth) }
+        if valueType == Double.self { return (value as! Double).propertyList(depth: depth) }
+        if valueType == Bool.self { return (value as! Bool).propertyList(depth: depth) }
         guard let value = value as? any PropertyListEncodable else {
             throw Fault(
-                "\(type(of: value)) is no property-list type: those are strings, integers, floating point, booleans, "
+                "\(valueType) is no property-list type: those are strings, integers, floating point, booleans, "
                     + "Data, Date, arrays and dictionaries with String keys")
         }
         return try value.propertyList(depth: depth)
