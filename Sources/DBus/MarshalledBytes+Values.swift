@@ -6,13 +6,13 @@
 
 /// Values of the other types, and arrays of any: for what is put together by somebody who knows its type.
 extension MarshalledBytes {
-    /// A value whose layout here is that on the wire.
-    public mutating func append<Value: FixedSizeType>(fixed value: Value) {
-        let size = MemoryLayout<Value>.size
-        align(to: size)
-        take(size).storeBytes(of: value, as: Value.self)
-    }
+    // One for each type: a generic one would have to find out its type while the program runs, in other modules.
 
+    public mutating func append(_ value: Int16) { append(integer: value) }
+    public mutating func append(_ value: UInt16) { append(integer: value) }
+    public mutating func append(_ value: Int32) { append(integer: value) }
+    public mutating func append(_ value: Int64) { append(integer: value) }
+    public mutating func append(_ value: Double) { append(integer: value.bitPattern) }
     public mutating func append(_ value: Bool) { append(UInt32(value ? 1 : 0)) }
 
     /// A text that may hold a NUL character, which no text on D-Bus does.

@@ -1,6 +1,7 @@
 /// Values, for what was checked before or is checked by whoever reads it. None of these leaves the bytes.
 extension MarshalledReader {
     /// A value whose layout here is that on the wire.
+    @inlinable
     public mutating func readFixed<Value: FixedSizeType>(_: Value.Type = Value.self) -> Value? {
         let size = MemoryLayout<Value>.size
         guard skip(size) else { return nil }
@@ -21,6 +22,7 @@ extension MarshalledReader {
     }
 
     /// An array of values whose layout here is that on the wire. Returns nil also for one that ends within a value.
+    @inlinable
     public mutating func readFixedArray<Element: FixedSizeType>(of _: Element.Type = Element.self) -> [Element]? {
         let size = MemoryLayout<Element>.size
         guard let place = readArray(alignedTo: size), place.count % size == 0 else { return nil }
