@@ -58,7 +58,7 @@ class Run:
         self.environment = environment
         bus = self.start([self.options.bus, "--session", "--nofork", "--nopidfile", "--print-address"])
         environment["DBUS_SESSION_BUS_ADDRESS"] = bus.stdout.readline().strip()
-        self.service = self.start([*self.tool, str(self.options.binaries / "carillond")])
+        self.service = self.start([*self.tool, str(self.options.service or self.options.binaries / "carillond")])
         self.wait_for_service()
         return self
 
@@ -167,6 +167,7 @@ def main():
     parser.add_argument("--ways", choices=WAYS, nargs="+", default=["plain"])
     parser.add_argument("--only", choices=["instructions", "system-calls"])
     parser.add_argument("--bus", default="dbus-daemon")
+    parser.add_argument("--service", type=pathlib.Path, help="instead of carillond in BINARIES")
     parser.add_argument("--profile", type=pathlib.Path, help="keep callgrind's files there")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write what the last pace came to there, too")
     options = parser.parse_args()

@@ -20,6 +20,7 @@ QUESTIONS = ("throughput", "latency", "stopped", "names", "start-up", "counts")
 def options():
     parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
     parser.add_argument("--binaries", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--service", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--parse", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there, too")
     parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=list(QUESTIONS), metavar="QUESTION",
@@ -69,7 +70,7 @@ def main():
 
     started = datetime.datetime.now()
     with tempfile.TemporaryDirectory(prefix="carillon-bench-") as directory:
-        tools = Tools(arguments.binaries, directory)
+        tools = Tools(arguments.binaries, arguments.service or arguments.binaries / "carillond", directory)
         missing = {way.key: way.missing(tools) for way in WAYS}
         chosen = [way for way in WAYS if not arguments.ways or way.key in arguments.ways]
         there = [way for way in chosen if missing[way.key] is None]

@@ -272,7 +272,7 @@ def counts(figures, tools, posts):
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         progress("counts")
         command = [sys.executable, ROOT / "Benchmarks" / "counts.py", tools.binaries, "--posts", str(posts)]
-        command += ["--observers", "0", "10", "--pace", "flood", "--json", file.name, "--ways", "plain", "library"]
+        command += ["--service", tools.service, "--observers", "0", "10", "--pace", "flood", "--json", file.name, "--ways", "plain", "library"]
         if tools.missing_channels() is None:
             command.append("channel")
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=tools.log)

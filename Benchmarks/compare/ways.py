@@ -116,8 +116,9 @@ WAYS = [
 class Tools:
     """The programs: those of this project, and the loads of the peers, which are compiled here."""
 
-    def __init__(self, binaries, directory):
+    def __init__(self, binaries, service, directory):
         self.binaries = pathlib.Path(binaries)
+        self.service = pathlib.Path(service)
         self.directory = pathlib.Path(directory)
         self.peers = self.directory / "peers"
         self.peers.mkdir()
@@ -207,7 +208,7 @@ class BusServer(Server):
 
     def __init__(self, way, tools, has_many):
         super().__init__(way, tools)
-        self.bus = buses.Bus(way.kind, self.directory, str(tools.binaries / "carillond"))
+        self.bus = buses.Bus(way.kind, self.directory, str(tools.service))
         self.environment = dict(self.bus.environment)
         self.pids = [self.bus.pid]
         if way.family == "channel":
@@ -218,7 +219,7 @@ class BusServer(Server):
             folder = pathlib.Path(self.environment["XDG_CONFIG_HOME"]) / "carillon"
             folder.mkdir()
             (folder / "carillon.conf").write_text(CONFIGURATION, encoding="utf-8")
-        self.service = Process([tools.binaries / "carillond"], self.environment, tools.log)
+        self.service = Process([tools.service], self.environment, tools.log)
         self.pids.append(self.service.pid)
         wait = ["gdbus", "wait", "--session", "--timeout", str(PATIENCE), CENTER]
         subprocess.run(wait, env=self.environment, check=True)
