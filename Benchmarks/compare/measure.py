@@ -40,7 +40,8 @@ class Load:
                 self.observers.append(server.observe(NAME, "--others", others))
             for observer in self.observers:
                 observer.line("ready", 300)
-        except Failure:
+            server.wait_until_settled(len(self.observers))
+        except BaseException:  # nothing of it stays behind
             self.stop()
             raise
         for _ in range(stopped):
@@ -220,7 +221,7 @@ def _names(figures, way, tools, rounds):
                 result = load.run(way.among.get(among) or int(20_000 * way.posts))
                 figures.note(way, result)
                 figures.add("names", way, among, result["rate"])
-    except Failure:
+    except BaseException:  # nothing of it stays behind
         for load in started:
             load.stop()
         for server in servers:

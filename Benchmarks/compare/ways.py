@@ -196,6 +196,9 @@ class Server:
         command = [*self.way.command(self.tools), "post", name, *arguments]
         return Process(command, self.environment, self.tools.log)
 
+    def wait_until_settled(self, _observers):
+        """Until so many observers that said that they are ready are where the way has them."""
+
     def processor_time(self):
         return sum(processor_time(pid) for pid in self.pids)
 
@@ -215,11 +218,18 @@ class BusServer(Server):
             self.environment["CARILLON_TRANSPORT"] = "channel"
         if not way.is_ours:
             return
+        try:
+            self._start_service(has_many)
+        except BaseException:  # nothing of it stays behind
+            self.stop()
+            raise
+
+    def _start_service(self, has_many):
         if has_many:
             folder = pathlib.Path(self.environment["XDG_CONFIG_HOME"]) / "carillon"
             folder.mkdir()
             (folder / "carillon.conf").write_text(CONFIGURATION, encoding="utf-8")
-        self.service = Process([tools.service], self.environment, tools.log)
+        self.service = Process([self.tools.service], self.environment, self.tools.log)
         self.pids.append(self.service.pid)
         wait = ["gdbus", "wait", "--session", "--timeout", str(PATIENCE), CENTER]
         subprocess.run(wait, env=self.environment, check=True)
@@ -234,18 +244,24 @@ class BusServer(Server):
             raise Failure(result.stderr.strip())
         return result.stdout
 
+    def wait_until_settled(self, observers):
+        # They may open their channels a moment after their registrations.
+        end = time.monotonic() + 10
+        while self.way.family == "channel":
+            open_channels = self.ask(f"{CENTER}.ListClients").count("'channel': <true>")
+            if open_channels >= observers:
+                return
+            if time.monotonic() > end:
+                raise Failure(f"the library opened {open_channels} channels of {observers}")
+            time.sleep(0.1)
+
     def missing_channels(self):
         if "OpenChannel" not in self.ask("org.freedesktop.DBus.Introspectable.Introspect"):
             return "the service has no method OpenChannel"
         observer = self.observe("org.carillon.load")
         try:
             observer.line("ready")
-            # It may open it a moment after its registrations.
-            end = time.monotonic() + 5
-            while "'channel': <true>" not in self.ask(f"{CENTER}.ListClients"):
-                if time.monotonic() > end:
-                    return "the library opened no channel"
-                time.sleep(0.1)
+            self.wait_until_settled(1)
         except Failure as failure:
             return str(failure)
         finally:
@@ -284,7 +300,11 @@ class PeerServer(Server):
             command = ["gdnc", "--no-fork"]
         self.process = Process(command, self.environment, tools.log)
         self.pids = [self.process.pid]
-        self._wait(socket)
+        try:
+            self._wait(socket)
+        except BaseException:  # nothing of it stays behind
+            self.stop()
+            raise
 
     def _wait(self, socket):
         end = time.monotonic() + 20
