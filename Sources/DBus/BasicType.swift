@@ -90,7 +90,7 @@ extension Signature: BasicType {
 }
 
 /// An open file descriptor, closed when the last reference goes.
-public final class FileDescriptor: BasicType {
+public final class FileDescriptor: BasicType, Sendable {
     public static let typeCode = TypeCode.unixFD
     public let rawValue: Int32
 
@@ -103,7 +103,7 @@ public final class FileDescriptor: BasicType {
         if rawValue >= 0 { closeDescriptor(rawValue) }
     }
 
-    /// -1: nothing here takes descriptors, and those that arrive are closed.
+    /// A duplicate; -1 for one that arrived, which only ``MessageReader/readDescriptor()`` gives.
     public static func read(from iterator: inout DBusMessageIter) -> FileDescriptor {
         var value: Int32 = -1
         dbus_message_iter_get_basic(&iterator, &value)

@@ -81,6 +81,10 @@ public final class Connection: BusConnection {
     /// answers them, however many a caller leaves unread.
     public func routePeerCalls() { routesPeerCalls = true }
 
+    /// Has the connection take the file descriptors that come with answers to its calls. By default, and of all other
+    /// messages, they are closed as they arrive. Call before ``hello(completion:)``.
+    public func takeDescriptors() { transport.takeDescriptors() }
+
     /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
     /// read from the bus until some have been. One message may be larger. By default 63 MiB.
     public var mostReceivedBytes: Int {

@@ -307,7 +307,7 @@ public struct MarshalledBytes: ~Copyable {
     private let capacity: Int
     private(set) var count = 0
 
-    private init(_ memory: UnsafeMutableRawPointer, capacity: Int) {
+    init(_ memory: UnsafeMutableRawPointer, capacity: Int) {
         self.memory = memory
         self.capacity = capacity
     }

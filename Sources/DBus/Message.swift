@@ -19,6 +19,8 @@ public final class Message {
     private let charged: (to: ReceivedBytes, count: Int)?
     /// That of what arrived, when somebody has asked.
     private var knownSender: UniqueName?
+    /// Those that arrived with it and were taken.
+    private let descriptors: [FileDescriptor]
 
     /// DBusMessage
     var pointer: OpaquePointer {
@@ -33,6 +35,7 @@ public final class Message {
         made = pointer
         arrived = nil
         charged = nil
+        descriptors = []
     }
 
     convenience init(retaining pointer: OpaquePointer) {
@@ -42,9 +45,11 @@ public final class Message {
     /// - Parameters:
     ///   - bytes: all of a message, as a bus hands it on.
     ///   - received: counts them as long as the message is there.
+    ///   - descriptors: that came along and were taken.
     /// - Returns: nil when they are none.
-    init?(arrived bytes: [UInt8], charging received: ReceivedBytes? = nil) {
+    init?(arrived bytes: [UInt8], charging received: ReceivedBytes? = nil, descriptors: [FileDescriptor] = []) {
         arrived = ArrivedMessage(bytes)
+        self.descriptors = descriptors
         charged = received.map { ($0, bytes.count) }
         if arrived == nil {
             guard let pointer = ArrivedMessage.demarshalled(bytes) else { return nil }
@@ -226,6 +231,19 @@ public final class Message {
     /// Whether file descriptors come with it, or came, and were closed.
     public var hasDescriptors: Bool {
         arrived.map { $0.header.descriptorCount != nil } ?? (dbus_message_contains_unix_fds(pointer) != 0)
+    }
+
+    /// The one argument of a message that arrived, where that is a descriptor that was taken; invalid where it was not.
+    /// Nil for a message that was made here.
+    var arrivedDescriptor: FileDescriptor? {
+        guard let arrived else { return nil }
+        let index = withMarshalledBody { body in
+            body.count == 4 ? Int(body.loadUnaligned(as: UInt32.self)) : Int.max
+        }
+        guard arrived.header.type == UInt8(DBUS_MESSAGE_TYPE_METHOD_RETURN), hasSignature("h"),
+            descriptors.indices.contains(index)
+        else { return FileDescriptor(adopting: -1) }
+        return descriptors[index]
     }
 
     // These compare without making strings of either kind: they are the tests on every message that arrives.

@@ -59,6 +59,17 @@ public struct MessageReader {
         try read(String.self)
     }
 
+    /// A file descriptor: the one argument of its message.
+    ///
+    /// - Throws: InvalidArgs also when none came along, or its connection takes none (``Connection/takeDescriptors()``).
+    public mutating func readDescriptor() throws(BusError) -> FileDescriptor {
+        try expect(.unixFD)
+        let descriptor = message.arrivedDescriptor ?? FileDescriptor.read(from: &iterator)
+        guard descriptor.rawValue >= 0 else { throw .invalidArgs("no file descriptor came with the message") }
+        dbus_message_iter_next(&iterator)
+        return descriptor
+    }
+
     /// The name of a connection, as the bus gives it.
     ///
     /// - Throws: InvalidArgs also for a string that is no such name.

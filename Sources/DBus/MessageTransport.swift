@@ -23,6 +23,8 @@ package protocol MessageTransport: AnyObject {
     func gather(_ body: () -> Void)
     /// See ``Connection/gatherTurns()``.
     func gatherTurns()
+    /// See ``Connection/takeDescriptors()``.
+    func takeDescriptors()
     /// The bus has given the connection this name.
     func registered(as name: UniqueName)
     /// See ``Connection/mostReceivedBytes``.
@@ -45,5 +47,6 @@ extension MessageTransport {
     }
     package func gather(_ body: () -> Void) { body() }
     package func gatherTurns() {}
+    package func takeDescriptors() {}
     package func registered(as name: UniqueName) {}
 }

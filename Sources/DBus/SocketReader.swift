@@ -11,7 +11,7 @@ import MainLoop
 ///
 /// libdbus reads 4 KiB with a system call, and takes apart and checks each message at once. Here only headers are looked at
 /// before somebody wants more (``ArrivedMessage``), so reading keeps up with whatever a bus can carry. Descriptors that
-/// come along are closed by the kernel, as nobody takes them.
+/// come along are closed by the kernel, unless somebody takes those of answers (``takesDescriptors``).
 ///
 /// Each turn of the loop hands on at most ``messagesPerTurn`` messages, so that a flood starves no other source.
 final class SocketReader: PolledSourceDelegate {
@@ -30,6 +30,10 @@ final class SocketReader: PolledSourceDelegate {
     var mostReceivedBytes = 63 << 20
     /// See ``Connection/isPaused``.
     var isPaused = false
+    /// See ``Connection/takeDescriptors()``. Set before anything is read.
+    var takesDescriptors = false
+    /// Those that came, in the order of the messages that they belong to, which may not have come yet.
+    private var descriptors = ReceivedDescriptors()
 
     private let descriptor: Int32
     private var source: PolledSource!
@@ -109,7 +113,10 @@ final class SocketReader: PolledSourceDelegate {
         }
         first += length
         lookAtNext()
-        guard let message = Message(arrived: bytes, charging: received) else { return noteIgnored() }
+        let taken = takesDescriptors ? descriptors.take(of: bytes) : []
+        guard let message = Message(arrived: bytes, charging: received, descriptors: taken) else {
+            return noteIgnored()
+        }
         onMessage?(message)
     }
 
@@ -126,7 +133,11 @@ final class SocketReader: PolledSourceDelegate {
         makeRoom()
         let room = buffer.count - end
         while true {
-            let count = recv(descriptor, buffer.baseAddress! + end, room, Int32(MSG_DONTWAIT))
+            let start = buffer.baseAddress! + end
+            let count =
+                takesDescriptors
+                ? descriptors.receive(from: descriptor, into: start, count: room)
+                : recv(descriptor, start, room, Int32(MSG_DONTWAIT))
             if count > 0 {
                 end += count
                 if nextLength == nil { lookAtNext() }

@@ -104,6 +104,8 @@ final class SocketTransport: MessageTransport {
         flushIfNobodyGathers()
     }
 
+    func takeDescriptors() { reader.takesDescriptors = true }
+
     private func flushIfNobodyGathers() {
         if gatherers == 0, !isInTurn { writer.flush() }
     }

@@ -1,0 +1,75 @@
+import CDBus
+import Collections
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// File descriptors that come with messages over a socket.
+///
+/// The kernel gives them with the first bytes of the message that they belong to, at the latest; so they belong to messages in
+/// the order of both, as many to each as its header says.
+struct ReceivedDescriptors {
+    /// As many as the kernel gives at once.
+    private static let mostAtOnce = 253
+    /// A bus lets no message have more; what is beyond that belongs to nothing that it sent.
+    private static let mostWaiting = 1024
+    private static let headerSize = (MemoryLayout<cmsghdr>.size + 7) & ~7
+
+    private var waiting = Deque<FileDescriptor>()
+
+    /// Reads as recv(2) does, without waiting, and keeps the descriptors that come along.
+    mutating func receive(from socket: Int32, into memory: UnsafeMutableRawPointer, count: Int) -> Int {
+        let controlSize = Self.headerSize + Self.mostAtOnce * MemoryLayout<Int32>.size
+        return withUnsafeTemporaryAllocation(byteCount: controlSize + 8, alignment: 8) { control in
+            var vector = iovec(iov_base: memory, iov_len: numericCast(count))
+            var message = msghdr()
+            message.msg_control = control.baseAddress
+            message.msg_controllen = numericCast(control.count)
+            let count = withUnsafeMutablePointer(to: &vector) { vector in
+                message.msg_iov = vector
+                message.msg_iovlen = 1
+                return recvmsg(socket, &message, Int32(MSG_DONTWAIT) | Int32(MSG_CMSG_CLOEXEC))
+            }
+            let error = errno
+            if count >= 0 { keep(UnsafeRawBufferPointer(control).prefix(Int(message.msg_controllen))) }
+            errno = error
+            return count
+        }
+    }
+
+    private mutating func keep(_ control: UnsafeRawBufferPointer.SubSequence) {
+        var rest = UnsafeRawBufferPointer(rebasing: control)
+        while rest.count >= Self.headerSize {
+            let header = rest.loadUnaligned(as: cmsghdr.self)
+            let length = Int(header.cmsg_len)
+            guard length >= Self.headerSize, length <= rest.count else { return }
+            if header.cmsg_level == SOL_SOCKET, header.cmsg_type == Int32(SCM_RIGHTS) {
+                for offset in stride(from: Self.headerSize, to: length - 3, by: MemoryLayout<Int32>.size) {
+                    let descriptor = FileDescriptor(
+                        adopting: rest.loadUnaligned(fromByteOffset: offset, as: Int32.self))
+                    if waiting.count < Self.mostWaiting { waiting.append(descriptor) }
+                }
+            }
+            rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(min((length + 7) & ~7, rest.count)))
+        }
+    }
+
+    /// Takes out those of a message: none, and closed, unless it answers a call.
+    ///
+    /// - Parameter message: all of its bytes.
+    mutating func take(of message: [UInt8]) -> [FileDescriptor] {
+        guard let header = message.withUnsafeBytes({ MessageHeader($0) }), let place = header.descriptorCount else {
+            return []
+        }
+        let stated = message.withUnsafeBytes { $0.loadUnaligned(fromByteOffset: place, as: UInt32.self) }
+        var taken: [FileDescriptor] = []
+        for _ in 0..<(header.isSwapped ? stated.byteSwapped : stated) {
+            guard let descriptor = waiting.popFirst() else { break }
+            taken.append(descriptor)
+        }
+        return header.type == UInt8(DBUS_MESSAGE_TYPE_METHOD_RETURN) ? taken : []
+    }
+}
