@@ -11,6 +11,8 @@ public enum CenterErrorName: String, CaseIterable, Sendable {
     case invalidConfiguration = "org.carillon.Error.InvalidConfiguration"
     /// Policy; the message names the rule (P2).
     case notAllowed = "org.carillon.Error.NotAllowed"
+    /// The configuration allows no channels (F2).
+    case channelsDisabled = "org.carillon.Error.ChannelsDisabled"
 }
 
 extension CenterErrorName {

@@ -1,0 +1,132 @@
+/// Takes a stream of bytes apart into frames, however they are cut into pieces.
+///
+/// It never holds more than one frame that is not complete, and what one ``read(_:)`` brought. What is no frame ends it: a
+/// fault stays.
+public final class ChannelFrameReader {
+    private static let roomSize = 64 << 10
+
+    private let sender: ChannelFrame.Sender
+    /// Longer bodies are passed over.
+    public var mostKept: Int
+    /// What was read and not given out is from `first` to `end`. Without memory while there is nothing.
+    private var buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+    private var (first, end) = (0, 0)
+    /// What is left of a body that is passed over.
+    private var skipped = 0
+    private var fault: ChannelFrame.Fault?
+
+    /// - Parameters:
+    ///   - sender: of the frames; kinds that it does not send are faults.
+    ///   - mostKept: the longest body that is wanted; of longer ones the header is given, and nothing kept.
+    public init(from sender: ChannelFrame.Sender, mostKept: Int = ChannelFrame.mostBytesOfBody) {
+        self.sender = sender
+        self.mostKept = mostKept
+    }
+
+    deinit {
+        buffer.deallocate()
+    }
+
+    /// How many bytes were read and not given out.
+    public var byteCount: Int { end - first }
+
+    /// Whether what was read so far ends with a frame.
+    public var isBetweenFrames: Bool { byteCount == 0 && skipped == 0 }
+
+    /// Reads more. Call when ``next()`` has given all there is.
+    ///
+    /// - Parameter source: puts bytes into the room that it gets, which is not empty, and returns how many, or what it
+    ///   likes that is not positive.
+    /// - Returns: what that returned, and whether it filled the room.
+    public func read(_ source: (UnsafeMutableRawBufferPointer) -> Int) -> (count: Int, isFull: Bool) {
+        makeRoom()
+        let room = UnsafeMutableRawBufferPointer(rebasing: buffer[end...])
+        let count = source(room)
+        if count > 0 { end += min(count, room.count) }
+        if first == end { giveUpRoom() }
+        return (count, count == room.count)
+    }
+
+    /// The next frame, when all of it has been read.
+    ///
+    /// - Throws: what is no frame. So does every later call.
+    public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
+        if let fault { throw fault }
+        let passed = min(skipped, byteCount)
+        first += passed
+        skipped -= passed
+        guard skipped == 0, byteCount >= ChannelFrame.headerSize else {
+            if first == end { giveUpRoom() }
+            return nil
+        }
+        let length = header(at: 0, as: UInt32.self)
+        let code = header(at: 4, as: UInt32.self)
+        let number = header(at: 8, as: UInt64.self)
+        guard let kind = ChannelFrame.Kind(rawValue: code), kind.sender == sender else {
+            return try fail(.kind(code))
+        }
+        guard length <= ChannelFrame.mostBytesOfBody else { return try fail(.length(length)) }
+        if Int(length) > mostKept {
+            first += ChannelFrame.headerSize
+            skipped = Int(length)
+            return ChannelFrame(
+                kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), isCut: true)
+        }
+        let size = ChannelFrame.headerSize + Int(length)
+        guard byteCount >= size else { return nil }
+        let body = UnsafeRawBufferPointer(rebasing: buffer[first + ChannelFrame.headerSize..<first + size])
+        first += size
+        return ChannelFrame(kind: kind, number: number, body: body, isCut: false)
+    }
+
+    /// Whether ``next()`` has something to say without more being read.
+    public var hasNext: Bool {
+        if fault != nil { return true }
+        guard byteCount - skipped >= ChannelFrame.headerSize else { return false }
+        let length = header(at: skipped, as: UInt32.self)
+        return length > mostKept || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
+            || ChannelFrame.Kind(rawValue: header(at: skipped + 4, as: UInt32.self))?.sender != sender
+    }
+
+    private func fail(_ found: ChannelFrame.Fault) throws(ChannelFrame.Fault) -> ChannelFrame? {
+        fault = found
+        (first, end) = (0, 0)
+        giveUpRoom()
+        throw found
+    }
+
+    private func header<Value: FixedWidthInteger>(at offset: Int, as type: Value.Type) -> Value {
+        UnsafeRawBufferPointer(buffer).loadUnaligned(fromByteOffset: first + offset, as: type)
+    }
+
+    // MARK: Room
+
+    /// Moves what there is of the next frame to the beginning of memory that holds all of it, and some more.
+    private func makeRoom() {
+        var size = Self.roomSize
+        if skipped == 0, byteCount >= ChannelFrame.headerSize {
+            let length = Int(header(at: 0, as: UInt32.self))
+            if length <= min(mostKept, ChannelFrame.mostBytesOfBody) {
+                size = max(size, ChannelFrame.headerSize + length)
+            }
+        }
+        size = max(size, byteCount + 1)
+        let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
+        if size != buffer.count {
+            let other = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
+            if !rest.isEmpty { other.copyMemory(from: rest) }
+            buffer.deallocate()
+            buffer = other
+        } else if first > 0, !rest.isEmpty {
+            buffer.copyMemory(from: rest)
+        }
+        (first, end) = (0, end - first)
+    }
+
+    /// There may be many readers, most of which have nothing to do.
+    private func giveUpRoom() {
+        buffer.deallocate()
+        buffer = UnsafeMutableRawBufferPointer(start: nil, count: 0)
+        (first, end) = (0, 0)
+    }
+}
