@@ -218,7 +218,7 @@ struct CarryingTests {
     @Test("S4: which losses are a bound, and have their numbers already")
     func bounds() {
         let bounds = DropReason.allCases.filter(\.isBound)
-        #expect(Set(bounds) == [.busLimits, .busDisconnected, .serviceRestarted])
+        #expect(Set(bounds) == [.busLimits, .busDisconnected, .channelEnded, .serviceRestarted])
     }
 
     @Test("E5, S5: what a client was told of its suspension, and may not have heard, is told again")

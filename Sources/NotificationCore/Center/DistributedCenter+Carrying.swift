@@ -60,7 +60,7 @@ extension DistributedCenter {
         closed(client.peer, effects: &effects)
     }
 
-    private func noteUncarried(
+    func noteUncarried(
         _ told: FlowWindow.Told, of client: Client, because reason: DropReason, effects: inout [Effect]
     ) {
         let count = UInt64(told.notifications)
@@ -75,7 +75,9 @@ extension DistributedCenter {
     }
 
     /// Tells the client, which reads again.
-    func announceUncarried(to client: Client, effects: inout [Effect]) {
+    ///
+    /// - Parameter sequence: its last number before the word; nil for the last of all.
+    func announceUncarried(to client: Client, sequence: UInt64? = nil, effects: inout [Effect]) {
         guard let uncarried = client.uncarried else { return }
         client.uncarried = nil
         // Ahead of the word: from here on that is what has to be carried.
@@ -83,7 +85,7 @@ extension DistributedCenter {
         effects.append(
             .dropped(
                 client.name, count: uncarried.count, observers: [], reason: uncarried.reason,
-                sequence: client.counts.sequence))
+                sequence: sequence ?? client.counts.sequence))
         countSent(
             Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
     }

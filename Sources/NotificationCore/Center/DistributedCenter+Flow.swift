@@ -148,7 +148,7 @@ extension DistributedCenter {
         confirm(peer.flow.witnessed(all: hasRead), of: peer, effects: &effects)
     }
 
-    private func confirm(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
+    func confirm(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, -byteCount)
         if byteCount > 0 {
             peer.confirmedBytes += UInt64(byteCount)

@@ -23,6 +23,7 @@ public struct Limits: Equatable, Sendable {
         case userInfoBytes = "user-info-bytes"
         case userInfoDepth = "user-info-depth"
         case postsPerCall = "posts-per-call"
+        case channelsPerProcess = "channels-per-process"
     }
 
     public struct Row: Sendable {
@@ -98,6 +99,9 @@ public struct Limits: Equatable, Sendable {
         Row(
             key: .postsPerCall, standard: 16_384, hardMaximum: 65_536,
             reason: "posts that come in one call; the answer has an outcome of up to 64 bytes for each"),
+        Row(
+            key: .channelsPerProcess, standard: 16, hardMaximum: 1024,
+            reason: "a program has one connection or a few; each channel is a descriptor of the service"),
     ]
 
     private var values: [UInt64]
@@ -140,6 +144,7 @@ extension Limits.Key {
         case .userInfoBytes: 18
         case .userInfoDepth: 19
         case .postsPerCall: 20
+        case .channelsPerProcess: 21
         }
     }
 }

@@ -10,9 +10,11 @@ public enum DropReason: String, Sendable, CaseIterable {
     case busLimits = "bus-limits"
     /// The bus closed the service's connection with this on its way: so many at most.
     case busDisconnected = "bus-disconnected"
+    /// The client's channel ended, and it may not have read the last of what was written there: so many at most.
+    case channelEnded = "channel-ended"
     /// The service died, and what it had numbered for the client may not have left it; or what it held could not be kept.
     case serviceRestarted = "service-restarted"
 
     /// Whether the lost had their numbers already, and may be fewer than was told.
-    public var isBound: Bool { [.busLimits, .busDisconnected, .serviceRestarted].contains(self) }
+    public var isBound: Bool { [.busLimits, .busDisconnected, .channelEnded, .serviceRestarted].contains(self) }
 }

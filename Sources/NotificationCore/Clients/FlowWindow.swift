@@ -88,12 +88,16 @@ struct FlowWindow {
         unprobed = Amount()
     }
 
+    /// Probes whose answers may still come.
+    var unansweredProbes: Int { probed.count + overtaken }
+
     /// An answer came, of whatever kind.
     ///
+    /// - Parameter byPeer: whether it was the connection's own, so that it is known to answer.
     /// - Returns: how many bytes it confirms.
-    mutating func answered() -> Int {
+    mutating func answered(byPeer: Bool = true) -> Int {
         guard overtaken > 0 || !probed.isEmpty else { return 0 }
-        hasAnswered = true
+        if byPeer { hasAnswered = true }
         isSilent = false
         if isBlocked { answersUntilRoom -= 1 }
         guard overtaken == 0 else {

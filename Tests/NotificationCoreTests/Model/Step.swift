@@ -194,7 +194,7 @@ extension Step {
         case .answerBytesPerClient, .answerBytes, .inFlightBytes, .waitingCallBytes: values = 1 << 30...1 << 30
         case .stateBytes: values = 1...1  // the store's
         case .nameLength, .objectLength: values = 2...4
-        case .userInfoBytes, .userInfoDepth, .postsPerCall: values = 1...1
+        case .userInfoBytes, .userInfoDepth, .postsPerCall, .channelsPerProcess: values = 1...1
         }
         return .limit(key, .random(in: values, using: &generator))
     }
