@@ -42,7 +42,7 @@ enum ListCommand {
     private static let description = "A service that does not run is not started; the exit status is 2 then."
     private static let clientColumns = [
         "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped", "flow",
-        "unconfirmed", "posted", "app",
+        "unconfirmed", "posted", "channel", "app",
     ]
     private static let observerColumns = ["client", "id", "name", "object", "suspension-behavior"]
 

@@ -16,7 +16,7 @@ final class CenterDriver {
     private var waitingPosters = WaitingPosters()
     private let memory: MemoryReturn
     private let machine: Machine
-    private let context: MainContext
+    let context: MainContext
     /// Whether all that there was has been given to the next connection, or left to the next process. From then on
     /// nothing is carried out: numbers would be given twice, and what was accepted would not be kept.
     private(set) var isOver = false
@@ -37,6 +37,13 @@ final class CenterDriver {
             perform { effects in
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
+                case .ofChannel(.answered(let client)): center.clientAnswered(client, effects: &effects)
+                case .ofChannel(.drained(let client)): center.channelDrained(client, effects: &effects)
+                case .ofChannel(.witnessed(let client, let hasRead)):
+                    center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
+                case .ofChannel(.cut(let client, let content, let last)):
+                    center.channelCut(
+                        client, atMost: content.notifications, losses: content.losses, last: last, effects: &effects)
                 case .witnessed(let client, let hasRead):
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
                 case .deliveryRefused(let client, let content):
@@ -76,7 +83,7 @@ final class CenterDriver {
             while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) { waiting.send() }
         }
         store?.tidy(from: center)
-        effects.eventEnded()
+        effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
         if center.isCrowded { onCrowded?() }
         return result
@@ -88,6 +95,14 @@ final class CenterDriver {
             return post.answer.reply(toPost: receipt.receivers)
         }
         waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
+    }
+
+    /// Answers a post that came on a channel and was accepted, behind its deliveries.
+    func answer(_ post: ChannelPost, with receipt: Receipt) {
+        guard let mark = receipt.mark, !center.hasPassed(mark) else {
+            return post.reply(ChannelOutcome(receivers: receipt.receivers))
+        }
+        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
     }
 
     /// Answers a call that brought many posts, behind the deliveries of all of them.
@@ -148,7 +163,11 @@ final class CenterDriver {
 
     /// The bus closed the connection: gives away what there is, in order, for ``inherit(_:_:)``.
     func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
-        let (counts, largest) = effects.recentDeliveries()
+        var (counts, largest) = effects.recentDeliveries()
+        for (client, unwritten) in effects.channels.closeAll() {
+            counts[client, default: SentSignals.Recent()].notifications += unwritten.notifications
+            counts[client, default: SentSignals.Recent()].losses += unwritten.losses
+        }
         perform { effects in
             for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
                 center.deliveriesCut(

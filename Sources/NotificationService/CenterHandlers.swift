@@ -14,6 +14,7 @@ struct CenterHandlers {
     unowned let gate: PolicyGate
     unowned let refusals: Refusals
     unowned let manyPosts: ManyPosts
+    unowned let channelPosts: ChannelPosts
     unowned let configuration: ConfigurationKeeper
 
     /// The contract as the table that calls are dispatched by, and that introspection is made of.
@@ -33,6 +34,8 @@ struct CenterHandlers {
                 // Policy is asked about each post (``ManyPosts``).
                 method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
                 method(SetClientOptions.self, needs: { _ in .nothing }, handler: setClientOptions),
+                // Policy is asked about each post on it (``ChannelPosts``).
+                method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
                     ReloadConfiguration.self, needs: { _ in .session("have the configuration read again") },
                     handler: reloadConfiguration),
@@ -159,7 +162,8 @@ struct CenterHandlers {
             isSuspended: client.isSuspended, cause: client.cause.rawValue, observers: UInt32(client.observers),
             queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped,
             flow: client.flow.rawValue, unconfirmed: UInt32(client.unconfirmed), posted: client.posted,
-            userID: callers[client.name]?.userID, application: callers[client.name]?.application ?? "")
+            userID: callers[client.name]?.userID, application: callers[client.name]?.application ?? "",
+            hasChannel: driver.effects.channels[client.name] != nil)
     }
 
     func listObservers(_ call: ListObservers, _ sight: PolicyGate.Sight) throws(BusError) -> [ListedObserver] {
@@ -233,6 +237,7 @@ struct CenterHandlers {
                 case .inFlightBytes: statistics.inFlightBytes
                 case .answerBytes: statistics.answerBytes
                 case .waitingCallBytes: statistics.waitingCallBytes
+                case .channels: UInt64(driver.effects.channels.count)
                 case .refused: refusals.refused
                 case .rejected: refusals.rejected
                 }

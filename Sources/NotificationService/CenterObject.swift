@@ -19,6 +19,7 @@ package final class CenterObject {
     private let turns: DeliveryTurns
     private let refusals: Refusals
     private let manyPosts: ManyPosts
+    private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
     private var exporter: ObjectExporter!
     /// Nil where nothing is read from a bus.
@@ -48,9 +49,12 @@ package final class CenterObject {
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(clients: clients)
         manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals)
+        channelPosts = ChannelPosts(
+            driver: driver, turns: turns, callers: callers, gate: gate, refusals: refusals,
+            configuration: configuration, machine: machine)
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
-            refusals: refusals, manyPosts: manyPosts, configuration: configuration)
+            refusals: refusals, manyPosts: manyPosts, channelPosts: channelPosts, configuration: configuration)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
@@ -119,6 +123,7 @@ package final class CenterObject {
     /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
     func settle(_ completion: @escaping () -> Void) {
         calls?.serveAll(for: Self.timeToSettle)
+        channelPosts.finishAll()
         guard callers.isAnythingWaiting else { return driver.settle(completion) }
         // Behind the answers that are waited for.
         (callers.control ?? bus).busID { [weak self] result in
@@ -190,8 +195,9 @@ package final class CenterObject {
             #if CARILLON_PLANTED
                 if change.departed != nil, PlantedFault.strikes(.missedDeparture, oneOf: 4) { return true }
             #endif
-            if let client = change.departed, calls?.keep(message, about: client, account(of: client)) == true {
-                return true
+            if let client = change.departed {
+                channelPosts.isLeaving(client)
+                if calls?.keep(message, about: client, account(of: client)) == true { return true }
             }
             ownerChanged(change)
             return true
@@ -219,6 +225,7 @@ package final class CenterObject {
 
     private func ownerChanged(_ change: OwnerChange) {
         if let client = change.departed {
+            channelPosts.left(client)
             driver.perform { effects in driver.center.clientDisappeared(client, effects: &effects) }
         }
         driver.effects.activity?.ownerChanged(change)
@@ -260,6 +267,8 @@ package final class CenterObject {
     private func makeCallQueue(on main: Connection) -> CallQueue {
         let calls = CallQueue(of: driver, manyPosts, on: main)
         calls.serve = { [unowned self] message in serveKept(message) }
+        calls.serveChannel = { [unowned channelPosts] channel in channelPosts.take(from: channel) }
+        channelPosts.calls = calls
         calls.refuse = { [unowned self] message in
             exporter.refuse(
                 message,
@@ -299,6 +308,7 @@ package final class CenterObject {
             driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
         }
         driver.effects.activity?.choose(configuration.activityChoice)
+        if !configuration.allowsChannels { channelPosts.finishAll() }
         guard configuration.policy != gate.policy else { return }
         gate.policy = configuration.policy
         for client in driver.center.clientStatuses where callers[client.name] != nil {

@@ -13,6 +13,8 @@ package struct Configuration: Equatable {
     var activitySource = ActivityChoice.automatic
     /// Who may do what (P3).
     var policy = Policy()
+    /// Whether clients may have channels (F2).
+    package var allowsChannels = true
 
     /// That of a machine without files.
     package static let standard = Configuration(standard: ())
@@ -37,11 +39,13 @@ package struct Configuration: Equatable {
         switch entry.group {
         case "Limits": try applyLimit(entry, of: file)
         case "Activity": try applyActivity(entry, of: file)
+        case "Channels": try applyChannels(entry, of: file)
         case "Policy": try policy.apply(entry, of: file)
         case let group where group.hasPrefix(Policy.groupPrefix): try policy.applyApplication(entry, of: file)
         default:
             throw file.fault(
-                entry, "there is no group [\(entry.group)], only [Limits], [Activity], [Policy] and [Policy ID]")
+                entry,
+                "there is no group [\(entry.group)], only [Limits], [Activity], [Channels], [Policy] and [Policy ID]")
         }
     }
 
@@ -57,14 +61,25 @@ package struct Configuration: Equatable {
         limits[key] = value
     }
 
+    private mutating func applyChannels(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        guard entry.key == "channels" else {
+            throw file.fault(entry, "there is no key '\(entry.key)' in [Channels], only: channels")
+        }
+        allowsChannels = try boolean(entry, of: file)
+    }
+
+    private func boolean(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> Bool {
+        switch entry.value {
+        case "true": return true
+        case "false": return false
+        default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
+        }
+    }
+
     private mutating func applyActivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch entry.key {
         case "automatic-suspension":
-            switch entry.value {
-            case "true": suspendsAutomatically = true
-            case "false": suspendsAutomatically = false
-            default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
-            }
+            suspendsAutomatically = try boolean(entry, of: file)
         case "source":
             guard let choice = ActivityChoice(rawValue: entry.value) else {
                 let known = ActivityChoice.allCases.map(\.rawValue).joined(separator: ", ")

@@ -11,6 +11,7 @@ final class EffectRunner {
     /// What comes of an effect later: the core's next event.
     enum Event {
         case answered(ClientName)
+        case ofChannel(Channels.Event)
         case witnessed(ClientName, hasRead: Bool)
         case deliveryRefused(ClientName, SentSignals.Recent)
         case probeRefused(ClientName, isCounted: Bool)
@@ -39,6 +40,8 @@ final class EffectRunner {
     private let witness: ReadingWitness
     /// Through which answers to calls go out.
     let answers = AnswerGate()
+    /// Clients that are sent things elsewhere.
+    let channels: Channels
     /// The message serial of the last notification, or word about losses. They are counted in the upper half of the
     /// numbers, where the connection, which numbers all other messages, does not come.
     private var lastSignal = firstSignal
@@ -67,10 +70,27 @@ final class EffectRunner {
         let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
         witness = ReadingWitness(bus: bus, sockets: machine.sockets())
-        witness.onFinding = { [unowned self] client, hasRead in report(.witnessed(client, hasRead: hasRead)) }
+        channels = Channels(on: bus.context, prober: prober, witness: witness)
+        channels.report = { [unowned self] event in report(.ofChannel(event)) }
+        channels.sendOnBus = { [unowned self] effects in
+            let now = bus.context.now
+            bus.gather {
+                for effect in effects { carryOut(effect, at: now, over: bus) }
+            }
+            receipts?.eventEnded()
+        }
+        channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
+        answers.onSent = { [unowned channels] client, size in channels.noteSentOnBus(size, to: client) }
+        witness.onFinding = { [unowned self] client, hasRead in
+            if !channels.witnessed(client, hasRead: hasRead) { report(.witnessed(client, hasRead: hasRead)) }
+        }
         witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
-        prober.onAnswer = { [unowned self] client in report(.answered(client)) }
+        prober.onAnswer = { [unowned self] client in
+            if !channels.answered(client) { report(.answered(client)) }
+        }
         prober.onRefusal = { [unowned self] client in
+            // What it has on the bus besides has no number.
+            guard channels[client] == nil else { return }
             report(.probeRefused(client, isCounted: areRefusalsTold))
         }
     }
@@ -110,6 +130,7 @@ final class EffectRunner {
     }
 
     private func carryOut(_ effect: Effect, at now: SuspendingClock.Instant, over bus: any MessageBus) {
+        if !channels.isEmpty, channels.carryOut(effect) { return }
         switch effect {
         case .deliver(let delivery): send(delivery, at: now, over: bus)
         case .deliverTogether(let client, let batch): send(batch, to: client)
@@ -191,7 +212,10 @@ final class EffectRunner {
     }
 
     /// All that one event decided was carried out.
-    func eventEnded() {
+    ///
+    /// - Parameter isMoreDue: whether more goes out next.
+    func eventEnded(isMoreDue: Bool) {
+        if !channels.isEmpty, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
         receipts?.eventEnded()
     }
 
@@ -209,6 +233,11 @@ final class EffectRunner {
         if reason == .busLimits || reason == .busDisconnected {
             return Log.warning(
                 "the bus may not have carried notifications to \(client) (\(reason.rawValue), \(count) times so far)",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+        }
+        if reason == .channelEnded {
+            return Log.info(
+                "\(client) may not have read the last of its channel (\(count) times so far)",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         }
         if reason == .overload {

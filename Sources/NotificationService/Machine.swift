@@ -27,6 +27,8 @@ package struct Machine {
     var readConfiguration: () throws(KeyFile.Fault) -> Configuration
     /// What the kernel tells of sockets; nil where it does not.
     var sockets: () -> UnixSockets?
+    /// The two ends of a stream that does not block; nil where there are no descriptors left.
+    var makeStream: () -> (own: FileDescriptor, other: FileDescriptor)? = ChannelSocket.makePair
     /// Told of each call when it is served, for a simulation in which that takes time.
     var noteServing: () -> Void = {}
 

@@ -28,6 +28,20 @@ final class Refusals {
             fields(of: call, error, post))
     }
 
+    /// A post was refused that came on a channel.
+    func note(_ post: ChannelPost, _ error: BusError, name: String) {
+        refused += 1
+        let sender = post.channel.client
+        let fields: Log.Fields = [
+            "CARILLON_CLIENT": sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
+            "CARILLON_REASON": error.name.rawValue,
+        ]
+        guard post.number == 0 else { return Log.debug("refused a post of \(sender): \(error.name)", fields) }
+        guard let count = clients.countRefusal(of: sender) else { return }
+        Log.warning(
+            "refused a post of \(sender), who wants no answer (\(count) so far): \(error.name)", fields)
+    }
+
     /// A call was dropped, as its sender wants an answer and reads none.
     func noteUnserved(_ sender: UniqueName) {
         refused += 1

@@ -10,7 +10,7 @@ import NotificationWire
 struct WaitingPosters {
     /// An answer, and what it says.
     struct Waiting {
-        fileprivate let answer: MethodCall.Answer
+        fileprivate let answer: Asker
         fileprivate let receivers: Int
         /// Of a call that brought many posts; nil for one that is a post.
         fileprivate var outcomes: [PostOutcome]?
@@ -19,8 +19,19 @@ struct WaitingPosters {
         fileprivate var marks: [SendingMark] = []
 
         func send() {
-            if let outcomes { answer.reply(toPosts: outcomes) } else { answer.reply(toPost: receivers) }
+            switch (answer, outcomes) {
+            case (.call(let answer), let outcomes?): answer.reply(toPosts: outcomes)
+            case (.call(let answer), nil): answer.reply(toPost: receivers)
+            case (.channel(let post), _):
+                post.channel.outcomesDue -= 1
+                post.reply(ChannelOutcome(receivers: receivers))
+            }
         }
+    }
+
+    fileprivate enum Asker {
+        case call(MethodCall.Answer)
+        case channel(ChannelPost)
     }
 
     /// By lane, in the order of their marks.
@@ -30,7 +41,13 @@ struct WaitingPosters {
     var isEmpty: Bool { count == 0 }
 
     mutating func append(_ answer: MethodCall.Answer, receivers: Int, behind mark: SendingMark) {
-        lines[mark.lane.rawValue].append(Waiting(answer: answer, receivers: receivers, mark: mark))
+        lines[mark.lane.rawValue].append(Waiting(answer: .call(answer), receivers: receivers, mark: mark))
+        count += 1
+    }
+
+    mutating func append(_ post: ChannelPost, receivers: Int, behind mark: SendingMark) {
+        post.channel.outcomesDue += 1
+        lines[mark.lane.rawValue].append(Waiting(answer: .channel(post), receivers: receivers, mark: mark))
         count += 1
     }
 
@@ -39,7 +56,7 @@ struct WaitingPosters {
         var marks = marks
         let mark = marks.removeFirst()
         lines[mark.lane.rawValue].append(
-            Waiting(answer: answer, receivers: 0, outcomes: outcomes, mark: mark, marks: marks))
+            Waiting(answer: .call(answer), receivers: 0, outcomes: outcomes, mark: mark, marks: marks))
         count += 1
     }
 
@@ -51,8 +68,10 @@ struct WaitingPosters {
                 lines[line].popFirst()
                 count -= 1
                 let marks = waiting.marks.filter { !hasPassed($0) }
-                guard !marks.isEmpty, let outcomes = waiting.outcomes else { return waiting }
-                append(waiting.answer, outcomes: outcomes, behind: marks)
+                guard !marks.isEmpty, let outcomes = waiting.outcomes, case .call(let answer) = waiting.answer else {
+                    return waiting
+                }
+                append(answer, outcomes: outcomes, behind: marks)
             }
         }
         return nil

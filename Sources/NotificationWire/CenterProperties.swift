@@ -139,6 +139,8 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case inFlightBytes = "in-flight-bytes"
     case answerBytes = "answer-bytes"
     case waitingCallBytes = "waiting-call-bytes"
+    /// Clients that have one now.
+    case channels = "channels"
     /// Calls that the service refused.
     case refused = "refused"
     /// Signals that the bus did not carry.

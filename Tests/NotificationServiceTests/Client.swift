@@ -21,6 +21,7 @@ final class Client {
 
     init(on bus: PrivateBus) throws {
         connection = try Connection(address: bus.address, context: context)
+        connection.takeDescriptors()
         connection.onMessage = { [unowned self] message in
             if let dropped = try? DroppedSignal(message) {
                 lost += dropped.count
@@ -103,6 +104,11 @@ final class Client {
             if let name = UniqueName(rawValue: try elements.readString()) { names.append(name) }
         }
         return try names.filter { try $0 != owner && processID(of: AnyBusName($0)) == UInt32(pid) }
+    }
+
+    /// Runs the context as long as something is ready.
+    func turn() {
+        for _ in 0..<10_000 where context.iterate(mayBlock: false) {}
     }
 
     /// Runs the context until `condition` holds.

@@ -64,17 +64,17 @@ struct ContractTests {
         let client = ListedClient(
             name: ":1.42", processID: 7, process: "bell", isSuspended: true, cause: "explicit", observers: 1, queued: 2,
             delivered: 3, dropped: .max, flow: "waiting", unconfirmed: 64, posted: 5,
-            userID: 1000, application: "org.example.Bell")
+            userID: 1000, application: "org.example.Bell", hasChannel: true)
         let back = try #require(try reply(ListClients.self, [client]).first)
         #expect(back.name == ":1.42" && back.processID == 7 && back.process == "bell" && back.isSuspended)
         #expect(back.cause == "explicit" && back.observers == 1 && back.queued == 2 && back.delivered == 3)
         #expect(back.dropped == .max && back.others.isEmpty)
         #expect(back.flow == "waiting" && back.unconfirmed == 64 && back.posted == 5)
-        #expect(back.userID == 1000 && back.application == "org.example.Bell")
+        #expect(back.userID == 1000 && back.application == "org.example.Bell" && back.hasChannel)
         #expect(
             back.entries.map(\.key) == [
                 "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped",
-                "flow", "unconfirmed", "posted", "app", "uid",
+                "flow", "unconfirmed", "posted", "app", "uid", "channel",
             ])
     }
 

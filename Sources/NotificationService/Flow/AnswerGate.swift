@@ -9,6 +9,8 @@ import MainLoop
 final class AnswerGate {
     /// Asks the core whether to send an answer of so many bytes to a connection now.
     var maySend: ((UniqueName, Int) -> Bool)!
+    /// Called when an answer of so many bytes goes to a connection.
+    var onSent: ((UniqueName, Int) -> Void)?
     private var kept: [UniqueName: Deque<(message: Message, bus: any MessageBus)>] = [:]
 
     /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
@@ -17,7 +19,9 @@ final class AnswerGate {
 
     private func send(_ message: Message, to bus: any MessageBus) {
         guard let caller = message.destination?.unique else { return bus.send(message) }
-        if maySend(caller, Self.size(of: message)) {
+        let size = Self.size(of: message)
+        if maySend(caller, size) {
+            onSent?(caller, size)
             bus.send(message)
         } else {
             kept[caller, default: Deque()].append((message, bus))
@@ -25,7 +29,9 @@ final class AnswerGate {
     }
 
     private func send(_ message: MarshalledMessage, to bus: any MessageBus) {
-        if maySend(message.destination, max(Self.smallSize, message.byteCount)) {
+        let size = max(Self.smallSize, message.byteCount)
+        if maySend(message.destination, size) {
+            onSent?(message.destination, size)
             bus.send(message)
         } else {
             kept[message.destination, default: Deque()].append((Message(message), bus))
@@ -36,8 +42,12 @@ final class AnswerGate {
     func sendKept(for caller: UniqueName) {
         guard let (message, bus) = kept[caller]?.popFirst() else { return }
         if kept[caller]?.isEmpty == true { kept[caller] = nil }
+        onSent?(caller, Self.size(of: message))
         bus.send(message)
     }
+
+    /// Whether answers are kept for a connection.
+    func keepsAny(for caller: UniqueName) -> Bool { kept[caller] != nil }
 
     /// The connection is gone.
     func forget(_ caller: UniqueName) {

@@ -37,16 +37,28 @@ final class CallQueue {
     private static let mostAtOnceInCrowd = 8
 
     private final class Call {
-        let message: Message
+        /// Nil for a channel's turn.
+        let message: Message?
         let caller: UniqueName
         let account: AccountID
         let byteCount: Int
+        /// One that has something to be read, which stays in its socket until then.
+        let channel: Channel?
 
         init(_ message: Message, of caller: UniqueName, _ account: AccountID) {
             self.message = message
             self.caller = caller
             self.account = account
             byteCount = message.byteCount
+            channel = nil
+        }
+
+        init(_ channel: Channel) {
+            message = nil
+            caller = channel.client
+            account = channel.account
+            byteCount = 0
+            self.channel = channel
         }
     }
 
@@ -83,6 +95,8 @@ final class CallQueue {
     private let manyPosts: ManyPosts
     /// Serves a message that was kept.
     var serve: ((Message) -> Void)!
+    /// Takes some of what a channel brings. Returns how many posts that was, and whether there is more.
+    var serveChannel: ((Channel) -> (count: Int, isMore: Bool))!
     /// Refuses a call for which there is no room.
     var refuse: ((Message) -> Void)!
     /// Whether policy lets a connection post this name.
@@ -132,6 +146,24 @@ final class CallQueue {
         return serve()
     }
 
+    /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
+    func take(_ channel: Channel) {
+        let start = connection.context.now
+        let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
+        guard lines.mayServe(channel.account, at: start, most: most, isBehind: inbox.isBehind(at: start)) else {
+            return keep(channel)
+        }
+        let (count, _) = serveChannel(channel)
+        lines.note(connection.context.now - start, of: channel.account, more: max(0, count - 1))
+    }
+
+    /// Has a channel wait for its turn.
+    func keep(_ channel: Channel) {
+        guard !channel.isQueued else { return }
+        channel.isQueued = true
+        append(Call(channel))
+    }
+
     /// Keeps what the bus tells of a connection behind the calls of it that are kept.
     ///
     /// - Returns: false when there are none.
@@ -152,7 +184,9 @@ final class CallQueue {
     func takeAll() -> [Message] {
         announceLost()
         var messages: [Message] = []
-        while let call = pop() { messages.append(call.message) }
+        while let call = pop() {
+            if let message = call.message { messages.append(message) }
+        }
         return messages
     }
 
@@ -213,10 +247,9 @@ final class CallQueue {
         let start = connection.context.now
         var before = start
         while credit > 0, let call = pop() {
-            serve(call.message)
-            let count = 1 + manyPosts.takeCount()
+            let (count, isMore) = serve(call)
             if credit < .max { credit -= min(count, credit) }
-            if manyPosts.hasBegun(call.message) {
+            if isMore {
                 charge(call)
                 lines.putBack(call, of: call.account)
             }
@@ -225,6 +258,18 @@ final class CallQueue {
             before = now
             if now - start >= time { return }
         }
+    }
+
+    /// Returns how many calls that was, and whether some of it is left.
+    private func serve(_ call: Call) -> (count: Int, isMore: Bool) {
+        if let message = call.message {
+            serve(message)
+            return (1 + manyPosts.takeCount(), manyPosts.hasBegun(message))
+        }
+        guard let channel = call.channel else { return (1, false) }
+        let (count, isMore) = serveChannel(channel)
+        channel.isQueued = isMore
+        return (max(1, count), isMore)
     }
 
     private func start() {

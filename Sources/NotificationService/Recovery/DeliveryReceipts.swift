@@ -120,7 +120,7 @@ final class DeliveryReceipts {
 }
 
 extension DeliveryReceipts.Sent {
-    fileprivate mutating func add(_ later: Self) {
+    mutating func add(_ later: Self) {
         sequence = max(sequence, later.sequence)
         delivered += later.delivered
         dropped += later.dropped

@@ -9,8 +9,8 @@ extension ArrivedNotification {
     /// - Parameter body: of a frame of the kind notification, `ssa{sv}atstta{sv}`.
     public init?(channelBody body: UnsafeRawBufferPointer) {
         var reader = MarshalledReader(body)
-        try? self.init(withDetailsAt: &reader)
-        guard reader.isAtEnd else { return nil }
+        guard let arrived = try? ArrivedNotification(withDetailsAt: &reader), reader.isAtEnd else { return nil }
+        self = arrived
     }
 }
 

@@ -52,13 +52,15 @@ public struct ListedClient: Sendable {
     public var userID: UInt32?
     /// The id of its application, as its desktop file is named; empty where nothing tells.
     public var application: String
+    /// Whether it has a channel.
+    public var hasChannel: Bool
     /// What a later service tells besides, by its keys.
     public var others: [String: PropertyList] = [:]
 
     public init(
         name: UniqueName, processID: UInt32, process: String, isSuspended: Bool, cause: String, observers: UInt32,
         queued: UInt32, delivered: UInt64, dropped: UInt64, flow: String, unconfirmed: UInt32, posted: UInt64,
-        userID: UInt32?, application: String
+        userID: UInt32?, application: String, hasChannel: Bool = false
     ) {
         self.name = name
         self.processID = processID
@@ -74,6 +76,7 @@ public struct ListedClient: Sendable {
         self.posted = posted
         self.userID = userID
         self.application = application
+        self.hasChannel = hasChannel
     }
 
     /// All that is told, under the contract's keys and in its order; after that what a later service adds.
@@ -86,6 +89,7 @@ public struct ListedClient: Sendable {
         ]
         known.append(("app", .string(application)))
         if let userID { known.append(("uid", .uint32(userID))) }
+        known.append(("channel", .boolean(hasChannel)))
         return known + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
@@ -109,6 +113,7 @@ public struct ListedClient: Sendable {
         posted = try rest.take("posted", \.uint64, orElse: 0)
         application = try rest.take("app", \.string, orElse: "")
         userID = rest.entries["uid"] == nil ? nil : try rest.take("uid", \.uint32)
+        hasChannel = try rest.take("channel", \.boolean, orElse: false)
         others = rest.entries
     }
 }

@@ -1,0 +1,220 @@
+import Collections
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// A client's channel (F2): the socket, what is to be written to it, and what is known of what was.
+///
+/// ``Channels`` sends, ``ChannelPosts`` takes what comes.
+final class Channel: PolledSourceDelegate {
+    /// What was asked with a probe: whether all was written that was given before, and, where something was sent on the
+    /// bus as well, whether that has been read.
+    struct Probe {
+        /// The place in the stream.
+        let position: UInt64
+        var waitsForPing: Bool
+        /// Whether the client itself answered.
+        var isOfPeer = false
+    }
+
+    /// Something that was appended and of which not all has been written.
+    struct Frame {
+        /// The place in the stream behind it.
+        let end: UInt64
+        /// What it carries out; nil for an outcome.
+        let effect: Effect?
+        let byteCount: Int
+    }
+
+    /// Outcomes that a client leaves unread, in bytes, and those that wait for deliveries, until nothing more is read from it.
+    private static let mostOutcomeBytes = 64 << 10
+    private static let mostOutcomesDue = 1024
+    /// Calls of the system for a piece.
+    private static let readsPerPiece = 2
+
+    let client: ClientName
+    /// Who pays for it.
+    let account: AccountID
+    let socket: ChannelSocket
+    let writer = ChannelFrameWriter()
+    let reader = ChannelFrameReader(from: .client)
+    private var source: PolledSource!
+    private var tag: PolledSource.Tag?
+    private var polled: PolledSource.Conditions = []
+    /// Called when there may be something to read, or room to write.
+    var onReadable: ((Channel) -> Void)?
+    var onWritable: ((Channel) -> Void)?
+    /// Called when there is something to be written.
+    var onAppended: ((Channel) -> Void)?
+
+    // What is sent.
+    var frames = Deque<Frame>()
+    var probes: [Probe] = []
+    /// Notifications and losses that were written since the client was known to have read everything.
+    var unread = SentSignals.Recent()
+    /// Whether the core waits for a word whether the client reads (``Effect/witness(_:)``).
+    var owesWitness = false
+    /// Whether the client wants batches where it gets its notifications on the bus.
+    var wantsBatches = false
+    /// Whether something was appended that nobody tried to write.
+    var isDirty = false
+    /// Whether it is noted that a probe is answered.
+    var isAnswerNoted = false
+    private var isFull = false
+
+    // What comes.
+    /// Whether it waits for its turn.
+    var isQueued = false
+    var outcomesDue = 0
+    private var outcomeBytes = 0
+    private(set) var isAtEnd = false
+    private(set) var fault: ChannelFrame.Fault?
+    private var readsLeft = 0
+    private(set) var isOpen = true
+    /// Whether its end has begun: whoever began that goes on with it.
+    var isEnding = false
+
+    init(
+        of client: ClientName, _ account: AccountID, _ descriptor: FileDescriptor, context: MainContext,
+        unansweredProbes: Int
+    ) {
+        self.client = client
+        self.account = account
+        socket = ChannelSocket(descriptor)
+        for _ in 0..<unansweredProbes { probes.append(Probe(position: 0, waitsForPing: false)) }
+        source = PolledSource(delegate: self, priority: .of(.reading), context: context)
+    }
+
+    /// Nothing more is read or written. The descriptor is closed with the last reference, which something that waits may
+    /// have; the client reads what was written, and the end, at once.
+    func close() {
+        isOpen = false
+        poll([])
+        socket.end()
+        onReadable = nil
+        onWritable = nil
+        onAppended = nil
+    }
+
+    // MARK: Polling
+
+    private var mayRead: Bool {
+        guard isOpen, !isQueued, !isAtEnd, fault == nil else { return false }
+        // Where nothing can be answered any more, what was posted is still taken.
+        return socket.isBroken || outcomesDue < Self.mostOutcomesDue && outcomeBytes < Self.mostOutcomeBytes
+    }
+
+    func hasPendingWork() -> Bool {
+        var wanted: PolledSource.Conditions = []
+        if mayRead { wanted.insert(.readable) }
+        if isOpen, isFull, !socket.isBroken { wanted.insert(.writable) }
+        poll(wanted)
+        return mayRead && reader.hasNext
+    }
+
+    private func poll(_ conditions: PolledSource.Conditions) {
+        guard conditions != polled else { return }
+        if let tag { source.remove(tag) }
+        polled = conditions
+        tag =
+            conditions.isEmpty
+            ? nil : source.add(descriptor: socket.descriptor, waitingFor: conditions.union([.error, .hangUp]))
+    }
+
+    func dispatch() {
+        let occurred = tag.map { source.occurred(on: $0) } ?? []
+        if isFull, !occurred.isDisjoint(with: [.writable, .error, .hangUp]) { onWritable?(self) }
+        if mayRead, reader.hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp]) { onReadable?(self) }
+    }
+
+    // MARK: Writing
+
+    /// Appends a frame.
+    ///
+    /// - Parameter effect: that it carries out; nil for an outcome.
+    func append(_ effect: Effect?, _ body: (ChannelFrameWriter) -> Void) {
+        let before = writer.byteCount
+        body(writer)
+        let size = writer.byteCount - before
+        frames.append(Frame(end: writer.position, effect: effect, byteCount: size))
+        if effect == nil { outcomeBytes += size }
+        guard !isDirty else { return }
+        isDirty = true
+        onAppended?(self)
+    }
+
+    /// Writes what there is room for.
+    ///
+    /// - Parameter written: gets each frame of which all has been written.
+    func write(_ written: (Frame) -> Void) {
+        isDirty = false
+        guard isOpen else { return }
+        if unread != SentSignals.Recent(), !socket.isAnythingUnread { unread = SentSignals.Recent() }
+        writer.write(socket.send)
+        while let frame = frames.first, frame.end <= writer.written {
+            frames.popFirst()
+            if frame.effect == nil { outcomeBytes -= frame.byteCount }
+            written(frame)
+        }
+        isFull = writer.byteCount > 0
+        if !isFull, frames.isEmpty { writer.releaseRoom() }
+    }
+
+    /// Whether the oldest probe is answered.
+    var isAnswered: Bool {
+        probes.first.map { !$0.waitsForPing && $0.position <= writer.written } ?? false
+    }
+
+    // MARK: Reading
+
+    /// What follows is a piece, for which a bounded number of system calls is made.
+    func beginPiece(mostKept: Int) {
+        readsLeft = Self.readsPerPiece
+        reader.mostKept = mostKept
+    }
+
+    /// The next frame of the piece; nil when there is none now. ``isAtEnd`` and ``fault`` tell whether there will be more.
+    func nextFrame() -> ChannelFrame? {
+        guard isOpen, fault == nil else { return nil }
+        do throws(ChannelFrame.Fault) {
+            while true {
+                if let frame = try reader.next() { return frame }
+                guard !isAtEnd, readsLeft > 0 else { return nil }
+                readsLeft -= 1
+                let (count, isFull) = reader.read(socket.receive)
+                if count == 0 { isAtEnd = true }
+                guard count > 0 else { return nil }
+                if !isFull { readsLeft = 0 }
+            }
+        } catch {
+            fault = error
+            return nil
+        }
+    }
+
+    /// What came is no post.
+    func fail(_ found: ChannelFrame.Fault) {
+        fault = fault ?? found
+    }
+}
+
+/// A post that came on a channel.
+struct ChannelPost {
+    let channel: Channel
+    /// The client's own; 0 when it wants no outcome.
+    let number: UInt64
+
+    func reply(_ outcome: ChannelOutcome) {
+        guard number != 0 else { return }
+        channel.reply(outcome, to: number)
+    }
+}
+
+extension Channel {
+    /// Appends an outcome. Nobody gets it when the channel has ended.
+    fileprivate func reply(_ outcome: ChannelOutcome, to number: UInt64) {
+        guard isOpen else { return }
+        append(nil) { $0.append(outcome, number: number) }
+    }
+}

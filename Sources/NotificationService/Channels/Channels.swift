@@ -1,0 +1,346 @@
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// Clients that have channels (F2): what the core decided for them goes there instead of to the bus.
+///
+/// What it decided is counted, and bounded, as what goes to the bus is (A4). A probe asks whether all that was given
+/// before has been written: what is in the socket the client gets, also when the service dies. So a client that does not
+/// read has the socket full and its windows used up, and waits in the core. Answers to its calls go by the bus; where they
+/// have become many, a probe asks there too.
+///
+/// Threads: that of the context. Nothing here blocks.
+final class Channels {
+    /// A channel has something to write for so long at most, as long as more is due for somebody.
+    private static let mostPostponed = 16
+    private static let mostPostponedBytes = 16 << 10
+
+    /// What comes of an effect later: the core's next event.
+    enum Event {
+        case answered(ClientName)
+        case drained(ClientName)
+        case witnessed(ClientName, hasRead: Bool)
+        case cut(ClientName, SentSignals.Recent, last: UInt64?)
+    }
+
+    /// Gets these events.
+    var report: ((Event) -> Void)!
+    /// Carries out on the bus what was not written.
+    var sendOnBus: (([Effect]) -> Void)!
+    /// Called when something was written that had waited for room.
+    var onWritten: (() -> Void)!
+    private let context: MainContext
+    private let prober: ClientProber
+    private let witness: ReadingWitness
+    private var channels: [ClientName: Channel] = [:]
+    /// Those that have something that nobody tried to write.
+    private var dirty: [Channel] = []
+    private var postponed = 0
+    /// What was written, of clients' notifications, and the store was not told.
+    private var carried: [ClientName: DeliveryReceipts.Sent] = [:]
+    /// Those of which a probe is answered.
+    private var answered: [Channel] = []
+    private var source: ReadySource!
+    /// What went on the bus, to each client that has or had a channel, since it was known to have read there, in bytes.
+    private var sentOnBus: [ClientName: Int] = [:]
+    /// So much of that needs no asking: nobody has to look at the bus for a few answers.
+    private static let mostSentOnBus = 64 << 10
+    /// What an answer costs the bus besides its bytes, roughly.
+    private static let overheadOnBus = 512
+
+    init(on context: MainContext, prober: ClientProber, witness: ReadingWitness) {
+        self.context = context
+        self.prober = prober
+        self.witness = witness
+        source = ReadySource(
+            on: context, priority: .of(.control), isReady: { [unowned self] in !answered.isEmpty },
+            run: { [unowned self] in reportAnswers() })
+    }
+
+    var isEmpty: Bool { channels.isEmpty && carried.isEmpty && sentOnBus.isEmpty }
+    var count: Int { channels.count }
+
+    subscript(client: ClientName) -> Channel? { channels[client] }
+
+    var all: [Channel] { channels.values.sorted { $0.client < $1.client } }
+
+    func count(of account: AccountID) -> Int { channels.values.count { $0.account == account } }
+
+    // MARK: Beginning and end
+
+    /// From now on what is for the client goes to this channel.
+    func add(_ channel: Channel) {
+        channel.onAppended = { [unowned self] in dirty.append($0) }
+        channel.onWritable = { [unowned self] channel in
+            write(channel)
+            onWritten()
+        }
+        channels[channel.client] = channel
+        let mustAsk = sentOnBus[channel.client, default: 0] >= Self.mostSentOnBus
+        sentOnBus[channel.client, default: 0] += 0
+        for index in channel.probes.indices { channel.probes[index].waitsForPing = mustAsk }
+        noteAnswer(channel)
+    }
+
+    /// The channel ends, and its client goes on by the bus.
+    ///
+    /// - Parameter mayBeUnread: whether what lies unread in the socket may never be read.
+    func end(_ channel: Channel, mayBeUnread: Bool) {
+        guard channels[channel.client] === channel else { return }
+        if !channel.socket.isBroken { write(channel) }
+        remove(channel)
+        let effects = channel.frames.compactMap { $0.effect.map { adapted($0, for: channel) } }
+        if mayBeUnread, channel.unread != SentSignals.Recent() {
+            let first = effects.lazy.compactMap(\.firstNumber).first
+            report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
+        }
+        sendOnBus(effects)
+        for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
+        if channel.owesWitness { witness.find(channel.client) }
+    }
+
+    /// The client has left the bus.
+    func forget(_ client: ClientName) {
+        if let channel = channels[client] { remove(channel) }
+        carried[client] = nil
+        sentOnBus[client] = nil
+    }
+
+    /// Ends all at once: there is no bus to go on by.
+    ///
+    /// - Returns: what was not written for each client.
+    func closeAll() -> [ClientName: SentSignals.Recent] {
+        var unwritten: [ClientName: SentSignals.Recent] = [:]
+        for channel in all {
+            write(channel)
+            remove(channel)
+            for case let effect? in channel.frames.map(\.effect) {
+                unwritten[channel.client, default: SentSignals.Recent()].add(effect.content)
+            }
+        }
+        return unwritten
+    }
+
+    private func remove(_ channel: Channel) {
+        channels[channel.client] = nil
+        channel.close()
+        dirty.removeAll { $0 === channel }
+        answered.removeAll { $0 === channel }
+    }
+
+    /// As the client gets it on the bus.
+    private func adapted(_ effect: Effect, for channel: Channel) -> Effect {
+        guard channel.wantsBatches, case .deliver(let delivery) = effect else { return effect }
+        return .deliverTogether(channel.client, [delivery])
+    }
+
+    // MARK: Effects
+
+    /// Carries out what concerns a client that has a channel.
+    ///
+    /// - Returns: false for what is to be carried out on the bus, too.
+    func carryOut(_ effect: Effect) -> Bool {
+        switch effect {
+        case .deliver(let delivery):
+            guard let channel = channels[delivery.client] else { return false }
+            channel.wantsBatches = false
+            append(delivery, to: channel)
+        case .deliverTogether(let client, let batch):
+            guard let channel = channels[client] else { return false }
+            channel.wantsBatches = true
+            for delivery in batch { append(delivery, to: channel) }
+        case .dropped(let client, let count, let observers, let reason, _):
+            guard let channel = channels[client] else { return false }
+            Log.info(
+                "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
+            channel.append(effect) {
+                $0.append(DroppedSignal(count: count, observers: observers, reason: reason.rawValue))
+            }
+        case .suspensionChanged(let client, let isSuspended, let cause):
+            guard let channel = channels[client] else { return false }
+            channel.append(effect) {
+                $0.append(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue))
+            }
+        case .revoked(let client, let observers):
+            guard let channel = channels[client] else { return false }
+            Log.notice(
+                "\(client) lost \(observers.count) observers, which policy no longer allows",
+                ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
+            channel.append(effect) {
+                $0.append(DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed))
+            }
+        case .probe(let client):
+            guard let channel = channels[client] else { return false }
+            probe(channel)
+        case .witness(let client):
+            guard let channel = channels[client] else { return false }
+            channel.owesWitness = true
+            if channel.probes.first?.waitsForPing == true { witness.find(client) }
+        case .forget(let client):
+            forget(client)
+            return false
+        case .sendAnswer, .startInactivityTimer, .overflowed, .uncarried, .remember, .watch: return false
+        }
+        return true
+    }
+
+    private func append(_ delivery: Delivery, to channel: Channel) {
+        guard let userInfo = delivery.notification.userInfo as? WireUserInfo else {
+            preconditionFailure("every post of this service carries a WireUserInfo")
+        }
+        channel.append(.deliver(delivery)) { $0.append(delivery, userInfo: userInfo) }
+    }
+
+    private func probe(_ channel: Channel) {
+        let mustAsk = sentOnBus[channel.client, default: 0] >= Self.mostSentOnBus
+        channel.probes.append(Channel.Probe(position: channel.writer.position, waitsForPing: mustAsk))
+        if mustAsk { prober.probe(channel.client) }
+        noteAnswer(channel)
+    }
+
+    // MARK: Answers of probes
+
+    /// An answer to a call goes to the client on the bus.
+    func noteSentOnBus(_ byteCount: Int, to client: ClientName) {
+        if !sentOnBus.isEmpty { sentOnBus[client]? += byteCount + Self.overheadOnBus }
+    }
+
+    /// The client answered a Ping.
+    ///
+    /// - Returns: false when it has no channel.
+    func answered(_ client: ClientName) -> Bool {
+        sentOnBus[client]? = 0
+        guard let channel = channels[client] else { return false }
+        guard let index = channel.probes.firstIndex(where: \.waitsForPing) else { return true }
+        channel.setAnswered(at: index, byPeer: true)
+        noteAnswer(channel)
+        return true
+    }
+
+    /// It was found out whether the client has read what it was sent on the bus.
+    ///
+    /// - Returns: false when it has no channel.
+    func witnessed(_ client: ClientName, hasRead: Bool) -> Bool {
+        guard let channel = channels[client] else { return false }
+        sentOnBus[client] = hasRead ? 0 : max(0, sentOnBus[client, default: 0] - Self.mostSentOnBus)
+        for index in channel.probes.indices where channel.probes[index].waitsForPing {
+            channel.setAnswered(at: index, byPeer: false)
+            if !hasRead { break }
+        }
+        noteAnswer(channel)
+        return true
+    }
+
+    private func noteAnswer(_ channel: Channel) {
+        guard channel.isAnswered, !channel.isAnswerNoted else { return }
+        channel.isAnswerNoted = true
+        answered.append(channel)
+    }
+
+    /// Not before the next turn, so that what comes of one answer is written before the next.
+    private func reportAnswers() {
+        let channels = answered
+        answered = []
+        for channel in channels {
+            channel.isAnswerNoted = false
+            var left = channel.probes.count
+            while left > 0, channel.isOpen, channel.isAnswered {
+                left -= 1
+                let probe = channel.probes.removeFirst()
+                if channel.owesWitness, !probe.isOfPeer {
+                    // Only the oldest, which is the one that the next word is about.
+                    channel.owesWitness = false
+                    report(.witnessed(channel.client, hasRead: false))
+                }
+                report(probe.isOfPeer ? .answered(channel.client) : .drained(channel.client))
+            }
+            if channel.isOpen { noteAnswer(channel) }
+        }
+    }
+
+    // MARK: Writing
+
+    /// Writes what one event decided, with what others did, as long as more is due.
+    ///
+    /// - Parameters:
+    ///   - isMoreDue: whether more goes out next, perhaps for the same clients.
+    ///   - store: told what was written.
+    /// - Returns: whether the store was told something.
+    func eventEnded(isMoreDue: Bool, confirming store: RecoveryStore?) -> Bool {
+        if !dirty.isEmpty {
+            postponed += 1
+            let mayWait =
+                isMoreDue && postponed < Self.mostPostponed
+                && !dirty.contains { $0.writer.byteCount >= Self.mostPostponedBytes }
+            guard !mayWait else { return false }
+            postponed = 0
+            let channels = dirty
+            dirty.removeAll(keepingCapacity: true)
+            for channel in channels { write(channel) }
+        }
+        guard !carried.isEmpty else { return false }
+        defer { carried.removeAll(keepingCapacity: true) }
+        guard let store else { return false }
+        for (client, sent) in carried { store.confirm(sent, of: client) }
+        return true
+    }
+
+    private func write(_ channel: Channel) {
+        channel.write { frame in
+            guard let effect = frame.effect else { return }
+            let content = effect.content
+            channel.unread.add(content)
+            guard let number = effect.lastNumber else { return }
+            carried[channel.client, default: DeliveryReceipts.Sent()].add(
+                DeliveryReceipts.Sent(
+                    sequence: number, delivered: UInt64(content.notifications), dropped: content.losses))
+        }
+        noteAnswer(channel)
+    }
+}
+
+extension Channel {
+    fileprivate func setAnswered(at index: Int, byPeer: Bool) {
+        var probe = probes[index]
+        probe.waitsForPing = false
+        probe.isOfPeer = byPeer
+        probes[index] = probe
+    }
+}
+
+extension SentSignals.Recent {
+    fileprivate mutating func add(_ other: Self) {
+        notifications += other.notifications
+        losses += other.losses
+    }
+}
+
+extension Effect {
+    /// The client's number that it brings, or tells of; nil for others.
+    fileprivate var lastNumber: UInt64? {
+        switch self {
+        case .deliver(let delivery): delivery.sequence
+        case .dropped(_, _, _, _, let sequence): sequence
+        default: nil
+        }
+    }
+
+    /// The number of a notification; nil for others.
+    fileprivate var firstNumber: UInt64? {
+        switch self {
+        case .deliver(let delivery): delivery.sequence
+        case .deliverTogether(_, let batch): batch.first?.sequence
+        default: nil
+        }
+    }
+
+    fileprivate var content: SentSignals.Recent {
+        switch self {
+        case .deliver: SentSignals.Recent(notifications: 1)
+        case .dropped(_, let count, _, _, _): SentSignals.Recent(losses: count)
+        default: SentSignals.Recent()
+        }
+    }
+}

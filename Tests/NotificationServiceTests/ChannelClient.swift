@@ -1,0 +1,129 @@
+import DBus
+import Glibc
+import NotificationCore
+import NotificationWire
+import TestSupport
+
+/// A client with a channel, which reads and writes only when it is told to.
+final class ChannelClient {
+    let client: Client
+    private(set) var descriptor: FileDescriptor?
+    private var reader = ChannelFrameReader(from: .service)
+    let writer = ChannelFrameWriter()
+    private(set) var notifications: [NotificationSignal] = []
+    private(set) var outcomes: [UInt64: ChannelOutcome] = [:]
+    private(set) var dropped: [DroppedSignal] = []
+    private(set) var suspensions: [SuspensionChangedSignal] = []
+    /// The kinds of all frames, in their order.
+    private(set) var kinds: [ChannelFrame.Kind] = []
+    private(set) var isAtEnd = false
+    private(set) var isWritable = true
+    private var lastNumber: UInt64 = 0
+
+    init(on bus: PrivateBus) throws {
+        client = try Client(on: bus)
+        try open()
+    }
+
+    /// Opens a channel; what was there of another is forgotten.
+    func open() throws {
+        descriptor = try client.call(OpenChannel())
+        reader = ChannelFrameReader(from: .service)
+        (isAtEnd, isWritable) = (false, true)
+    }
+
+    func close() { descriptor = nil }
+
+    /// Puts a post where ``flush()`` takes it from.
+    ///
+    /// - Returns: its number.
+    @discardableResult
+    func post(_ name: String, _ n: Int64 = 0, data: [UInt8] = [], wantsOutcome: Bool = true) throws -> UInt64 {
+        lastNumber += 1
+        let post = try PostCall(name: name, userInfo: ["n": .int64(n), "data": .data(data)])
+        let number = wantsOutcome ? lastNumber : 0
+        writer.appendPost(number: number, body: post.message().marshalledBody)
+        return number
+    }
+
+    /// The same for a post that is refused.
+    func postWithoutName() -> UInt64 {
+        lastNumber += 1
+        writer.append(.post, number: lastNumber, atMost: 64) { body in
+            body.append("")
+            body.append("")
+            body.array { _ in }
+            body.array { _ in }
+        }
+        return lastNumber
+    }
+
+    /// Writes what the socket takes.
+    func flush() {
+        guard let descriptor = descriptor?.rawValue else { return }
+        writer.write { bytes in
+            let count = send(descriptor, bytes.baseAddress!, bytes.count, Int32(MSG_NOSIGNAL))
+            if count < 0, errno != EAGAIN { isWritable = false }
+            return max(0, count)
+        }
+    }
+
+    func write(_ bytes: [UInt8]) {
+        guard let descriptor = descriptor?.rawValue else { return }
+        _ = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress!, $0.count, Int32(MSG_NOSIGNAL)) }
+    }
+
+    /// Reads what there is.
+    ///
+    /// - Parameter most: frames.
+    func read(atMost most: Int = .max) throws {
+        var left = most
+        while left > 0 {
+            if let frame = try reader.next() {
+                left -= 1
+                take(frame)
+                continue
+            }
+            guard !isAtEnd, let descriptor = descriptor?.rawValue else { return }
+            let (count, _) = reader.read { recv(descriptor, $0.baseAddress!, $0.count, 0) }
+            if count == 0 || count < 0 && errno != EAGAIN { isAtEnd = true }
+            guard count > 0 else { return }
+        }
+    }
+
+    private func take(_ frame: ChannelFrame) {
+        kinds.append(frame.kind)
+        switch frame.kind {
+        case .outcome: outcomes[frame.number] = ChannelOutcome(channelBody: frame.body)
+        case .notification:
+            guard let notification = NotificationSignal(channelBody: frame.body) else { break }
+            notifications.append(notification)
+        case .dropped: dropped.append(DroppedSignal(channelBody: frame.body)!)
+        case .suspensionChanged: suspensions.append(SuspensionChangedSignal(channelBody: frame.body)!)
+        case .post: break
+        }
+    }
+
+    /// Writes and reads until `condition` holds.
+    func run(_ what: String, reads: Bool = true, until condition: () throws -> Bool) throws {
+        let end = ContinuousClock.now + .seconds(120)
+        while true {
+            flush()
+            if reads { try read() }
+            client.turn()
+            if try condition() { return }
+            guard ContinuousClock.now < end else { throw NotInTime(what) }
+            usleep(1000)
+        }
+    }
+
+    /// The `n` of what came on the channel.
+    var numbers: [Int64] { notifications.map(\.number) }
+    /// Of what came on the bus.
+    var numbersOnBus: [Int64] { client.signals.map(\.number) }
+}
+
+extension NotificationSignal {
+    /// The `n` in its userInfo.
+    var number: Int64 { if case .int64(let n)? = userInfo["n"] { n } else { -1 } }
+}
