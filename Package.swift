@@ -205,6 +205,11 @@ if Context.environment["CARILLON_FUZZ"] != nil {
             dependencies: ["FuzzSupport", "NotificationWire", "NotificationCore", "DBus"],
             path: "Tests/Fuzz/FuzzUserInfoBytes", swiftSettings: withoutMain
         ),
+        .executableTarget(
+            name: "fuzz-channel",
+            dependencies: ["FuzzSupport", "NotificationWire", "NotificationCore", "DBus"],
+            path: "Tests/Fuzz/FuzzChannel", swiftSettings: withoutMain
+        ),
     ]
 }
 

@@ -1,0 +1,207 @@
+import DBus
+import NotificationCore
+import NotificationWire
+import TestLimits
+import Testing
+
+/// Frames of channels (F2): their bytes, and that nothing that is none does harm.
+@Suite("F2: frames of channels", .watched)
+struct ChannelFrameTests {
+    private func bytes(_ writer: ChannelFrameWriter) -> [UInt8] {
+        var bytes: [UInt8] = []
+        writer.write {
+            bytes += Array($0)
+            return $0.count
+        }
+        return bytes
+    }
+
+    /// The frames that come out when the bytes come in pieces, as texts.
+    private func frames(
+        _ bytes: [UInt8], pieces: Int, from sender: ChannelFrame.Sender = .service, mostKept: Int = 1 << 20
+    ) throws -> [String] {
+        let reader = ChannelFrameReader(from: sender, mostKept: mostKept)
+        var (rest, found) = (bytes[...], [String]())
+        while true {
+            while let frame = try reader.next() {
+                found.append(
+                    "\(frame.kind) \(frame.number) \(frame.isCut ? "cut" : "\(Array(frame.body))")")
+            }
+            guard !rest.isEmpty else { break }
+            _ = reader.read { room in
+                let piece = rest.prefix(min(pieces, room.count))
+                room.copyBytes(from: piece)
+                rest = rest.dropFirst(piece.count)
+                return piece.count
+            }
+        }
+        #expect(reader.isBetweenFrames && !reader.hasNext)
+        return found
+    }
+
+    /// The example of docs/channel.md.
+    @Test("The bytes of a frame are those of the documentation")
+    func documented() throws {
+        let writer = ChannelFrameWriter()
+        writer.append(ChannelOutcome(receivers: 2), number: 7)
+        let expected: [UInt8] = [
+            0x11, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,  // 17 bytes of the kind 2, number 7
+            2, 0, 0, 0,  // receivers
+            0, 0, 0, 0, 0, 0, 0, 0,  // no error: a length, a NUL, and what aligns the next to 4
+            0, 0, 0, 0, 0,  // no message
+        ]
+        if 1.littleEndian == 1 { #expect(bytes(writer) == expected) }
+    }
+
+    @Test("What is written is read, however it is cut", arguments: [1, 3, 15, 16, 17, 100, 100_000])
+    func pieces(size: Int) throws {
+        let writer = ChannelFrameWriter()
+        writer.append(DroppedSignal(count: 3, observers: [ObserverID(rawValue: 9)], reason: "queue-full"))
+        writer.append(SuspensionChangedSignal(isSuspended: true, cause: "explicit"))
+        for length in [0, 1, 17, 70_000, 5] {
+            writer.append(.notification, number: UInt64(length), atMost: length) { body in
+                body.append(bytes: [UInt8](repeating: 5, count: length))
+            }
+        }
+        let all = bytes(writer)
+        let found = try frames(all, pieces: size)
+        #expect(found.count == 7 && found[0].hasPrefix("dropped 0 ") && found[3].hasPrefix("notification 1 [5]"))
+        #expect(try frames(all, pieces: size, mostKept: 100)[5] == "notification 70000 cut")
+        #expect(try frames(all, pieces: size, mostKept: 100).count == 7)
+        #expect(writer.byteCount == 0 && writer.written == UInt64(all.count))
+    }
+
+    @Test("Values survive the way")
+    func values() throws {
+        let dropped = DroppedSignal(count: .max, observers: [1, .max].map(ObserverID.init), reason: "é")
+        let change = SuspensionChangedSignal(isSuspended: false, cause: "")
+        let error = BusError(CenterErrorName.notAllowed, message: "no\0no" + String(repeating: "x", count: 2000))
+        let writer = ChannelFrameWriter()
+        writer.append(dropped)
+        writer.append(change)
+        writer.append(ChannelOutcome(error), number: 1)
+        let reader = ChannelFrameReader(from: .service)
+        let all = bytes(writer)
+        _ = reader.read { room in
+            room.copyBytes(from: all)
+            return all.count
+        }
+        #expect(DroppedSignal(channelBody: try #require(try reader.next()).body) == dropped)
+        #expect(SuspensionChangedSignal(channelBody: try #require(try reader.next()).body) == change)
+        let last = try #require(try reader.next())
+        let outcome = try #require(ChannelOutcome(channelBody: last.body))
+        #expect(outcome.error?.centerError == .notAllowed && outcome.message.hasPrefix("no?nox"))
+        #expect(outcome.message.utf8.count < 1100 && outcome.receivers == 0)
+    }
+
+    @Test("What is no frame is a fault, and stays one")
+    func faults() throws {
+        func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
+            let reader = ChannelFrameReader(from: sender)
+            let bytes = header.flatMap { word in withUnsafeBytes(of: word) { Array($0) } }
+            _ = reader.read { room in
+                room.copyBytes(from: bytes)
+                return bytes.count
+            }
+            do throws(ChannelFrame.Fault) {
+                _ = try reader.next()
+                return nil
+            } catch {
+                #expect(reader.hasNext && (try? reader.next()) == nil)
+                return error
+            }
+        }
+        #expect(fault([0, 0, 0, 0]) == .kind(0) && fault([0, 6, 0, 0]) == .kind(6))
+        #expect(fault([0, 2, 0, 0]) == .kind(2) && fault([0, 1, 0, 0], from: .service) == .kind(1))
+        #expect(fault([UInt32(ChannelFrame.mostBytesOfBody) + 1, 1, 0, 0]) == .length(32 << 20 | 1))
+        #expect(fault([UInt32(ChannelFrame.mostBytesOfBody), 1, 0, 0]) == nil)
+        #expect(fault([0, 1, 0, 0]) == nil && fault([5, 1, 0]) == nil)
+    }
+
+    @Test("A notification's body is decoded as the bus's signal is")
+    func notification() throws {
+        let userInfo: [String: PropertyList] = [
+            "text": .string("é"), "yes": .boolean(true), "data": .data([1, 2, 3]), "none": .data([]),
+            "numbers": .array([.int64(-1), .int64(7)]), "mixed": .array([.uint8(1), .double(0.5), .string("")]),
+            "date": .date(microsecondsSince1970: -5), "empty": .array([]), "small": .int16(-3), "q": .uint16(9),
+            "tree": .dictionary(["a": .dictionary(["b": .array([.dictionary(["c": .uint64(.max)])])])]),
+            "i": .int32(.min), "u": .uint32(.max),
+        ]
+        let signal = NotificationSignal(
+            name: "Name", object: "", userInfo: userInfo, observers: [3, 4].map(ObserverID.init), poster: ":1.7",
+            serial: 5, sequence: 6)
+        let body = Self.body(of: signal)
+        let back = body.withUnsafeBytes { NotificationSignal(channelBody: $0) }
+        #expect(back == signal)
+        // Nothing that is cut off or changed is taken for more than it is, and nothing reads beyond the end.
+        for length in body.indices {
+            #expect(body[..<length].withUnsafeBytes { NotificationSignal(channelBody: $0) } == nil)
+        }
+        var generator = SystemlessGenerator(state: 4711)
+        for _ in 0..<20_000 {
+            var changed = body
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                changed[Int.random(in: changed.indices, using: &generator)] = .random(in: 0...255, using: &generator)
+            }
+            _ = changed.withUnsafeBytes { NotificationSignal(channelBody: $0) }
+            _ = changed.withUnsafeBytes { DroppedSignal(channelBody: $0) }
+            _ = changed.withUnsafeBytes { ChannelOutcome(channelBody: $0) }
+            let read = changed.withUnsafeBytes { bytes in
+                try? Post<WireUserInfo>.read(channelBody: bytes, limits: Limits()) { _, _ in }
+            }
+            if let read, case .success(let post) = read.post { #expect(post.userInfo.byteCount <= body.count) }
+        }
+    }
+
+    @Test("A post is taken as one of a call is, its errors too")
+    func posts() throws {
+        var options = PostOptions()
+        options.deliverImmediately = true
+        options.coalescing = [.name]
+        let call = try PostCall(name: "N", object: "O", userInfo: ["a": .int32(1)], options: options)
+        let body = call.message().marshalledBody
+        func read(_ body: [UInt8]) throws -> Result<Post<WireUserInfo>, BusError> {
+            try body.withUnsafeBytes { bytes in
+                try Post<WireUserInfo>.read(channelBody: bytes, limits: Limits()) { _, _ in }.post
+            }
+        }
+        let post = try read(body).get()
+        #expect(post.name == "N" && post.object == "O" && post.options == options)
+        #expect(throws: ChannelFrame.Fault.body(.post)) { try read(body + [0]) }
+        #expect(throws: ChannelFrame.Fault.body(.post)) { try read(Array(body.dropLast())) }
+        #expect(throws: ChannelFrame.Fault.body(.post)) { try read([]) }
+        let unknown = Wire.methodCall(PostCall.member)
+        var writer = MessageWriter(unknown)
+        writer.append("N")
+        writer.append("")
+        writer.array(of: "{sv}") { _ in }
+        writer.array(of: "{sv}") { $0.entry("slip", true) }
+        do {
+            _ = try read(unknown.marshalledBody).get()
+            Issue.record("accepted")
+        } catch let error as BusError {
+            #expect(error.centerError == .invalidOption)
+        }
+    }
+
+    private static func body(of signal: NotificationSignal) -> [UInt8] {
+        let message = Wire.methodCall("Any")
+        var writer = MessageWriter(message)
+        signal.append(to: &writer)
+        writer.array(of: "{sv}") { _ in }
+        return message.marshalledBody
+    }
+}
+
+/// The same numbers every time.
+private struct SystemlessGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}
