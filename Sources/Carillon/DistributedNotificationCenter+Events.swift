@@ -146,4 +146,9 @@ final class CenterReceiver: ServiceReceiver {
         center.state.withLock { $0.suspendedByService = isSuspended }
         center.report(.suspensionChanged(isSuspended: isSuspended, cause: cause))
     }
+
+    func transportChanged(to transport: Transport, because reason: String?) {
+        center?.state.withLock { $0.transport = transport }
+        if let reason { Log.notice("notifications go over the bus, not over a channel: \(reason)") }
+    }
 }

@@ -56,6 +56,7 @@ public final class DistributedNotificationCenter: Sendable {
         /// Counts changes of the activity (S5).
         var activityGeneration: UInt64 = 0
         var connectionState = ConnectionState.connecting
+        var transport = Transport.bus
         var statistics = Statistics()
         /// How many of the posts are known to have been taken by the service.
         var flushed: UInt64 = 0

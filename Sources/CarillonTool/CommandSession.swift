@@ -37,7 +37,7 @@ final class CommandSession: @unchecked Sendable {
         self.startsService = startsService
         session = ServiceSession(
             bus: LoopBus(address: { () throws(BusError) in try Connection.sessionBusAddress() }, context: .default),
-            startsService: startsService, outbox: outbox, receiver: self)
+            startsService: startsService, wish: TransportWish(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
     }
 
     /// Has `start` say what is wanted, and runs until ``finish(_:)``.

@@ -85,6 +85,8 @@ public final class Connection: BusConnection {
     /// messages, they are closed as they arrive. Call before ``hello(completion:)``.
     public func takeDescriptors() { transport.takeDescriptors() }
 
+    public var carriesDescriptors: Bool { transport.carriesDescriptors }
+
     /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
     /// read from the bus until some have been. One message may be larger. By default 63 MiB.
     public var mostReceivedBytes: Int {

@@ -46,6 +46,8 @@ public protocol BusConnection: MessageBus {
     var onMessage: ((Message) -> Bool)? { get set }
     /// Called once when the bus closed the connection.
     var onDisconnect: (() -> Void)? { get set }
+    /// Whether file descriptors can come with what arrives; known when ``hello(completion:)`` has completed.
+    var carriesDescriptors: Bool { get }
     /// Registers with the bus, which every connection does once, first.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
 }

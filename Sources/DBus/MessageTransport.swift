@@ -25,6 +25,8 @@ package protocol MessageTransport: AnyObject {
     func gatherTurns()
     /// See ``Connection/takeDescriptors()``.
     func takeDescriptors()
+    /// See ``BusConnection/carriesDescriptors``.
+    var carriesDescriptors: Bool { get }
     /// The bus has given the connection this name.
     func registered(as name: UniqueName)
     /// See ``Connection/mostReceivedBytes``.
@@ -48,5 +50,6 @@ extension MessageTransport {
     package func gather(_ body: () -> Void) { body() }
     package func gatherTurns() {}
     package func takeDescriptors() {}
+    package var carriesDescriptors: Bool { true }
     package func registered(as name: UniqueName) {}
 }

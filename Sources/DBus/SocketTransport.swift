@@ -106,6 +106,8 @@ final class SocketTransport: MessageTransport {
 
     func takeDescriptors() { reader.takesDescriptors = true }
 
+    var carriesDescriptors: Bool { dbus_connection_can_send_type(pointer, Int32(TypeCode.unixFD.rawValue)) != 0 }
+
     private func flushIfNobodyGathers() {
         if gatherers == 0, !isInTurn { writer.flush() }
     }

@@ -16,6 +16,10 @@ public struct Outbox<Request> {
     static var mostTogether: Int { 64 }
     static var mostBytesTogether: Int { 64 << 10 }
 
+    /// The same by a way of their own, on which nothing has to be looked up in the memory of others.
+    static var ownWayWindow: Int { 1024 }
+    static var mostOnOwnWay: Int { 256 }
+
     public struct Limits: Sendable {
         /// As many as the service would queue for one client.
         public var count = 131_072
@@ -114,14 +118,46 @@ public struct Outbox<Request> {
         return (requests, sinceConfirmation)
     }
 
+    /// Whether a post is next; nil when nothing waits.
+    var isPostNext: Bool? { waiting.first?.kind.isPost }
+
+    /// The posts that stand first and go together, by a way of their own; none when those on their way have to be
+    /// confirmed first.
+    mutating func nextPosts() -> [Request] {
+        var requests: [Request] = []
+        var bytes = 0
+        while let next = waiting.first, next.kind.isPost, requests.count < Self.mostOnOwnWay,
+            unconfirmed < Self.ownWayWindow, requests.isEmpty || bytes + next.byteCount <= Self.mostBytesTogether
+        {
+            bytes += next.byteCount
+            unconfirmed += 1
+            requests.append(takeFirst())
+        }
+        return requests
+    }
+
+    /// Puts posts that were taken out before all others.
+    mutating func putBack(_ posts: [(request: Request, wantsAnswer: Bool, byteCount: Int)]) {
+        for (request, wantsAnswer, byteCount) in posts.reversed() {
+            waiting.prepend(Entry(request: request, kind: .post(wantsAnswer: wantsAnswer), byteCount: byteCount))
+            waitingPosts += 1
+            self.byteCount += byteCount
+        }
+    }
+
+    /// How many requests wait of those that fulfil the condition.
+    func count(where condition: (Request) -> Bool) -> Int {
+        waiting.reduce(0) { $0 + (condition($1.request) ? 1 : 0) }
+    }
+
     /// An answer came for a post that wanted one: so many are not on their way any more.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
     }
 
-    /// Nothing that is on its way will be confirmed any more.
-    mutating func reset() {
-        unconfirmed = 0
+    /// Nothing that is on its way will be confirmed any more, but so many posts.
+    mutating func reset(keeping count: Int = 0) {
+        unconfirmed = count
         sinceConfirmation = 0
     }
 

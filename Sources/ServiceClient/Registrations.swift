@@ -29,12 +29,16 @@ struct Registrations {
 
     private var entries: [RegistrationKey: Entry] = [:]
     private var keys: [ObserverID: RegistrationKey] = [:]
+    private var askedCount = 0
     private var lastOrder: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
 
     /// Whether the service is known to have any.
     var areAnyKnown: Bool { !keys.isEmpty }
+
+    /// Whether any has been asked for of which the number is not known yet.
+    var areAnyAsked: Bool { askedCount > 0 }
 
     func key(of id: ObserverID) -> RegistrationKey? { keys[id] }
 
@@ -46,13 +50,15 @@ struct Registrations {
 
     /// - Returns: the number of the registration to remove at the service, where it is known.
     mutating func forget(_ key: RegistrationKey) -> ObserverID? {
-        guard case .known(let id) = entries.removeValue(forKey: key)?.state else { return nil }
+        let state = entries.removeValue(forKey: key)?.state
+        if case .asked = state { askedCount -= 1 }
+        guard case .known(let id) = state else { return nil }
         keys[id] = nil
         return id
     }
 
     mutating func asked(_ key: RegistrationKey) {
-        entries[key]?.state = .asked
+        set(.asked, of: key)
     }
 
     /// The service registered `key`.
@@ -62,7 +68,7 @@ struct Registrations {
         switch entries[key]?.state {
         case nil, .known: return false
         case .wanted, .asked:
-            entries[key]!.state = .known(id)
+            set(.known(id), of: key)
             keys[id] = key
             return true
         }
@@ -70,7 +76,7 @@ struct Registrations {
 
     /// The answer did not come, or said no: it is not there.
     mutating func failed(_ key: RegistrationKey) {
-        if case .asked = entries[key]?.state { entries[key]!.state = .wanted }
+        if case .asked = entries[key]?.state { set(.wanted, of: key) }
     }
 
     /// The service has it no longer, and would not take it again; a later service is asked.
@@ -85,7 +91,15 @@ struct Registrations {
     /// The connection to the bus is another: no service there knows anything of us.
     mutating func reset() {
         keys = [:]
+        askedCount = 0
         for key in entries.keys { entries[key]!.state = .wanted }
+    }
+
+    private mutating func set(_ state: State, of key: RegistrationKey) {
+        guard let entry = entries[key] else { return }
+        if case .asked = entry.state { askedCount -= 1 }
+        if case .asked = state { askedCount += 1 }
+        entries[key]!.state = state
     }
 
     /// Compares with what a service, perhaps a new one, has of ours. What it has under a number that we did not learn,

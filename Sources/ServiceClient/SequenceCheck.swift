@@ -11,10 +11,13 @@ struct SequenceCheck {
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
     /// How far the count of a service has come that may have begun anew; nil where none has.
     private var anew: UInt64?
+    /// How far the numbers go that may come once more.
+    private var heard: (sequence: UInt64, serial: UInt64)?
     /// How many numbers before the next one may be missing without being a loss that was not told.
     private var excused: UInt64 = 0
 
     mutating func check(sequence: UInt64, serial: UInt64) -> Outcome {
+        if let heard, sequence <= heard.sequence, serial <= heard.serial { return .repeated }
         let before = last
         let (excused, anew) = (excused, anew)
         last = (sequence, serial)
@@ -40,9 +43,15 @@ struct SequenceCheck {
         }
     }
 
+    /// What was heard until now may come again, in its order: nobody knows how much of what a channel held was read.
+    mutating func mayRepeat() {
+        heard = last
+    }
+
     /// The next service may go on with the count, or know nothing of it.
     mutating func mayBeginAnew() {
         anew = 0
+        heard = nil
     }
 
     /// The next service counts from one.
@@ -50,5 +59,6 @@ struct SequenceCheck {
         last = (0, 0)
         excused = 0
         anew = nil
+        heard = nil
     }
 }

@@ -10,4 +10,13 @@ public protocol ServiceReceiver: Sendable {
     func lostPost(because error: ServiceError)
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
     func suspensionChanged(_ isSuspended: Bool, cause: String)
+    /// Posts and notifications go this way from now on, or still.
+    ///
+    /// - Parameter reason: why it is not the way that was wished for.
+    func transportChanged(to transport: Transport, because reason: String?)
+}
+
+/// For those that need not know.
+extension ServiceReceiver {
+    public func transportChanged(to transport: Transport, because reason: String?) {}
 }

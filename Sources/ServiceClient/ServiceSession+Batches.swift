@@ -48,6 +48,7 @@ extension ServiceSession {
     /// - Parameter confirms: what the answer confirms to the outbox; nil when nobody wants one.
     func sendTogether(_ posts: [OutgoingPost], confirms: Int?) {
         guard let connection else { return }
+        channels.sentOnBus += 1
         let isTrial = batching.knowledge == .unknown
         let wantsAnswer = isTrial || confirms != nil
         guard let message = PostMany.message(of: posts.map(\.message), wantsAnswer: wantsAnswer) else {
@@ -83,6 +84,7 @@ extension ServiceSession {
     }
 
     private func sendOneByOne(_ posts: [OutgoingPost], confirms: Int?) {
+        channels.sentOnBus += 1
         for (place, post) in posts.enumerated() {
             // Who waits for an answer gets one; the last confirms them all.
             let confirmed = place == posts.count - 1 ? confirms : post.completion.map { _ in 0 }

@@ -7,32 +7,48 @@ import NotificationWire
 extension ServiceSession {
     /// Sends what the outbox lets out.
     func sendRequests() {
-        while case .ready = state, let (requests, confirms) = outbox.next(batching.posting) {
-            isBusAsked = false
-            guard requests.count == 1, let request = requests.first else {
-                sendTogether(requests.compactMap(\.post), confirms: confirms)
+        while case .ready = state {
+            if wish.value == .channel, outbox.isPostNext == true { lookForChannel() }
+            if let channel = channels.channel {
+                guard sendNext(besides: channel) else { break }
                 continue
             }
-            switch request {
-            case .post(let post): send(post, confirms: confirms)
-            case .register(let key):
-                askForBatches()
-                registrations.want(key)
-                sendRegistration(of: key, confirms: confirms)
-            case .unregister(let key): if let id = registrations.forget(key) { connection?.send(RemoveObserver(id)) }
-            case .suspend(let word):
-                suspension = word
-                isSuspensionTakenBack = word == nil
-                if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
-            case .call(let call): send(call)
-            case .barrier(let completion): sendBarrier(completion)
+            guard let (requests, confirms) = outbox.next(channels.isHoldingPosts ? .not : batching.posting) else {
+                break
             }
+            if requests.count == 1, let request = requests.first {
+                sendOnBus(request, confirms: confirms)
+            } else {
+                isBusAsked = false
+                sendTogether(requests.compactMap(\.post), confirms: confirms)
+            }
+        }
+        if !registrations.isEmpty { lookForChannel() }
+    }
+
+    func sendOnBus(_ request: Request, confirms: Int?) {
+        isBusAsked = false
+        channels.sentOnBus += 1
+        switch request {
+        case .post(let post): send(post, confirms: confirms)
+        case .register(let key):
+            askForBatches()
+            registrations.want(key)
+            sendRegistration(of: key, confirms: confirms)
+        case .unregister(let key): if let id = registrations.forget(key) { connection?.send(RemoveObserver(id)) }
+        case .suspend(let word):
+            suspension = word
+            isSuspensionTakenBack = word == nil
+            if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
+        case .call(let call): send(call)
+        case .barrier(let completion): sendBarrier(completion)
         }
     }
 
     /// Without a service posts fail, as there is nobody to take them; what the program wants to receive is kept for
     /// the service that comes.
     func settleWithoutService(_ error: ServiceError) {
+        channels.doomedBarriers = 0
         for request in outbox.removeAll() {
             switch request {
             case .post(let post):
@@ -54,10 +70,11 @@ extension ServiceSession {
 
     func send(_ post: OutgoingPost, confirms: Int?) {
         guard let connection else { return }
-        guard let confirms else { return connection.send(post.message) }
-        post.message.expectsNoReply = false
+        let message = post.message
+        guard let confirms else { return connection.send(message) }
+        message.expectsNoReply = false
         let receiver = receiver
-        connection.call(post.message) { [weak self] result in
+        connection.call(message) { [weak self] result in
             self?.outbox.confirmed(confirms)
             post.settle(
                 result.flatMap { reply in Result { () throws(BusError) in try PostCall.reply(in: reply) } }, receiver)
@@ -73,6 +90,8 @@ extension ServiceSession {
         connection?.call(call.message()) { [weak self] result in
             guard let self else { return }
             defer {
+                // What the channel has of it had to wait for its number.
+                channels.channel?.goOn()
                 if let confirms {
                     outbox.confirmed(confirms)
                     pump()
@@ -117,15 +136,21 @@ extension ServiceSession {
     /// The service answers in order: when this is answered, it has taken everything before.
     private func sendBarrier(_ completion: @escaping Request.Completion<Bool>) {
         guard let connection else { return completion(false) }
+        guard channels.doomedBarriers == 0 else {
+            channels.doomedBarriers -= 1
+            return completion(false)
+        }
+        let sent = channels.sentOnBus
         pendingAnswers += 1
-        let ping = Message.methodCall(
-            to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Peer", member: "Ping")
-        connection.call(ping) { [weak self] result in
+        connection.call(Self.ping) { [weak self, weak connection] result in
             self?.pendingAnswers -= 1
-            switch result {
-            case .success: completion(true)
-            case .failure: completion(false)
+            guard case .success = result else { return completion(false) }
+            if let self, connection === self.connection {
+                channels.takenFromBus = max(channels.takenFromBus, sent)
+                // What the service sent before it answered is there, whichever way it came.
+                drainChannel()
             }
+            completion(true)
         }
     }
 }

@@ -12,22 +12,31 @@ extension ServiceSession {
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
         // Nobody else's are believed (E6).
         guard let sender = message.sender, owners.believes(sender) else { return true }
+        drainChannel()
         do throws(BusError) {
             if let notifications = try ArrivedNotification.all(in: message) {
                 for notification in notifications { received(notification) }
-            } else if let signal = try DroppedSignal(message), signal.reason == DroppedSignal.notAllowed {
-                revoked(signal.observers)
             } else if let signal = try DroppedSignal(message) {
-                sequence.dropped(signal.count, isBound: signal.isBound)
-                receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
+                take(signal)
             } else if let signal = try SuspensionChangedSignal(message) {
-                receiver.suspensionChanged(signal.isSuspended, cause: signal.cause)
+                take(signal)
             }
         } catch {
             // Not one of version 1 of the interface: what it said is lost.
             receiver.mayHaveMissed(.undecodable(error.description))
         }
+        lookForChannel()
         return true
+    }
+
+    func take(_ signal: DroppedSignal) {
+        if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
+        sequence.dropped(signal.count, isBound: signal.isBound)
+        receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
+    }
+
+    func take(_ signal: SuspensionChangedSignal) {
+        receiver.suspensionChanged(signal.isSuspended, cause: signal.cause)
     }
 
     private func revoked(_ observers: [ObserverID]) {
@@ -38,7 +47,7 @@ extension ServiceSession {
         }
     }
 
-    private func received(_ notification: ArrivedNotification) {
+    func received(_ notification: ArrivedNotification) {
         switch sequence.check(sequence: notification.sequence, serial: notification.serial) {
         case .next: break
         case .missing(let count): receiver.mayHaveMissed(.missing(count: count))

@@ -6,8 +6,8 @@ import NotificationWire
 /// One program's dealings with the service: connects to the bus, has the service started, registers, posts, and does
 /// it again whenever the bus or the service is another one (E3).
 ///
-/// This file has the states and their changes; `+Requests` what is sent, `+Signals` what arrives. Threads: everything
-/// on the thread of its bus, but `init`.
+/// This file has the states and their changes; `+Requests` what is sent, `+Signals` what arrives, `+Batches` what goes
+/// together, `+Channel` the way beside the bus. Threads: everything on the thread of its bus, but `init`.
 public final class ServiceSession {
     enum State {
         /// No connection. The next attempt comes with the next request, or with the timer.
@@ -23,8 +23,9 @@ public final class ServiceSession {
         case ready
     }
 
-    private let bus: any SessionBus
+    let bus: any SessionBus
     private let startsService: Bool
+    let wish: TransportWish
     let outbox: SharedOutbox
     let receiver: any ServiceReceiver
     private(set) var connection: (any BusConnection)?
@@ -39,6 +40,7 @@ public final class ServiceSession {
     var isSuspensionTakenBack = false
     var sequence = SequenceCheck()
     var batching = Batching()
+    var channels = Channels()
     /// Calls whose answer is on its way, and matters.
     var pendingAnswers = 0
     /// Whether the bus was asked something behind all that was sent; its answer is one of ``pendingAnswers``.
@@ -62,12 +64,15 @@ public final class ServiceSession {
 
     /// - Parameters:
     ///   - startsService: let the bus start a service when there is none.
+    ///   - wish: how posts and notifications shall go; call ``pump()`` when it has changed.
     ///   - outbox: what the program asks for; call ``pump()`` when something came into it.
     public init(
-        bus: any SessionBus, startsService: Bool = true, outbox: SharedOutbox, receiver: any ServiceReceiver
+        bus: any SessionBus, startsService: Bool = true, wish: TransportWish = TransportWish(), outbox: SharedOutbox,
+        receiver: any ServiceReceiver
     ) {
         self.bus = bus
         self.startsService = startsService
+        self.wish = wish
         self.outbox = outbox
         self.receiver = receiver
     }
@@ -77,6 +82,7 @@ public final class ServiceSession {
     }
 
     public func stop() {
+        channels = Channels()
         connection = nil
     }
 
@@ -91,7 +97,7 @@ public final class ServiceSession {
         case .offline, .absent: return true
         case .greeting, .asking: return outbox.isEmpty
         case .idle, .ready:
-            guard outbox.isEmpty, pendingAnswers == 0 else { return false }
+            guard outbox.isEmpty, pendingAnswers == 0, (channels.channel?.unsettled ?? 0) == 0 else { return false }
             guard !isBusAsked, let connection else { return true }
             isBusAsked = true
             pendingAnswers += 1
@@ -154,6 +160,9 @@ public final class ServiceSession {
         if case .offline = state, !isConnecting { return }
         isConnecting = false
         silence = nil
+        // It belongs to the name that the bus gave us.
+        endChannel(reason)
+        channels = Channels()
         owners.reset()
         isSuspensionTakenBack = false
         registrations.reset()
@@ -209,10 +218,13 @@ public final class ServiceSession {
         if let owner, owner != reply.sender { return ask() }
         silence = nil
         owners.answered(reply.sender)
+        // One that answers has the state of the one before, which has ended and written nothing since.
+        if let channel = channels.channel, channel.service != reply.sender { endChannel("the service is another one") }
+        channels.answered(reply.sender)
         let repair = registrations.compare(with: listed)
         // A service that knows none of ours may not know us, and then counts our notifications from one.
         if !registrations.areAnyKnown { sequence.mayBeginAnew() }
-        outbox.reset()
+        outbox.reset(keeping: channels.channel?.unsettled ?? 0)
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready
@@ -221,6 +233,7 @@ public final class ServiceSession {
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
+        channels.sentOnBus += 1
         if let suspension {
             connection?.send(SetSuspended(suspension))
         } else if isSuspensionTakenBack {
@@ -229,6 +242,7 @@ public final class ServiceSession {
         if !registrations.isEmpty { askForBatches() }
         for id in repair.surplus { connection?.send(RemoveObserver(id)) }
         for key in repair.missing { sendRegistration(of: key) }
+        channels.channel?.goOn()
         sendRequests()
     }
 

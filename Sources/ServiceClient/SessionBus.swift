@@ -1,5 +1,6 @@
 import DBus
 import MainLoop
+import NotificationWire
 
 /// Where a ``ServiceSession`` gets its connections and its time from: a bus and a main loop, or what a test or a
 /// simulation puts in their place.
@@ -10,6 +11,11 @@ public protocol SessionBus: AnyObject {
     ///
     /// - Throws: why there is none.
     func connect() throws(BusError) -> any BusConnection
+    /// What carries the bytes of a channel (F2).
+    ///
+    /// - Parameter reply: the service's answer, with the descriptor.
+    /// - Throws: when there is none.
+    func channelLine(in reply: Message) throws(BusError) -> any ChannelLine
     var now: ContinuousClock.Instant { get }
     /// Runs `action` once, from the loop.
     ///
@@ -32,7 +38,13 @@ public final class LoopBus: SessionBus {
     }
 
     public func connect() throws(BusError) -> any BusConnection {
-        try Connection(address: try address(), context: context)
+        let connection = try Connection(address: try address(), context: context)
+        connection.takeDescriptors()
+        return connection
+    }
+
+    public func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
+        SocketLine(try OpenChannel.reply(in: reply), context: context)
     }
 
     public var now: ContinuousClock.Instant { .now }

@@ -38,6 +38,18 @@ public final class SharedOutbox: Sendable {
         state.withLock { $0.outbox.next(posting) }
     }
     func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
-    func reset() { state.withLock { $0.outbox.reset() } }
+    func reset(keeping count: Int = 0) { state.withLock { $0.outbox.reset(keeping: count) } }
+    var isPostNext: Bool? { state.withLock { $0.outbox.isPostNext } }
+    func nextPosts() -> [OutgoingPost] { state.withLock { $0.outbox.nextPosts() }.compactMap(\.post) }
+    /// Puts posts that were taken out, and were not sent, before all others.
+    func putBack(_ posts: [OutgoingPost]) {
+        state.withLock {
+            $0.outbox.putBack(posts.map { (.post($0), $0.completion != nil, $0.byteCount) })
+        }
+    }
+    /// How many barriers wait.
+    var barriers: Int {
+        state.withLock { $0.outbox.count { if case .barrier = $0 { true } else { false } } }
+    }
     func removeAll() -> [Request] { state.withLock { $0.outbox.removeAll() } }
 }

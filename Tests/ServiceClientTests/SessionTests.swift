@@ -28,6 +28,9 @@ struct SessionTests {
             told.append("refused \(key.name?.text ?? ""): \(error)")
         }
         func suspensionChanged(_ isSuspended: Bool, cause: String) { told.append("suspended \(isSuspended) \(cause)") }
+        func transportChanged(to transport: Transport, because reason: String?) {
+            told.append("\(transport)\(reason.map { " as \($0)" } ?? "")")
+        }
     }
 
     final class Stage {
@@ -43,8 +46,8 @@ struct SessionTests {
         private var lastID: UInt64 = 0
         private var hasStarted = false
 
-        init() {
-            session = ServiceSession(bus: bus, outbox: outbox, receiver: ear)
+        init(wish: TransportWish = TransportWish()) {
+            session = ServiceSession(bus: bus, wish: wish, outbox: outbox, receiver: ear)
             serve()
         }
 

@@ -34,7 +34,7 @@ final class SimulatedBus: SessionBus {
     /// Held by whoever asked for a timer, and weakly by nobody: gone means called off.
     private final class Handle {
         let timer: Timer
-        unowned let bus: SimulatedBus
+        weak var bus: SimulatedBus?
 
         init(_ timer: Timer, _ bus: SimulatedBus) {
             self.timer = timer
@@ -42,8 +42,17 @@ final class SimulatedBus: SessionBus {
         }
 
         deinit {
-            bus.timers.removeAll { $0 === timer }
+            bus?.timers.removeAll { $0 === timer }
         }
+    }
+
+    /// The lines of the channels that were opened, and why the next one can't be.
+    private(set) var lines: [SimulatedLine] = []
+    var carriesDescriptors = true
+
+    func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
+        lines.append(SimulatedLine())
+        return lines.last!
     }
 
     var connection: SimulatedConnection { connections.last! }
@@ -94,6 +103,8 @@ final class SimulatedConnection: BusConnection {
         self.number = number
         self.bus = bus
     }
+
+    var carriesDescriptors: Bool { bus.carriesDescriptors }
 
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         let name = UniqueName(rawValue: ":1.\(number)")!

@@ -12,6 +12,8 @@ import Synchronization
 final class BusLink: Sendable {
     private let context = MainContext()
     private let outbox: SharedOutbox
+    /// How posts and notifications shall go.
+    let transport = TransportWish(ofUser: .ofEnvironment)
     private let session: BusThreadConfined<ServiceSession>
     private let source: SignalledSource
     private let hasStarted = Atomic(false)
@@ -25,7 +27,8 @@ final class BusLink: Sendable {
         outbox = SharedOutbox(limits: limits)
         let session = BusThreadConfined(
             ServiceSession(
-                bus: LoopBus(address: address, context: context), outbox: outbox, receiver: receiver))
+                bus: LoopBus(address: address, context: context), wish: transport, outbox: outbox,
+                receiver: receiver))
         self.session = session
         source = SignalledSource(on: context, priority: .default) { session.value.pump() }
     }
@@ -45,6 +48,13 @@ final class BusLink: Sendable {
         } else {
             startThread()
         }
+    }
+
+    /// Has posts and notifications go another way from now on, if whoever runs the program has nothing against it.
+    /// Threads: any.
+    func wish(_ transport: Transport) {
+        self.transport.ofProgram = transport
+        if !isUnused { source.signal() }
     }
 
     /// Whether nothing was ever asked for.

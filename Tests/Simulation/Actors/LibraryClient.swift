@@ -245,6 +245,10 @@ private final class ProcessBus: SessionBus {
         return Connection(transport, context: process.context)
     }
 
+    func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
+        throw .invalidArgs("no channels are simulated")
+    }
+
     var now: ContinuousClock.Instant { Self.epoch + .microseconds(process.world.now) }
 
     func once(milliseconds: UInt32, _ action: @escaping () -> Void) -> AnyObject {

@@ -1,0 +1,262 @@
+import BusNames
+import Collections
+import DBus
+import NotificationWire
+
+/// A program's end of a channel (F2): frames in and out, and the posts of which nobody knows yet what became of them.
+///
+/// It knows nothing of the bus and of what frames mean: ``ServiceSession`` does. Threads: everything on the session's.
+final class ClientChannel {
+    /// What became of a frame.
+    enum Taking: Equatable {
+        case taken
+        /// It can't be taken yet, nor can what is behind it. ``goOn()`` brings it again.
+        case notYet
+        /// It is none: the channel is given up.
+        case malformed(String)
+    }
+
+    private enum State {
+        case open
+        /// We write nothing more, and wait for the end. What comes until then counts, or is passed over.
+        case closing(reason: String, passesOver: Bool)
+        case over
+    }
+
+    /// One that came.
+    struct Frame {
+        let kind: ChannelFrame.Kind
+        let number: UInt64
+        let body: UnsafeRawBufferPointer
+    }
+
+    private struct Flight {
+        let post: OutgoingPost
+        /// 0 where no outcome was asked for: the next one that has a number tells that it was taken.
+        let number: UInt64
+        /// Where its frame ends in all that was ever laid out.
+        let end: UInt64
+    }
+
+    /// Of posts of which nobody wants to know, every so manieth is answered, and the last one of those that go together.
+    static let answeredEvery = 64
+    private static let readsPerTurn = 4
+    /// As much as no socket holds, so that what lay there is read, and what comes meanwhile does not keep us.
+    private static let mostBytesAtOnce = 8 << 20
+
+    /// The service that it came from.
+    let service: UniqueName
+    /// Called with every frame. Its bytes are valid only inside.
+    ///
+    /// - Parameter mayWait: whether `notYet` is an answer.
+    var onFrame: ((_ frame: Frame, _ mayWait: Bool) -> Taking)?
+    /// Called at the end of a turn in which something came, or room.
+    var onTurn: (() -> Void)?
+    /// Called when it is closed from here, and the end is waited for.
+    ///
+    /// - Parameter passesOver: whether what still comes is passed over.
+    var onClosing: ((_ reason: String, _ passesOver: Bool) -> Void)?
+    /// Called once, when all that came has been taken and nothing more will.
+    var onEnd: ((_ reason: String) -> Void)?
+
+    private let line: any ChannelLine
+    private var state = State.open
+    private let reader = ChannelFrameReader(from: .service)
+    private let writer = ChannelFrameWriter()
+    private var isTaking = false
+    /// The frame that waits for ``goOn()``.
+    private var held: (kind: ChannelFrame.Kind, number: UInt64, body: [UInt8])?
+    private var flights = Deque<Flight>()
+    private var lastNumber: UInt64 = 0
+    private var unnumbered = 0
+
+    init(_ line: any ChannelLine, from service: UniqueName) {
+        self.line = line
+        self.service = service
+        line.onReady = { [unowned self] in ready() }
+        line.isReading = true
+    }
+
+    deinit {
+        line.onReady = nil
+    }
+
+    // MARK: Out
+
+    /// Whether posts may be sent now: the line took all before.
+    var hasRoom: Bool { if case .open = state { writer.byteCount == 0 } else { false } }
+
+    /// How many posts have no outcome yet.
+    var unsettled: Int { flights.count }
+
+    /// Sends posts, as many as there are, in one go. There is room.
+    func send(_ posts: [OutgoingPost]) {
+        for (place, post) in posts.enumerated() {
+            unnumbered += 1
+            let isAnswered =
+                post.completion != nil || place == posts.count - 1 || unnumbered >= Self.answeredEvery
+            if isAnswered {
+                lastNumber += 1
+                unnumbered = 0
+            }
+            let number = isAnswered ? lastNumber : 0
+            post.message.withMarshalledBody { body in
+                writer.append(.post, number: number, atMost: body.count) { $0.append(laidOut: body) }
+            }
+            flights.append(Flight(post: post, number: number, end: writer.position))
+        }
+        flush()
+    }
+
+    private func flush() {
+        guard case .open = state else { return }
+        var isBroken = false
+        writer.write { bytes in
+            switch line.write(bytes) {
+            case .bytes(let count): return count
+            case .broken:
+                isBroken = true
+                return 0
+            }
+        }
+        // What was written to us before is still to be read.
+        if isBroken { close("nobody reads it") } else { line.isWaitingForRoom = writer.byteCount > 0 }
+    }
+
+    /// The service says what became of a post.
+    ///
+    /// - Returns: the post, and how many posts are not on their way any more; nil when there is none of this number.
+    func settle(_ number: UInt64) -> (post: OutgoingPost, count: Int)? {
+        guard number != 0, let place = flights.firstIndex(where: { $0.number == number }) else { return nil }
+        var others: [Flight] = []
+        for _ in 0..<place {
+            let flight = flights.popFirst()!
+            if flight.number != 0 { others.append(flight) }
+        }
+        let post = flights.popFirst()!.post
+        for flight in others.reversed() { flights.prepend(flight) }
+        return (post, place + 1 - others.count)
+    }
+
+    /// The posts without an outcome: those of which nobody knows whether they were made, and those that were not.
+    func takeFlights() -> (unknown: [OutgoingPost], unsent: [OutgoingPost]) {
+        var (unknown, unsent): ([OutgoingPost], [OutgoingPost]) = ([], [])
+        // A frame that is not all there is nothing to the service.
+        while let flight = flights.popFirst() {
+            if flight.end <= writer.written { unknown.append(flight.post) } else { unsent.append(flight.post) }
+        }
+        return (unknown, unsent)
+    }
+
+    // MARK: In
+
+    private func ready() {
+        flush()
+        read(Self.readsPerTurn, mayWait: true)
+        onTurn?()
+    }
+
+    /// Takes what the service has written until now, whatever it is.
+    func drain() {
+        goOn(mayWait: false)
+        read(.max, mayWait: false)
+    }
+
+    /// What could not be taken may be taken now.
+    func goOn() {
+        if held != nil { goOn(mayWait: true) }
+    }
+
+    private func goOn(mayWait: Bool) {
+        takeFrames(mayWait: mayWait)
+        line.isReading = !isOver && held == nil
+    }
+
+    private var isOver: Bool { if case .over = state { true } else { false } }
+
+    private func read(_ most: Int, mayWait: Bool) {
+        var (reads, bytes) = (0, 0)
+        while !isOver, held == nil, !isTaking, reads < most, bytes < Self.mostBytesAtOnce {
+            if case .closing(_, passesOver: true) = state { return passOver() }
+            var hasEnded = false
+            let (count, isFull) = reader.read { room in
+                switch line.read(into: room) {
+                case .bytes(let count): return count
+                case .nothing: return 0
+                case .end:
+                    hasEnded = true
+                    return 0
+                }
+            }
+            if hasEnded {
+                let isWhole = reader.isBetweenFrames
+                return finish("the service closed it" + (isWhole ? "" : " in the middle of a frame"))
+            }
+            guard count > 0 else { return }
+            reads += 1
+            bytes += count
+            takeFrames(mayWait: mayWait)
+            guard isFull else { return }
+        }
+    }
+
+    private func passOver() {
+        let result = withUnsafeTemporaryAllocation(byteCount: 16 << 10, alignment: 8) { line.read(into: $0) }
+        if result == .end { finish("the service closed it") }
+    }
+
+    private func takeFrames(mayWait: Bool) {
+        guard !isTaking else { return }
+        isTaking = true
+        defer { isTaking = false }
+        if let (kind, number, body) = held {
+            held = nil
+            body.withUnsafeBytes { take(Frame(kind: kind, number: number, body: $0), mayWait: mayWait) }
+        }
+        while !isOver, held == nil {
+            do throws(ChannelFrame.Fault) {
+                guard let frame = try reader.next() else { return }
+                take(Frame(kind: frame.kind, number: frame.number, body: frame.body), mayWait: mayWait)
+            } catch {
+                // What is no frame ends the reader.
+                return close(error.description, passesOver: true)
+            }
+        }
+    }
+
+    private func take(_ frame: Frame, mayWait: Bool) {
+        if case .closing(_, passesOver: true) = state { return }
+        switch onFrame?(frame, mayWait) ?? .taken {
+        case .taken: break
+        case .notYet:
+            held = (frame.kind, frame.number, Array(frame.body))
+            line.isReading = false
+        case .malformed(let reason): close(reason, passesOver: true)
+        }
+    }
+
+    // MARK: Ending
+
+    /// Writes nothing more and waits for the service to end it, which has read all that was written then: what goes by
+    /// the bus from now on must not overtake that.
+    ///
+    /// - Parameter passesOver: whether what still comes is not to be understood.
+    func close(_ reason: String, passesOver: Bool = false) {
+        guard case .open = state else { return }
+        state = .closing(reason: reason, passesOver: passesOver)
+        line.isWaitingForRoom = false
+        line.endWriting()
+        onClosing?(reason, passesOver)
+    }
+
+    /// It is over, whatever the service does.
+    func finish(_ reason: String) {
+        guard !isOver else { return }
+        let told = if case .closing(let ours, _) = state { ours } else { reason }
+        state = .over
+        line.onReady = nil
+        line.isReading = false
+        line.isWaitingForRoom = false
+        onEnd?(told)
+    }
+}
