@@ -26,6 +26,8 @@ struct Channels {
     var isSettlingBus = false
     /// Barriers that wait behind posts of which nobody knows whether they were made.
     var doomedBarriers = 0
+    /// Whether all was heard that the service wrote to the last channel. It may have lain unread as that ended.
+    var wasReadToEnd = false
     /// Who answered last as the service does.
     private var service: UniqueName?
     private var attempts = 0
@@ -69,6 +71,7 @@ struct Channels {
     mutating func opened(_ channel: ClientChannel, at now: ContinuousClock.Instant) {
         phase = .there(channel)
         openedAt = now
+        wasReadToEnd = false
     }
 
     /// There is none, or none any more.
@@ -271,6 +274,7 @@ extension ServiceSession {
     private func ended(_ channel: ClientChannel, because reason: String) {
         guard channels.channel === channel else { return }
         channels.failed(at: bus.now)
+        channels.wasReadToEnd = channel.isReadToEnd
         // What the service can't know to have been read it sends again.
         sequence.mayRepeat()
         let (unknown, unsent) = channel.takeFlights()

@@ -31,6 +31,8 @@ extension ServiceSession {
 
     func take(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
+        // The service can't know what is read behind its end.
+        if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd { return }
         sequence.dropped(signal.count, isBound: signal.isBound)
         receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
     }

@@ -339,6 +339,23 @@ struct SessionChannelTests {
             ])
     }
 
+    @Test("What the service thinks was not read is told as lost only where it was not")
+    func unread() throws {
+        for isHeard in [true, false] {
+            let (stage, line) = try observing()
+            let loss = DroppedSignal(
+                count: 2, observers: [ObserverID(rawValue: 1)], reason: DropReason.channelEnded.rawValue)
+            line.lie([SimulatedLine.notification(1), SimulatedLine.notification(2)])
+            if !isHeard { line.lie([SimulatedLine.bytes { $0.appendPost(number: 1, body: [1]) }]) }
+            line.end()
+            stage.bus.answer = { _ in nil }
+            _ = stage.arrive(loss.message(to: ":1.1").carried(from: ":1.100"))
+            let told = stage.takeTold()
+            #expect(told.contains { $0.hasPrefix("Ding 2") })
+            #expect(told.contains { $0.hasPrefix("dropped") } == !isHeard, "\(told)")
+        }
+    }
+
     @Test("It comes back: when there is something to carry, later after each failure, and not without end")
     func comesBack() throws {
         let (stage, _) = try observing()

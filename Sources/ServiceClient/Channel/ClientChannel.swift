@@ -59,6 +59,9 @@ final class ClientChannel {
     /// Called once, when all that came has been taken and nothing more will.
     var onEnd: ((_ reason: String) -> Void)?
 
+    /// Whether it ended, and all that the service wrote to it was heard.
+    private(set) var isReadToEnd = false
+
     private let line: any ChannelLine
     private var state = State.open
     private let reader = ChannelFrameReader(from: .service)
@@ -189,6 +192,7 @@ final class ClientChannel {
                 }
             }
             if hasEnded {
+                isReadToEnd = true
                 let isWhole = reader.isBetweenFrames
                 return finish("the service closed it" + (isWhole ? "" : " in the middle of a frame"))
             }
