@@ -10,7 +10,7 @@ final class ChannelClient {
     private(set) var descriptor: FileDescriptor?
     private var reader = ChannelFrameReader(from: .service)
     let writer = ChannelFrameWriter()
-    private(set) var notifications: [NotificationSignal] = []
+    private(set) var notifications: [ArrivedNotification] = []
     private(set) var outcomes: [UInt64: ChannelOutcome] = [:]
     private(set) var dropped: [DroppedSignal] = []
     private(set) var suspensions: [SuspensionChangedSignal] = []
@@ -96,7 +96,7 @@ final class ChannelClient {
         switch frame.kind {
         case .outcome: outcomes[frame.number] = ChannelOutcome(channelBody: frame.body)
         case .notification:
-            guard let notification = NotificationSignal(channelBody: frame.body) else { break }
+            guard let notification = ArrivedNotification(channelBody: frame.body) else { break }
             notifications.append(notification)
         case .dropped: dropped.append(DroppedSignal(channelBody: frame.body)!)
         case .suspensionChanged: suspensions.append(SuspensionChangedSignal(channelBody: frame.body)!)
@@ -121,6 +121,11 @@ final class ChannelClient {
     var numbers: [Int64] { notifications.map(\.number) }
     /// Of what came on the bus.
     var numbersOnBus: [Int64] { client.signals.map(\.number) }
+}
+
+extension ArrivedNotification {
+    /// The `n` in its userInfo.
+    var number: Int64 { if case .int64(let n)? = userInfo.decoded()["n"] { n } else { -1 } }
 }
 
 extension NotificationSignal {

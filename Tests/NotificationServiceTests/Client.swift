@@ -108,7 +108,9 @@ final class Client {
 
     /// Runs the context as long as something is ready.
     func turn() {
-        for _ in 0..<10_000 where context.iterate(mayBlock: false) {}
+        for _ in 0..<10_000 {
+            guard context.iterate(mayBlock: false) else { return }
+        }
     }
 
     /// Runs the context until `condition` holds.

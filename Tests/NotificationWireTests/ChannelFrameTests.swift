@@ -131,11 +131,13 @@ struct ChannelFrameTests {
             name: "Name", object: "", userInfo: userInfo, observers: [3, 4].map(ObserverID.init), poster: ":1.7",
             serial: 5, sequence: 6)
         let body = Self.body(of: signal)
-        let back = body.withUnsafeBytes { NotificationSignal(channelBody: $0) }
-        #expect(back == signal)
+        let back = try #require(body.withUnsafeBytes { ArrivedNotification(channelBody: $0) })
+        #expect((back.name, back.object, back.poster) == (signal.name, signal.object, signal.poster))
+        #expect((back.serial, back.sequence) == (5, 6) && back.observers == signal.observers)
+        #expect(back.userInfo.decoded() == userInfo)
         // Nothing that is cut off or changed is taken for more than it is, and nothing reads beyond the end.
         for length in body.indices {
-            #expect(body[..<length].withUnsafeBytes { NotificationSignal(channelBody: $0) } == nil)
+            #expect(body[..<length].withUnsafeBytes { ArrivedNotification(channelBody: $0) == nil })
         }
         var generator = SystemlessGenerator(state: 4711)
         for _ in 0..<20_000 {
@@ -143,7 +145,7 @@ struct ChannelFrameTests {
             for _ in 0..<Int.random(in: 1...4, using: &generator) {
                 changed[Int.random(in: changed.indices, using: &generator)] = .random(in: 0...255, using: &generator)
             }
-            _ = changed.withUnsafeBytes { NotificationSignal(channelBody: $0) }
+            _ = changed.withUnsafeBytes { ArrivedNotification(channelBody: $0) }
             _ = changed.withUnsafeBytes { DroppedSignal(channelBody: $0) }
             _ = changed.withUnsafeBytes { ChannelOutcome(channelBody: $0) }
             let read = changed.withUnsafeBytes { bytes in

@@ -148,7 +148,8 @@ struct CheckerTests {
         #expect(accepted > 1000 && refused > 1000)
     }
 
-    @Test("N3: types are nested no deeper than D-Bus lets them, dictionaries and arrays alike", arguments: ["a{s", "a"])
+    @Test(
+        "N3: types are nested no deeper than D-Bus lets them, dictionaries and arrays alike", arguments: ["a{s", "a"])
     func deepTypes(opening: String) {
         func isAccepted(_ levels: Int) -> Bool {
             let closing = opening.hasSuffix("{s") ? "}" : ""
