@@ -311,6 +311,7 @@ class Looking(TestCase):
                 "posted": dbus.UInt64,
                 "app": dbus.String,
                 "uid": dbus.UInt32,
+                "channel": dbus.Boolean,
             },
         )
         self.assertEqual(entry["pid"], os.getpid())

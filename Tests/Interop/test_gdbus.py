@@ -384,6 +384,7 @@ class Listing(carillon_interop.TestCase):
                 "posted": "t",
                 "app": "s",
                 "uid": "u",
+                "channel": "b",
             },
         )
         values = {key: value.unpack() for key, value in listed.items()}
