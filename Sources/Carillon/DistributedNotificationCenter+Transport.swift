@@ -5,7 +5,7 @@ extension DistributedNotificationCenter {
     /// The way that notifications take between the program and the service.
     public typealias Transport = ServiceClient.Transport
 
-    /// The way that posts and notifications of this center shall take; by default ``Transport/bus``.
+    /// The way that posts and notifications of this center shall take; by default `.bus`.
     ///
     /// A **channel** is a socket that the program has with the service alone. What goes over it is the same as on the
     /// bus, in the same order, under the same limits and the same policy, and costs a fraction; but the bus and its
