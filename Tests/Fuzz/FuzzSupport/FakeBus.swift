@@ -35,9 +35,10 @@ public final class FakeBus: MessageBus {
 
     /// A message that is sent has a serial, which a reply to it names.
     private func number(_ message: Message) {
-        guard message.serial == 0 else { return }
-        lastSerial += 1
-        dbus_message_set_serial(message.pointer, lastSerial)
+        _ = message.numbered {
+            lastSerial += 1
+            return lastSerial
+        }
     }
 
     public func takeSent() -> [Message] {
