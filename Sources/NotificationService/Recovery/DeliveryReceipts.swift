@@ -38,8 +38,6 @@ final class DeliveryReceipts {
     private var places = ClientTable<Int>()
     /// What the barrier that is on its way is about; empty when none is.
     private var asked: [Row] = []
-    /// Whether something was sent, and whether a barrier is on its way.
-    private var (isSent, isAsked) = (false, false)
     private var timer: EventSource?
 
     private var lastAsked: SuspendingClock.Instant?
@@ -64,7 +62,6 @@ final class DeliveryReceipts {
         _ sequence: UInt64, to client: ClientName, _ number: Int? = nil, notifications: UInt64 = 1, dropped: UInt64 = 0
     ) {
         let message = Sent(sequence: sequence, delivered: notifications, dropped: dropped)
-        isSent = true
         if let number {
             if let place = places[client, number], place < sent.count, sent[place].client == client {
                 return sent[place].sent.add(message)
@@ -76,12 +73,12 @@ final class DeliveryReceipts {
 
     /// All that belongs together was sent.
     func eventEnded() {
-        guard isSent, !isAsked, timer == nil else { return }
+        guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }
         if let lastAsked, context.now - lastAsked < .milliseconds(Self.pause) { ask(after: Self.pause) } else { ask() }
     }
 
     /// Whether the bus is known to have carried all that was sent.
-    var areComplete: Bool { !isSent && !isAsked }
+    var areComplete: Bool { sent.isEmpty && asked.isEmpty }
 
     private func ask(after pause: UInt32) {
         timer = .once(milliseconds: pause, on: context, priority: .of(.control)) { [unowned self] in
@@ -93,25 +90,20 @@ final class DeliveryReceipts {
     private func ask() {
         lastAsked = context.now
         swap(&asked, &sent)
-        (isSent, isAsked) = (false, true)
         barrier.pass { [weak self] result in self?.passed(result) }
     }
 
     private func passed(_ result: Result<Void, BusError>) {
-        defer {
-            asked.removeAll(keepingCapacity: asked.count <= Self.mostKept)
-            isAsked = false
-        }
+        defer { asked.removeAll(keepingCapacity: asked.count <= Self.mostKept) }
         switch result {
         case .success:
             onCarried(asked)
-            if isSent { ask(after: Self.pause) }
+            if !sent.isEmpty { ask(after: Self.pause) }
         case .failure(let error) where error.name == BusError.disconnectedName: break
         case .failure:
             var all: [ClientName: Sent] = [:]
             for row in asked + sent { all[row.client, default: Sent()].add(row.sent) }
             sent = all.sorted { $0.key < $1.key }.map { Row(client: $0.key, sent: $0.value) }
-            isSent = true
             ask(after: Self.retryPause)
         }
     }

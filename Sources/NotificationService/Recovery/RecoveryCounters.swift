@@ -46,7 +46,7 @@ final class RecoveryCounters {
     #endif
     private var changedSlots: [UInt32] = []
     /// Whether there is something to write for ``writeCounts()``.
-    private(set) var hasChanges = false
+    var hasChanges: Bool { !changedSlots.isEmpty }
     /// Slots so near to each other are written together with those between them.
     private static let nearness: UInt32 = 16
     /// What an earlier process left.
@@ -178,7 +178,7 @@ final class RecoveryCounters {
     func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) {
         self[slot, .sequence] = sequence
         self[slot, .serial] = serial
-        noteChange(of: slot)
+        changedSlots.append(slot)
     }
 
     /// The bus has carried all up to this number; to be written by ``writeCounts()``.
@@ -190,12 +190,11 @@ final class RecoveryCounters {
         self[slot, .confirmed] = min(max(self[slot, .confirmed], sequence), most(withholding: count, in: slot))
         self[slot, .delivered] += delivered
         self[slot, .dropped] += dropped
-        noteChange(of: slot)
+        changedSlots.append(slot)
     }
 
     /// Writes what was counted: what goes to many clients at once with one call, as their slots are near each other.
     func writeCounts() throws(FileError) {
-        hasChanges = false
         defer { changedSlots.removeAll(keepingCapacity: changedSlots.count <= Self.mostKept) }
         guard file != nil, !changedSlots.isEmpty else { return }
         if changedSlots.count > 1 { changedSlots.sort() }
@@ -215,12 +214,7 @@ final class RecoveryCounters {
     /// So many of the last numbers do not count as carried; to be written by ``writeCounts()``.
     func withhold(_ count: UInt64, in slot: UInt32) {
         self[slot, .confirmed] = min(self[slot, .confirmed], most(withholding: count, in: slot))
-        noteChange(of: slot)
-    }
-
-    private func noteChange(of slot: UInt32) {
         changedSlots.append(slot)
-        hasChanges = true
     }
 
     private func most(withholding count: UInt64, in slot: UInt32) -> UInt64 {

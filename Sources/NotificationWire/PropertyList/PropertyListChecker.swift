@@ -13,6 +13,13 @@ struct PropertyListChecker {
 
     /// Characters of a key that a path shows.
     private static let longestKey = 128
+    /// For what was accepted once, which is good whatever the limits are now.
+    static let withoutLimits = {
+        var limits = Limits()
+        limits[.userInfoBytes] = .max
+        limits[.userInfoDepth] = .max
+        return limits
+    }()
     /// Nesting of arrays in a type.
     private static let mostArrays = 32
     /// Where the walk is.

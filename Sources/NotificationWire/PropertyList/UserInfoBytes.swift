@@ -3,8 +3,8 @@ import NotificationCore
 
 /// A userInfo in the bytes that it came in: checked when it was taken out of them, and decoded when somebody looks at it.
 ///
-/// libdbus has no part in it. The check is that of the service (``PropertyListChecker``), with the limits that no
-/// configuration goes beyond; the bytes may be anything.
+/// libdbus has no part in it. The check is that of the service (``PropertyListChecker``), without limits of size, which the
+/// service has kept; the bytes may be anything.
 public struct UserInfoBytes: Hashable, Sendable {
     /// The entries, from a place on that D-Bus would align to 8.
     private let entries: [UInt8]
@@ -14,9 +14,9 @@ public struct UserInfoBytes: Hashable, Sendable {
     /// Takes the `a{sv}` at which `reader` is, and moves the reader behind it.
     ///
     /// - Throws: ``CenterError/invalidUserInfo(path:reason:)`` for what is no property list, or not laid out as D-Bus
-    ///   lays it out; ``CenterError/limitExceeded(_:value:)`` for what no service accepts.
+    ///   lays it out.
     public init(at reader: inout MarshalledReader) throws(CenterError) {
-        var checker = PropertyListChecker(at: reader, limits: Self.widest)
+        var checker = PropertyListChecker(at: reader, limits: PropertyListChecker.withoutLimits)
         // The length, and what aligns the first entry, stand in front of them.
         let start = (((reader.offset + 3) & ~3) + 4 + 7) & ~7
         _ = try checker.check()
@@ -58,13 +58,6 @@ public struct UserInfoBytes: Hashable, Sendable {
             }
         }
     }
-
-    private static let widest: Limits = {
-        var limits = Limits()
-        limits[.userInfoBytes] = .max
-        limits[.userInfoDepth] = .max
-        return limits
-    }()
 }
 
 /// Makes values of bytes that ``PropertyListChecker`` has passed, and looks again only at what would lead out of them.

@@ -28,16 +28,8 @@ public final class WireUserInfo: UserInfo {
     ) -> (name: String, object: String, userInfo: WireUserInfo)? {
         var reader = MarshalledReader(body)
         guard let name = reader.readString(), !name.isEmpty, let object = reader.readString(),
-            let userInfo = try? WireUserInfo(at: &reader, limits: withoutLimits), reader.isAtEnd
+            let userInfo = try? WireUserInfo(at: &reader, limits: PropertyListChecker.withoutLimits), reader.isAtEnd
         else { return nil }
         return (name, object, userInfo)
     }
-
-    /// What was accepted once is good, whatever the limits are now.
-    private static let withoutLimits = {
-        var limits = Limits()
-        limits[.userInfoBytes] = .max
-        limits[.userInfoDepth] = .max
-        return limits
-    }()
 }
