@@ -200,8 +200,9 @@ struct TargetTests {
         let posts = 100
         for number in 0..<posts {
             poster.postNotificationName(.init("a"), object: nil, userInfo: ["number": number, "payload": payload])
+            // No more at once than the poster's own queue and the service's take.
+            if number % 10 == 9 { _ = try ear.everything(from: poster) }
         }
-        _ = try ear.everything(from: poster)
         standing.isSuspended = false
         standing.waitUntilAllOperationsAreFinished()
         try eventually("the newest") { ear.heard.contains { $0 == "a \(posts - 1)" } }
