@@ -79,9 +79,7 @@ final class CenterDriver {
         }
         if !decided.isEmpty { decided.removeAll(keepingCapacity: true) }
         spareEffects = decided
-        if !waitingPosters.isEmpty {
-            while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) { waiting.send() }
-        }
+        if !waitingPosters.isEmpty { answerPassed() }
         store?.tidy(from: center)
         effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
@@ -97,12 +95,39 @@ final class CenterDriver {
         waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
     }
 
-    /// Answers a post that came on a channel and was accepted, behind its deliveries.
-    func answer(_ post: ChannelPost, with receipt: Receipt) {
+    /// What a post that came on a channel and was accepted is answered with now; nil where the answer waits for its
+    /// deliveries, and comes behind them.
+    func answer(to post: ChannelPost, with receipt: Receipt) -> ChannelAnswer? {
         guard let mark = receipt.mark, !center.hasPassed(mark) else {
-            return post.reply(ChannelOutcome(receivers: receipt.receivers))
+            return post.answered(ChannelOutcome(receivers: receipt.receivers))
         }
         waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
+        return nil
+    }
+
+    /// Answers posts that came on channels, as far as their posters read that (A4): as one event, so that all go together.
+    func send(_ answers: [ChannelAnswer]) {
+        guard !answers.isEmpty, !isOver else { return }
+        perform { decided in
+            for answer in answers {
+                effects.answers.send(answer) { client, byteCount in
+                    center.mayAnswer(client, byteCount: byteCount, effects: &decided)
+                }
+            }
+        }
+    }
+
+    private func answerPassed() {
+        var answers: [ChannelAnswer] = []
+        while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) {
+            if waiting.isCall, !answers.isEmpty {
+                // In their order: answering a call is an event as well.
+                send(answers)
+                answers = []
+            }
+            if let answer = waiting.send() { answers.append(answer) }
+        }
+        send(answers)
     }
 
     /// Answers a call that brought many posts, behind the deliveries of all of them.

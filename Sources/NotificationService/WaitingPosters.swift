@@ -18,15 +18,21 @@ struct WaitingPosters {
         /// Which have to be passed as well, in other lanes.
         fileprivate var marks: [SendingMark] = []
 
-        func send() {
+        /// Answers a call.
+        ///
+        /// - Returns: what a post on a channel is answered with; nil for others.
+        func send() -> ChannelAnswer? {
             switch (answer, outcomes) {
             case (.call(let answer), let outcomes?): answer.reply(toPosts: outcomes)
             case (.call(let answer), nil): answer.reply(toPost: receivers)
             case (.channel(let post), _):
                 post.channel.outcomesDue -= 1
-                post.reply(ChannelOutcome(receivers: receivers))
+                return post.answered(ChannelOutcome(receivers: receivers))
             }
+            return nil
         }
+
+        var isCall: Bool { if case .call = answer { true } else { false } }
     }
 
     fileprivate enum Asker {

@@ -12,6 +12,8 @@ final class ChannelClient {
     let writer = ChannelFrameWriter()
     private(set) var notifications: [ArrivedNotification] = []
     private(set) var outcomes: [UInt64: ChannelOutcome] = [:]
+    /// Their numbers, as they came.
+    private(set) var outcomeNumbers: [UInt64] = []
     private(set) var dropped: [DroppedSignal] = []
     private(set) var suspensions: [SuspensionChangedSignal] = []
     /// The kinds of all frames, in their order.
@@ -68,6 +70,19 @@ final class ChannelClient {
         }
     }
 
+    /// Posts that many, with outcomes, and reads nothing, until nothing more is taken for half a second.
+    func postUnread(_ count: Int, _ name: String) throws {
+        for n in 0..<Int64(count) { try post(name, n) }
+        var (left, since) = (Int.max, ContinuousClock.now)
+        for _ in 0..<120_000 {
+            flush()
+            if writer.byteCount != left { (left, since) = (writer.byteCount, .now) }
+            if left == 0 || ContinuousClock.now - since > .milliseconds(500) { return }
+            usleep(1000)
+        }
+        throw NotInTime("the socket is full")
+    }
+
     func write(_ bytes: [UInt8]) {
         guard let descriptor = descriptor?.rawValue else { return }
         _ = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress!, $0.count, Int32(MSG_NOSIGNAL)) }
@@ -94,7 +109,9 @@ final class ChannelClient {
     private func take(_ frame: ChannelFrame) {
         kinds.append(frame.kind)
         switch frame.kind {
-        case .outcome: outcomes[frame.number] = ChannelOutcome(channelBody: frame.body)
+        case .outcome:
+            outcomes[frame.number] = ChannelOutcome(channelBody: frame.body)
+            outcomeNumbers.append(frame.number)
         case .notification:
             guard let notification = ArrivedNotification(channelBody: frame.body) else { break }
             notifications.append(notification)

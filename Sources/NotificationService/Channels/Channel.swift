@@ -27,7 +27,8 @@ final class Channel: PolledSourceDelegate {
         let byteCount: Int
     }
 
-    /// Outcomes that a client leaves unread, in bytes, and those that wait for deliveries, until nothing more is read from it.
+    /// Outcomes that a client leaves unread, in bytes, and those that wait for deliveries, until nothing more is read from
+    /// it. Earlier where its process has its share of what is kept for all.
     private static let mostOutcomeBytes = 64 << 10
     private static let mostOutcomesDue = 1024
     /// Calls of the system for a piece.
@@ -67,7 +68,11 @@ final class Channel: PolledSourceDelegate {
     /// Whether it waits for its turn.
     var isQueued = false
     var outcomesDue = 0
+    /// Outcomes that are not written, and those of which the client has not read enough that they could be appended.
     private var outcomeBytes = 0
+    var keptBytes = 0
+    /// Whether a client for which outcomes are kept may have more kept.
+    var isServed: (() -> Bool)?
     private(set) var isAtEnd = false
     private(set) var fault: ChannelFrame.Fault?
     private var readsLeft = 0
@@ -95,14 +100,19 @@ final class Channel: PolledSourceDelegate {
         onReadable = nil
         onWritable = nil
         onAppended = nil
+        isServed = nil
     }
 
     // MARK: Polling
 
-    private var mayRead: Bool {
-        guard isOpen, !isQueued, !isAtEnd, fault == nil else { return false }
+    private var mayRead: Bool { isOpen && !isQueued && !isAtEnd && fault == nil && readsOutcomes }
+
+    /// Whether the client has left less unread than it may, so that more is taken from it.
+    var readsOutcomes: Bool {
         // Where nothing can be answered any more, what was posted is still taken.
-        return socket.isBroken || outcomesDue < Self.mostOutcomesDue && outcomeBytes < Self.mostOutcomeBytes
+        if socket.isBroken { return true }
+        guard outcomesDue < Self.mostOutcomesDue, outcomeBytes + keptBytes < Self.mostOutcomeBytes else { return false }
+        return keptBytes == 0 || isServed?() ?? true
     }
 
     func hasPendingWork() -> Bool {
@@ -205,16 +215,27 @@ struct ChannelPost {
     /// The client's own; 0 when it wants no outcome.
     let number: UInt64
 
-    func reply(_ outcome: ChannelOutcome) {
-        guard number != 0 else { return }
-        channel.reply(outcome, to: number)
+    /// What it is answered with; nil when it wants no outcome.
+    func answered(_ outcome: @autoclosure () -> ChannelOutcome) -> ChannelAnswer? {
+        number == 0 ? nil : ChannelAnswer(post: self, outcome: outcome())
     }
+}
+
+/// What a post on a channel is answered with.
+struct ChannelAnswer {
+    let post: ChannelPost
+    let outcome: ChannelOutcome
+
+    /// Of the frame, about.
+    var byteCount: Int { Self.smallSize + outcome.errorName.utf8.count + outcome.message.utf8.count }
+
+    private static let smallSize = 48
 }
 
 extension Channel {
     /// Appends an outcome. Nobody gets it when the channel has ended.
-    fileprivate func reply(_ outcome: ChannelOutcome, to number: UInt64) {
+    func append(_ answer: ChannelAnswer) {
         guard isOpen else { return }
-        append(nil) { $0.append(outcome, number: number) }
+        append(nil) { $0.append(answer.outcome, number: answer.post.number) }
     }
 }

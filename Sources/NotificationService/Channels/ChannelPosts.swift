@@ -60,7 +60,7 @@ final class ChannelPosts {
         }
         let client = call.sender
         // It would hold a descriptor each time.
-        guard !driver.effects.answers.keepsAny(for: client) else {
+        guard !driver.effects.answers.keepsReplies(for: client) else {
             throw BusError(.limitExceeded, message: "the caller does not read its answers")
         }
         if let before = channels[client] { finish(before, mayBeUnread: true) }
@@ -78,6 +78,7 @@ final class ChannelPosts {
             }
         }
         let channel = Channel(of: client, account, own, context: driver.context, unansweredProbes: probes)
+        channel.isServed = { [unowned driver] in driver.center.isServed(client) }
         channel.onReadable = { [unowned self] channel in
             if let calls { calls.take(channel) } else { _ = take(from: channel) }
         }
@@ -94,7 +95,7 @@ final class ChannelPosts {
     /// - Returns: how many, and whether there may be more at once.
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
         let count = take(from: channel, most: driver.center.isCrowded ? Self.pieceInCrowd : Self.piece)
-        let isMore = channel.isOpen && channel.reader.hasNext
+        let isMore = channel.isOpen && channel.reader.hasNext && channel.readsOutcomes
         return (count, isMore)
     }
 
@@ -120,16 +121,16 @@ final class ChannelPosts {
             }
         }
         for _ in 0..<(count + 7) / 8 { turns.noteActivity() }
-        for result in results {
+        let answers = results.compactMap { result -> ChannelAnswer? in
             switch result {
-            case .accepted(let post, let receipt): driver.answer(post, with: receipt)
+            case .accepted(let post, let receipt): return driver.answer(to: post, with: receipt)
             case .refused(let post, let name, let error):
-                post.reply(ChannelOutcome(error))
                 refusals.note(post, error, name: name)
+                return post.answered(ChannelOutcome(error))
             }
         }
+        driver.send(answers)
         if waitsForIdleness { turns.expectIdleness() }
-        if !results.isEmpty { driver.effects.eventEnded(isMoreDue: driver.center.isAnythingReady) }
         endIfOver(channel)
         return count
     }
@@ -206,6 +207,7 @@ final class ChannelPosts {
     /// The client can't write any more, so this comes to an end.
     private func takeRest(of channel: Channel) {
         channel.isEnding = true
+        driver.effects.answers.release(for: channel)
         channel.socket.stopReceiving()
         for _ in 0..<Self.mostPiecesAtEnd {
             guard channel.isOpen, channel.fault == nil, !driver.isOver, !channel.isAtEnd || channel.reader.hasNext

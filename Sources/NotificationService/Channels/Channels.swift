@@ -28,6 +28,8 @@ final class Channels {
     var report: ((Event) -> Void)!
     /// Carries out on the bus what was not written.
     var sendOnBus: (([Effect]) -> Void)!
+    /// Appends the outcomes that are kept for a channel.
+    var releaseKept: ((Channel) -> Void)!
     /// Called when something was written that had waited for room.
     var onWritten: (() -> Void)!
     private let context: MainContext
@@ -88,6 +90,7 @@ final class Channels {
     /// - Parameter mayBeUnread: whether what lies unread in the socket may never be read.
     func end(_ channel: Channel, mayBeUnread: Bool) {
         guard channels[channel.client] === channel else { return }
+        releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
         remove(channel)
         let effects = channel.frames.compactMap { $0.effect.map { adapted($0, for: channel) } }
@@ -113,6 +116,7 @@ final class Channels {
     func closeAll() -> [ClientName: SentSignals.Recent] {
         var unwritten: [ClientName: SentSignals.Recent] = [:]
         for channel in all {
+            releaseKept(channel)
             write(channel)
             remove(channel)
             for case let effect? in channel.frames.map(\.effect) {

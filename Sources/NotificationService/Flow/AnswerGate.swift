@@ -3,7 +3,8 @@ import Collections
 import DBus
 import MainLoop
 
-/// Sends answers as far as their receivers read them (A4, E4), and keeps the others in their order.
+/// Sends answers as far as their receivers read them (A4, E4), and keeps the others in their order: replies on the bus,
+/// and outcomes of posts on channels.
 ///
 /// The core decides, and counts.
 final class AnswerGate {
@@ -11,7 +12,20 @@ final class AnswerGate {
     var maySend: ((UniqueName, Int) -> Bool)!
     /// Called when an answer of so many bytes goes to a connection.
     var onSent: ((UniqueName, Int) -> Void)?
-    private var kept: [UniqueName: Deque<(message: Message, bus: any MessageBus)>] = [:]
+    private var kept: [UniqueName: Kept] = [:]
+
+    private enum Answer {
+        case reply(Message, any MessageBus)
+        case outcome(ChannelAnswer)
+        /// Of a channel that has ended. The core counts it until its turn.
+        case void
+    }
+
+    /// What is kept for one connection, the oldest first.
+    private struct Kept {
+        var answers = Deque<Answer>()
+        var replies = 0
+    }
 
     /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
     /// bus.
@@ -24,7 +38,7 @@ final class AnswerGate {
             onSent?(caller, size)
             bus.send(message)
         } else {
-            kept[caller, default: Deque()].append((message, bus))
+            keep(message, for: caller, bus)
         }
     }
 
@@ -34,20 +48,63 @@ final class AnswerGate {
             onSent?(message.destination, size)
             bus.send(message)
         } else {
-            kept[message.destination, default: Deque()].append((Message(message), bus))
+            keep(Message(message), for: message.destination, bus)
+        }
+    }
+
+    private func keep(_ message: Message, for caller: UniqueName, _ bus: any MessageBus) {
+        kept[caller, default: Kept()].answers.append(.reply(message, bus))
+        kept[caller]?.replies += 1
+    }
+
+    /// Appends an outcome to its channel, or keeps it.
+    ///
+    /// - Parameter maySend: asks the core about so many bytes.
+    func send(_ answer: ChannelAnswer, maySend: (UniqueName, Int) -> Bool) {
+        let channel = answer.post.channel
+        guard channel.isOpen else { return }
+        // At its end it gets what there is room for, of what it had written before.
+        if channel.isEnding || maySend(channel.client, answer.byteCount) {
+            channel.append(answer)
+        } else {
+            channel.keptBytes += answer.byteCount
+            kept[channel.client, default: Kept()].answers.append(.outcome(answer))
         }
     }
 
     /// Sends the oldest of the answers that are kept for a connection.
     func sendKept(for caller: UniqueName) {
-        guard let (message, bus) = kept[caller]?.popFirst() else { return }
-        if kept[caller]?.isEmpty == true { kept[caller] = nil }
-        onSent?(caller, Self.size(of: message))
-        bus.send(message)
+        guard let answer = kept[caller]?.answers.popFirst() else { return }
+        if case .reply = answer { kept[caller]?.replies -= 1 }
+        if kept[caller]?.answers.isEmpty == true { kept[caller] = nil }
+        switch answer {
+        case .reply(let message, let bus):
+            onSent?(caller, Self.size(of: message))
+            bus.send(message)
+        case .outcome(let answer):
+            answer.post.channel.keptBytes -= answer.byteCount
+            answer.post.channel.append(answer)
+        case .void: break
+        }
     }
 
-    /// Whether answers are kept for a connection.
-    func keepsAny(for caller: UniqueName) -> Bool { kept[caller] != nil }
+    /// Whether replies on the bus are kept for a connection.
+    func keepsReplies(for caller: UniqueName) -> Bool { kept[caller].map { $0.replies > 0 } ?? false }
+
+    /// Appends all outcomes that are kept for a channel, which is about to end.
+    func release(for channel: Channel) {
+        guard channel.keptBytes > 0, let before = kept[channel.client] else { return }
+        channel.keptBytes = 0
+        kept[channel.client]?.answers = Deque()
+        for answer in before.answers {
+            if case .outcome(let outcome) = answer, outcome.post.channel === channel {
+                channel.append(outcome)
+                kept[channel.client]?.answers.append(.void)
+            } else {
+                kept[channel.client]?.answers.append(answer)
+            }
+        }
+    }
 
     /// The connection is gone.
     func forget(_ caller: UniqueName) {
