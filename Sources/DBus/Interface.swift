@@ -120,6 +120,9 @@ extension Interface {
             lines.append("    <method name=\"\(method.name)\">")
             lines += method.inputs.map { Self.element($0, direction: "in") }
             lines += method.outputs.map { Self.element($0, direction: "out") }
+            if (method.inputs + method.outputs).contains(where: { $0.signature.rawValue.contains("h") }) {
+                lines.append("      <annotation name=\"org.gtk.GDBus.C.UnixFD\" value=\"true\"/>")
+            }
             lines.append("    </method>")
         }
         for signal in signals {

@@ -304,7 +304,9 @@ class CodeGeneration(TestCase):
                 result = run("gdbus-codegen", "--interface-prefix", "org.carillon.", *arguments, xml)
                 self.assertEqual(result.stderr, "")
             with open(f"{directory}/proxy.h", encoding="utf-8") as header:
-                self.assertIn("notification_center1_call_post_sync", header.read())
+                text = header.read()
+            self.assertIn("notification_center1_call_post_sync", text)
+            self.assertRegex(text, r"notification_center1_call_open_channel_sync \([^)]*GUnixFDList +\*\*out_fd_list")
 
 
 if __name__ == "__main__":
