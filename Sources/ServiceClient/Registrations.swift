@@ -131,6 +131,6 @@ struct Registrations {
 extension ListedObserver {
     func fits(_ key: RegistrationKey) -> Bool {
         ExactText(name) == key.name ?? ExactText("") && ExactText(object) == key.object ?? ExactText("")
-            && suspensionBehavior == key.options.suspensionBehavior.rawValue
+            && suspensionBehavior == ListedObserver.word(for: key.options)
     }
 }

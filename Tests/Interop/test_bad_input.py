@@ -238,6 +238,7 @@ class Options(TestCase):
             ("AddObserver", "suspension-behavior", ("1", "true", "<'hold'>", "['hold']", "signature 's'")),
             ("AddObserver", "automatic-suspension", ("1", "'false'", "<false>", "byte 0")),
             ("AddObserver", "run-loop-mode", ("0", "['default']", "<'default'>", "@as []")),
+            ("AddObserver", "monitor", ("1", "'true'", "<true>", "byte 1")),
         ):
             for value in values:
                 with self.subTest(key=key, value=value):

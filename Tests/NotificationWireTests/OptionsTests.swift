@@ -45,6 +45,37 @@ struct OptionsTests {
         #expect(try observer { $0.entry("automatic-suspension", value) }.automaticSuspension == value)
     }
 
+    @Test("B3: monitor is a boolean, and goes with no suspension-behavior")
+    func monitor() throws {
+        #expect(try observer { $0.entry("monitor", true) } == ObserverOptions(isMonitor: true))
+        #expect(try observer { $0.entry("monitor", false) } == ObserverOptions())
+        expectInvalid("monitor", "expected a boolean (b), got type 's'") {
+            try observer { $0.entry("monitor", "true") }
+        }
+        for isFirst in [true, false] {
+            expectInvalid("suspension-behavior", "an observer with monitor is never suspended") {
+                try observer { writer in
+                    if isFirst { writer.entry("suspension-behavior", "deliver-immediately") }
+                    writer.entry("monitor", true)
+                    if !isFirst { writer.entry("suspension-behavior", "hold") }
+                }
+            }
+        }
+        let both = try observer { writer in
+            writer.entry("suspension-behavior", "hold")
+            writer.entry("monitor", false)
+        }
+        #expect(both == ObserverOptions(suspensionBehavior: .hold))
+        for mode in RunLoopMode.allCases {
+            let options = ObserverOptions(runLoopMode: mode, isMonitor: true)
+            let message = Wire.methodCall("AddObserver")
+            var writer = MessageWriter(message)
+            options.append(to: &writer)
+            var reader = MessageReader(message)
+            #expect(try ObserverOptions(from: &reader) == options)
+        }
+    }
+
     @Test("All observer options together, in any order, and the reader stands behind them")
     func observerAll() throws {
         let message = Wire.methodCall("AddObserver")

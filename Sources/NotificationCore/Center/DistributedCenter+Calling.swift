@@ -68,7 +68,7 @@ extension DistributedCenter {
         index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
             matches.append($0)
         }
-        if matches.receivers.isEmpty { counters.unmatched += count }
+        if matches.countedReceivers == 0 { counters.unmatched += count }
         for receiver in matches.receivers {
             let isSuspended = receiver.client.isSuspended
             guard let observers = matches.observers(of: receiver, where: { !isSuspended || $0 != .drop }) else {

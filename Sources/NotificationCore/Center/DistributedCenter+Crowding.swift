@@ -2,7 +2,8 @@
 ///
 /// What does not fit into an observer's queue is lost to it. So while the queue of one that reads is half full, posts are
 /// read at the pace at which it takes them, and a bus that bounds what it keeps makes the poster wait. That pace has a
-/// bound below, as an observer may read as seldom as it likes, and on purpose. One that has stopped reading slows nothing.
+/// bound below, as an observer may read as seldom as it likes, and on purpose. One that has stopped reading slows nothing,
+/// and nor does a client that monitors (B3).
 ///
 /// Whoever drives the center asks ``isCrowded`` after each event, and calls ``checkCrowding()`` from time to time while
 /// it is.
@@ -15,7 +16,7 @@ extension DistributedCenter {
 
     /// Looks whether a queue that grew is half full.
     func noteGrowth(of client: Client) {
-        guard client.crowding == nil, !client.isStalled, isOver(client, eighths: 4), !client.isSuspended else { return }
+        guard client.crowding == nil, !client.isStalled, isOver(client, eighths: 4), mayCrowd(client) else { return }
         client.crowding = Client.Crowding(
             confirmed: client.peer.confirmedBytes, delivered: client.counts.delivered)
         crowded.append(client)
@@ -27,7 +28,7 @@ extension DistributedCenter {
     public func checkCrowding() -> Int {
         var slowest = Int.max
         crowded.removeAll { client in
-            guard !client.isGone, !client.isSuspended, isOver(client, eighths: 3), var crowding = client.crowding else {
+            guard !client.isGone, mayCrowd(client), isOver(client, eighths: 3), var crowding = client.crowding else {
                 client.crowding = nil
                 return true
             }
@@ -41,6 +42,8 @@ extension DistributedCenter {
         }
         return slowest == .max ? 0 : slowest
     }
+
+    private func mayCrowd(_ client: Client) -> Bool { !client.isSuspended && client.monitors == 0 }
 
     private func isOver(_ client: Client, eighths: UInt64) -> Bool {
         UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths

@@ -56,7 +56,7 @@ extension DistributedCenter {
 
     private func check(_ client: Client) throws(BrokenInvariant) {
         let name = client.name
-        var refusals = 0
+        var (refusals, monitors) = (0, 0)
         for (id, position) in client.observers {
             let observer = index[position]
             try require(
@@ -64,8 +64,10 @@ extension DistributedCenter {
                 "D8: observer \(id.rawValue) is that of \(name)")
             try require(id.rawValue <= lastObserver, "no observer has a number that was not given yet")
             if !observer.registration.options.automaticSuspension { refusals += 1 }
+            if observer.registration.options.isMonitor { monitors += 1 }
         }
         try require(client.refusalsOfAutomation == refusals, "A2: \(name) has \(refusals) observers that refuse")
+        try require(client.monitors == monitors, "B3: \(name) has \(monitors) observers that monitor")
         try require(client.activityEpoch <= lastActivityEpoch, "S5: no epoch is from the future")
         try client.queue.checkInvariants(of: name, lastSerial: lastSerial) { client.observers[$0] != nil }
         // A client that came back has its say when the restoring ends.

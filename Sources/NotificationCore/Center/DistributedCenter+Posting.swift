@@ -61,19 +61,18 @@ extension DistributedCenter {
         }
         let object = post.object.isEmpty ? nil : ExactText(post.object)
         index.forEachMatch(name: ExactText(post.name), object: object) { matches.append($0) }
-        guard !matches.receivers.isEmpty else {
-            counters.unmatched += 1
-            return Receipt(receivers: 0, mark: nil)
-        }
+        if matches.countedReceivers == 0 { counters.unmatched += 1 }
+        guard !matches.receivers.isEmpty else { return Receipt(receivers: 0, mark: nil) }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster, serial: lastSerial)
         var leastUrgent: DeliveryLane?
         for receiver in matches.receivers {
             let staged = route(
                 notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
-            if let staged { leastUrgent = max(leastUrgent ?? staged, staged) }
+            // Nobody waits for who looks on.
+            if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
-        return Receipt(receivers: matches.receivers.count, mark: leastUrgent.map(turns.mark))
+        return Receipt(receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark))
     }
 
     /// Decides what a client's state makes of a notification that it matches.
@@ -104,7 +103,7 @@ extension DistributedCenter {
 
 /// What became of a post that was accepted.
 public struct Receipt: Sendable {
-    /// How many clients matched; 0 for a post that is queued.
+    /// How many clients matched, without those that only monitor; 0 for a post that is queued.
     public let receivers: Int
     /// Where the last of its deliveries that wait for their turns stands; nil when none does.
     public let mark: SendingMark?

@@ -155,6 +155,7 @@ public final class DistributedCenter {
             Observer(registration: registration, client: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
+        if registration.options.isMonitor { client.monitors += 1 }
         charge(client.peer, .observers, 1)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.uncountedObservers) { return }
@@ -222,6 +223,7 @@ public final class DistributedCenter {
     private func release(_ position: ObserverIndex<ExactText, ExactText, Observer>.Position, of client: Client) {
         let registration = index[position].registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
+        if registration.options.isMonitor { client.monitors -= 1 }
         charge(client.peer, .observers, -1)
         #if CARILLON_PLANTED
             let isCounted = !PlantedFault.strikes(.uncountedObservers)

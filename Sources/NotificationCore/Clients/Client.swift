@@ -26,6 +26,8 @@ final class Client {
     var activityEpoch: UInt64 = 0
     /// How many of its observers were registered with `automatic-suspension` false (A2).
     var refusalsOfAutomation = 0
+    /// How many of its observers monitor (B3).
+    var monitors = 0
     /// The configuration's word about automatic suspension.
     var isAutomationOn = true
     /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).

@@ -17,10 +17,14 @@ struct Matches {
         fileprivate let first: Int32
         fileprivate var last: Int32
         fileprivate var count: Int
+        /// Whether any of its observers is no monitor.
+        fileprivate(set) var isCounted: Bool
     }
 
     private var matches: [Match] = []
     private(set) var receivers: [Receiver] = []
+    /// How many of them are told to the poster: not those that only monitor (B3).
+    private(set) var countedReceivers = 0
     /// By ``Client/number``: which of the receivers the client is, if that one is the client.
     private var receiverOfNumber: [Int32] = []
     /// A larger post does not leave its memory to the next.
@@ -31,17 +35,23 @@ struct Matches {
         let options = observer.registration.options
         matches.append(
             Match(
-                observer: observer.registration.id, behavior: options.suspensionBehavior,
+                observer: observer.registration.id, behavior: options.behaviorWhileSuspended,
                 lane: DeliveryLane(options.runLoopMode), next: none))
         if let receiver = receiver(observer.client) {
             matches[Int(receivers[receiver].last)].next = slot
             receivers[receiver].last = slot
             receivers[receiver].count += 1
+            if !options.isMonitor, !receivers[receiver].isCounted {
+                receivers[receiver].isCounted = true
+                countedReceivers += 1
+            }
         } else {
             let number = observer.client.number
             while receiverOfNumber.count <= number { receiverOfNumber.append(none) }
             receiverOfNumber[number] = Int32(receivers.count)
-            receivers.append(Receiver(client: observer.client, first: slot, last: slot, count: 1))
+            receivers.append(
+                Receiver(client: observer.client, first: slot, last: slot, count: 1, isCounted: !options.isMonitor))
+            if !options.isMonitor { countedReceivers += 1 }
         }
     }
 
@@ -55,6 +65,7 @@ struct Matches {
         guard matches.capacity <= Self.keptCapacity else { return self = Matches() }
         matches.removeAll(keepingCapacity: true)
         receivers.removeAll(keepingCapacity: true)
+        countedReceivers = 0
     }
 
     // MARK: Looking

@@ -19,13 +19,19 @@ public struct ObserverOptions: Hashable, Sendable {
     /// False keeps the whole client from being suspended by inactivity (A2).
     public var automaticSuspension: Bool
     public var runLoopMode: RunLoopMode
+    /// Looks on (B3): what it gets counts for nobody who posts, and it is never suspended.
+    public var isMonitor: Bool
 
     public init(
         suspensionBehavior: SuspensionBehavior = .coalesce, automaticSuspension: Bool = true,
-        runLoopMode: RunLoopMode = .default
+        runLoopMode: RunLoopMode = .default, isMonitor: Bool = false
     ) {
         self.suspensionBehavior = suspensionBehavior
         self.automaticSuspension = automaticSuspension
         self.runLoopMode = runLoopMode
+        self.isMonitor = isMonitor
     }
+
+    /// What it gets while its client is suspended.
+    public var behaviorWhileSuspended: SuspensionBehavior { isMonitor ? .deliverImmediately : suspensionBehavior }
 }

@@ -29,6 +29,8 @@ private enum RecordKind: UInt8 {
     /// The address of the bus.
     case bus
     case options
+    /// An observer that monitors, written as any other.
+    case monitor
 }
 
 /// How a list of observers is written.
@@ -91,7 +93,7 @@ struct ChangeEncoder {
             begin(.clientGone, name)
             lists[name] = nil
         case .observer(let registration):
-            begin(.observer, registration.client)
+            begin(registration.options.isMonitor ? .monitor : .observer, registration.client)
             record.append(registration.id.rawValue)
             record.append(registration.name ?? "")
             record.append(registration.object ?? "")
@@ -250,7 +252,8 @@ struct ChangeDecoder {
         case .clientGone:
             lists[client] = nil
             return .clientGone(client)
-        case .observer: return .observer(try registration(of: client, &reader))
+        case .observer: return .observer(try registration(of: client, isMonitor: false, &reader))
+        case .monitor: return .observer(try registration(of: client, isMonitor: true, &reader))
         case .observersRemoved: return .observersRemoved(client, Set(try observers(&reader)))
         case .suspension:
             switch try reader.readUInt8() {
@@ -340,14 +343,14 @@ struct ChangeDecoder {
     }
 
     private func registration(
-        of client: ClientName, _ reader: inout RecordReader
+        of client: ClientName, isMonitor: Bool, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> Registration {
         let id = ObserverID(rawValue: try reader.readUInt64())
         let name = try reader.readText()
         let object = try reader.readText()
         let options = ObserverOptions(
             suspensionBehavior: try choice(&reader), automaticSuspension: try reader.readBool(),
-            runLoopMode: try choice(&reader))
+            runLoopMode: try choice(&reader), isMonitor: isMonitor)
         return Registration(
             id: id, client: client, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
             options: options)

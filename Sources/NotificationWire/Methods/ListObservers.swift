@@ -51,7 +51,7 @@ public struct ListedObserver: Equatable, Sendable {
     public var name: String
     /// Empty for any.
     public var object: String
-    /// The word of the option; later services may have more of them.
+    /// The word of the option, or ``monitor`` for one that is never suspended; later services may have more of them.
     public var suspensionBehavior: String
 
     public init(id: ObserverID, name: String, object: String, suspensionBehavior: String) {
@@ -64,8 +64,15 @@ public struct ListedObserver: Equatable, Sendable {
     public init(_ registration: Registration) {
         self.init(
             id: registration.id, name: registration.name ?? "", object: registration.object ?? "",
-            suspensionBehavior: registration.options.suspensionBehavior.rawValue)
+            suspensionBehavior: Self.word(for: registration.options))
     }
+
+    /// What ``suspensionBehavior`` says of an observer with these options.
+    public static func word(for options: ObserverOptions) -> String {
+        options.isMonitor ? monitor : options.suspensionBehavior.rawValue
+    }
+
+    public static let monitor = "monitor"
 
     /// About what it takes in an answer, in bytes: the number, and each text with its length, NUL and padding.
     public var byteCount: Int { 48 + name.utf8.count + object.utf8.count + suspensionBehavior.utf8.count }

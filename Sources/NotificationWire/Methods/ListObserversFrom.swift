@@ -72,12 +72,12 @@ public struct ListedRegistration: Sendable {
 
 extension ListedRegistration {
     public init(_ registration: Registration) {
-        self.init(
-            observer: ListedObserver(registration),
-            options: [
-                "automatic-suspension": .boolean(registration.options.automaticSuspension),
-                "run-loop-mode": .string(registration.options.runLoopMode.rawValue),
-            ])
+        var options: [String: PropertyList] = [
+            "automatic-suspension": .boolean(registration.options.automaticSuspension),
+            "run-loop-mode": .string(registration.options.runLoopMode.rawValue),
+        ]
+        if registration.options.isMonitor { options["monitor"] = .boolean(true) }
+        self.init(observer: ListedObserver(registration), options: options)
     }
 
     /// At least what it takes in an answer, in bytes.

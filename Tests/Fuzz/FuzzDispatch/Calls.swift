@@ -42,7 +42,9 @@ enum Calls {
         case 2: options = [("suspension-behavior", .string("coalesce"))]
         case 3: options = [("suspension-behavior", .string("hold"))]
         case 4: options = [("suspension-behavior", .string("deliver-immediately"))]
-        case 5: options = [("automatic-suspension", .fixed("b", UInt64(selector >> 3)))]
+        case 5:
+            let key = selector >> 7 == 0 ? "automatic-suspension" : "monitor"
+            options = [(key, .fixed("b", UInt64(selector >> 3 & 15)))]
         case 6: options = [("run-loop-mode", .string(input.choice(of: ["default", "modal-panel", "event-tracking"])))]
         default: options = anyOptions(&input)
         }
@@ -138,7 +140,7 @@ enum Calls {
     private static func anyOptions(_ input: inout ByteSource) -> [(String, WireValue)] {
         let keys = [
             "suspension-behavior", "automatic-suspension", "run-loop-mode", "deliver-immediately", "posting-style",
-            "coalesce-on", "slip",
+            "coalesce-on", "slip", "monitor",
         ]
         return (0...input.number(below: 3)).map { _ in
             let type = input.wireType(depth: 2)

@@ -37,6 +37,9 @@ struct ModelCenter {
         switch step {
         case .observe(let number, let name, let object, let behavior, let mode):
             return .numbers([try observe(number, name, object, behavior, mode)])
+        case .monitor(let number, let name, let object, let mode):
+            // B3: never suspended.
+            return .numbers([try observe(number, name, object, .deliverImmediately, mode, isMonitor: true)])
         case .remove(let number, let pick):
             let id = observer(at: pick)
             guard let client = client(number), client.observers.contains(where: { $0.id == id }) else {
@@ -138,7 +141,8 @@ struct ModelCenter {
     }
 
     private mutating func observe(
-        _ number: Int, _ name: Int, _ object: Int, _ behavior: SuspensionBehavior, _ mode: RunLoopMode
+        _ number: Int, _ name: Int, _ object: Int, _ behavior: SuspensionBehavior, _ mode: RunLoopMode,
+        isMonitor: Bool = false
     ) throws(CenterError) -> UInt64 {
         try limits.check(.nameLength, Step.texts[name].utf8.count)
         try limits.check(.objectLength, Step.texts[object].utf8.count)
@@ -147,7 +151,8 @@ struct ModelCenter {
         let client = try known(number)
         lastObserver += 1
         client.observers.append(
-            ModelClient.Observer(id: lastObserver, name: name, object: object, behavior: behavior, mode: mode))
+            ModelClient.Observer(
+                id: lastObserver, name: name, object: object, behavior: behavior, mode: mode, isMonitor: isMonitor))
         return lastObserver
     }
 
@@ -180,7 +185,9 @@ struct ModelCenter {
             serial: lastSerial, name: unnumbered.name, object: unnumbered.object, bytes: unnumbered.bytes,
             poster: unnumbered.poster)
         let receivers = receivers(name: post.name, object: post.object)
-        if receivers.isEmpty { view.unmatched += 1 }
+        // B3: who only looks on counts for nobody.
+        let counted = receivers.filter { $0.matching.contains { !$0.isMonitor } }.count
+        if counted == 0 { view.unmatched += 1 }
         for (client, matching) in receivers {
             let wanting = matching.filter { $0.behavior != .drop }
             if immediately {
@@ -200,7 +207,7 @@ struct ModelCenter {
             }
         }
         while turns.count > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 { takeTurn(in: mostUrgent!) }
-        return UInt64(receivers.count)
+        return UInt64(counted)
     }
 
     private func receivers(name: Int, object: Int) -> [(client: ModelClient, matching: [ModelClient.Observer])] {
@@ -219,7 +226,7 @@ struct ModelCenter {
         lastSerial += count
         view.posted += count
         let receivers = receivers(name: name, object: object)
-        if receivers.isEmpty { view.unmatched += count }
+        if receivers.allSatisfy({ $0.matching.allSatisfy(\.isMonitor) }) { view.unmatched += count }
         for (client, matching) in receivers {
             let wanting = client.isSuspended ? matching.filter { $0.behavior != .drop } : matching
             guard !wanting.isEmpty else { continue }

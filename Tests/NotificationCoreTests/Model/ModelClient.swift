@@ -8,6 +8,7 @@ final class ModelClient {
         let object: Int
         let behavior: SuspensionBehavior
         let mode: RunLoopMode
+        var isMonitor = false
 
         func matches(name postedName: Int, object postedObject: Int) -> Bool {
             // Table C1. Nothing but zero is "any"; a post without object matches only those of any object.

@@ -3,6 +3,8 @@ import NotificationCore
 /// An event of a random test. Clients, names and objects are numbers of few, so that they meet often.
 enum Step {
     case observe(client: Int, name: Int, object: Int, SuspensionBehavior, RunLoopMode)
+    /// The same by one that only looks on (B3).
+    case monitor(client: Int, name: Int, object: Int, RunLoopMode)
     /// Removes the observer whose place among all that there are, and one that there is not, is `pick`: often one's
     /// own, sometimes a stranger's.
     case remove(client: Int, pick: Int)
@@ -46,6 +48,8 @@ extension Step: CustomStringConvertible {
         switch self {
         case .observe(let number, let name, let object, let behavior, let mode):
             return "\(client(number)) observes \(text(name)) of \(text(object)), \(behavior.rawValue), \(mode.rawValue)"
+        case .monitor(let number, let name, let object, let mode):
+            return "\(client(number)) monitors \(text(name)) of \(text(object)), \(mode.rawValue)"
         case .queue(let number, let name, let object, let bytes, let immediately, let style, let coalescing):
             return "\(client(number)) posts \(text(name)) of \(text(object)), \(style.rawValue), coalescing on "
                 + "\(coalescing.map(\.rawValue).sorted()), \(bytes) bytes" + (immediately ? ", immediately" : "")
@@ -113,16 +117,24 @@ extension Step {
         }
         for client in 0..<3 { steps.append(observe(client, &generator)) }
         while steps.count < count {
-            steps.append(random(&generator, answers: answers, restarts: restarts))
+            steps.append(random(&generator, answers: answers, restarts: restarts, monitors: seed % 2 == 0))
         }
         return steps
     }
 
-    private static func random(_ generator: inout SeededGenerator, answers: Int, restarts: Bool) -> Step {
+    private static func random(
+        _ generator: inout SeededGenerator, answers: Int, restarts: Bool, monitors: Bool
+    ) -> Step {
         func number(_ range: Range<Int>) -> Int { .random(in: range, using: &generator) }
         let client = number(0..<20) == 0 ? 4 : number(0..<4)
         switch number(0..<1000) {
-        case ..<50: return observe(client, &generator)
+        case ..<50:
+            // In half of the sequences one observer in five monitors.
+            return monitors && number(0..<5) == 0
+                ? .monitor(
+                    client: client, name: text(&generator), object: text(&generator),
+                    RunLoopMode.allCases.randomElement(using: &generator)!)
+                : observe(client, &generator)
         case ..<80: return .remove(client: client, pick: number(0..<16))
         case ..<90: return .removeAll(client: client, name: text(&generator), object: text(&generator))
         case ..<190: return .setSuspended(client: client, number(0..<10) < 6)

@@ -59,6 +59,11 @@ final class Subject {
                 of: Step.clients[client], name: Step.texts[name], object: Step.texts[object],
                 options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode), effects: &effects)
             return .numbers([id.rawValue])
+        case .monitor(let client, let name, let object, let mode):
+            let id = try center.addObserver(
+                of: Step.clients[client], name: Step.texts[name], object: Step.texts[object],
+                options: ObserverOptions(runLoopMode: mode, isMonitor: true), effects: &effects)
+            return .numbers([id.rawValue])
         case .remove(let client, let pick):
             let id = ObserverID(rawValue: model.observer(at: pick))
             try center.removeObserver(id, of: Step.clients[client], effects: &effects)
