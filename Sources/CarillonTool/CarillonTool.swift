@@ -13,6 +13,7 @@ struct CarillonTool {
         switch name {
         case "post": PostCommand.run
         case "observe": ObserveCommand.run
+        case "monitor": MonitorCommand.run
         case "status": StatusCommand.run
         case "clients": ListCommand.runClients
         case "observers": ListCommand.runObservers
@@ -37,6 +38,7 @@ struct CarillonTool {
                 Commands:
                   post       Post a notification
                   observe    Print the notifications that arrive
+                  monitor    Print all that is posted, without counting as a receiver
                   status     Show what the service is doing
                   clients    List the programs that it knows
                   observers  List their observers

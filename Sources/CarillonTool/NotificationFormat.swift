@@ -5,6 +5,8 @@ import NotificationWire
 enum NotificationFormat {
     /// Name, object, userInfo.
     case people
+    /// The same behind the poster.
+    case monitor
     /// One JSON object a line.
     case json
 
@@ -12,8 +14,9 @@ enum NotificationFormat {
         let userInfo = notification.userInfo
         func json() -> String { PropertyListJSON.text(.dictionary(userInfo.decoded())) }
         switch self {
-        case .people:
-            var parts = [Self.readable(notification.name)]
+        case .people, .monitor:
+            var parts = self == .monitor ? [notification.poster.rawValue] : []
+            parts.append(Self.readable(notification.name))
             if !notification.object.isEmpty { parts.append(Self.readable(notification.object)) }
             if !userInfo.isEmpty { parts.append(json()) }
             return parts.joined(separator: "  ")
