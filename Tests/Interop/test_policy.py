@@ -12,12 +12,14 @@ Run as a program, this module is that process: it takes calls as lines of JSON, 
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 
 import carillon_interop
 from carillon_interop import INTERFACE, PATIENCE, PROPERTIES, Client, GLib, Refused, context, wait_until
+from test_channel import OUTCOME, POST, Channel
 from test_suspension import INVALID_CONFIGURATION, ConfigurationTestCase
 
 NOT_ALLOWED = "org.carillon.Error.NotAllowed"
@@ -84,6 +86,13 @@ class Sandbox:
     def observe(self, name, object_=""):
         return self.call("AddObserver", "(ssa{sv})", name, object_, {})[0]
 
+    def open_channel(self):
+        """Opens a channel, which it has until it ends."""
+        self.ask(["open"])
+
+    def post_on_channel(self, name):
+        return self.ask(["channel", name])
+
     def clients(self):
         """The clients that it sees."""
         return {each["name"] for each in self.call("ListClients")[0]}
@@ -113,6 +122,7 @@ def sandbox_main(root):
     )
     os.chroot(root)
     os.chdir("/")
+    channel = None
     for line in sys.stdin:
         request = json.loads(line)
         while context.iteration(False):
@@ -120,9 +130,20 @@ def sandbox_main(root):
         try:
             if request[0] == "call":
                 interface, method, types, arguments = request[1:]
+                # Options that are none but booleans.
+                arguments = [
+                    {key: GLib.Variant("b", value) for key, value in each.items()} if isinstance(each, dict) else each
+                    for each in arguments
+                ]
                 result = client.call(method, GLib.Variant(types, tuple(arguments)), interface=interface).unpack()
             elif request[0] == "name":
                 result = client.unique_name
+            elif request[0] == "open":
+                channel = Channel(client)
+                result = None
+            elif request[0] == "channel":
+                channel.send(POST, 1, post_body(request[1]))
+                result = outcome(channel)
             elif request[0] == "heard":
                 result = [each.name for each in client.notifications]
             else:
@@ -131,6 +152,31 @@ def sandbox_main(root):
         except Refused as refused:
             answer = {"error": refused.name, "message": refused.message}
         print(json.dumps(answer), flush=True)
+
+
+def post_body(name):
+    """The body of a post without object, userInfo and options."""
+    text = name.encode()
+    body = struct.pack("=I", len(text)) + text + b"\0"
+    body += bytes(-len(body) % 4) + struct.pack("=I", 0) + b"\0"
+    for _ in range(2):
+        body += bytes(-len(body) % 4) + struct.pack("=I", 0)
+        body += bytes(-len(body) % 8)
+    return body
+
+
+def outcome(channel):
+    """The receivers of the next outcome; the notifications before it are passed over."""
+    kind, _, body = channel.receive()
+    while kind != OUTCOME:
+        kind, _, body = channel.receive()
+    receivers, size = struct.unpack_from("=II", body)
+    error = body[8 : 8 + size].decode()
+    if error:
+        start = 8 + size + 1
+        start += -start % 4
+        raise Refused(error, body[start + 4 : -1].decode())
+    return receivers
 
 
 class PolicyTestCase(ConfigurationTestCase):
@@ -186,6 +232,39 @@ class Sandboxes(PolicyTestCase):
             self.assertEqual(first.call("ListObserversFrom", "(stu)", name, 0, 10), [[]])
         # From outside everybody is seen.
         self.assertLessEqual({other.unique_name, stranger.unique_name, *observers}, set(self.control.list_clients()))
+
+    def test_channel(self):
+        """P2, F2: on a channel it posts what it may post on the bus, and nothing else, also when policy changes."""
+        application = carillon_interop.fresh_name("org.example.Boxed")
+        sandbox = Sandbox(self, application)
+        outside = self.client()
+        outside.add_observer()
+        sandbox.open_channel()
+        for name in (application, f"{application}.Ding"):
+            self.assertEqual(sandbox.post_on_channel(name), 1)
+            self.assertEqual(sandbox.post(name), 1)
+        for name in (self.name, f"{application}Evil", "org.example", application.upper()):
+            self.assert_refused(NOT_ALLOWED, sandbox.post_on_channel, name, mentions=[application, name, "by default"])
+            self.assert_refused(NOT_ALLOWED, sandbox.post, name, mentions=[application, name, "by default"])
+        self.assert_refused("org.carillon.Error.InvalidName", sandbox.post_on_channel, "")
+        self.configure_policy(f"[Policy {application}]", f"post={self.name}")
+        self.assertEqual(sandbox.post_on_channel(self.name), 1)
+        self.configure_policy()
+        self.assert_refused(NOT_ALLOWED, sandbox.post_on_channel, self.name)
+        self.assertEqual(sandbox.post_on_channel(application), 1)
+        self.assertEqual([each.poster for each in outside.settle(self.control)], [sandbox.unique_name] * 6)
+
+    def test_monitor(self):
+        """P2, B3: it monitors what it may observe, and nothing else."""
+        application = carillon_interop.fresh_name("org.example.Boxed")
+        sandbox = Sandbox(self, application)
+        monitor = ("AddObserver", "(ssa{sv})")
+        for name in ("", self.name, f"{application}Evil"):
+            self.assert_refused(NOT_ALLOWED, sandbox.call, *monitor, name, "", {"monitor": True}, mentions=[application])
+        sandbox.call(*monitor, f"{application}.Ding", "", {"monitor": True})
+        self.assertEqual(self.control.post(f"{application}.Ding"), 0)
+        self.assertEqual(self.control.post(self.name), 0)
+        self.assertEqual(sandbox.heard(), [f"{application}.Ding"])
 
     def test_others(self):
         """P2: it overrides nobody."""

@@ -95,14 +95,35 @@ final class BusRelay: Sendable {
     }
 
     private static func copy(from: Int32, to: Int32, _ done: Ends) {
-        var buffer = [UInt8](repeating: 0, count: 65_536)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 65_536, alignment: 16)
+        let control = UnsafeMutableRawBufferPointer.allocate(byteCount: 1024, alignment: 16)
+        defer {
+            buffer.deallocate()
+            control.deallocate()
+        }
         copying: while true {
-            let count = read(from, &buffer, buffer.count)
+            var part = iovec(iov_base: buffer.baseAddress, iov_len: buffer.count)
+            var message = msghdr()
+            message.msg_iovlen = 1
+            message.msg_control = control.baseAddress
+            message.msg_controllen = control.count
+            let count = withUnsafeMutablePointer(to: &part) { part in
+                message.msg_iov = part
+                return recvmsg(from, &message, Int32(MSG_CMSG_CLOEXEC))
+            }
             guard count > 0 else { break }
+            let descriptors = descriptors(in: control, message.msg_controllen)
+            defer { descriptors.forEach { _ = Glibc.close($0) } }
             var offset = 0
             while offset < count {
-                let written = buffer.withUnsafeBytes {
-                    send(to, $0.baseAddress! + offset, count - offset, Int32(MSG_NOSIGNAL))
+                // What came along goes with the first byte.
+                if offset > 0 || message.msg_controllen == 0 { message.msg_control = nil }
+                if message.msg_control == nil { message.msg_controllen = 0 }
+                part = iovec(iov_base: buffer.baseAddress! + offset, iov_len: count - offset)
+                message.msg_flags = 0
+                let written = withUnsafeMutablePointer(to: &part) { part in
+                    message.msg_iov = part
+                    return sendmsg(to, &message, Int32(MSG_NOSIGNAL))
                 }
                 guard written > 0 else { break copying }
                 offset += written
@@ -113,6 +134,16 @@ final class BusRelay: Sendable {
         guard done.ends.add(1, ordering: .relaxed).newValue == 2 else { return }
         Glibc.close(done.near)
         Glibc.close(done.far)
+    }
+
+    /// The descriptors in one control message.
+    private static func descriptors(in control: UnsafeMutableRawBufferPointer, _ length: Int) -> [Int32] {
+        let header = (MemoryLayout<cmsghdr>.size + 7) & ~7
+        guard length > header else { return [] }
+        let size = Int(control.loadUnaligned(as: cmsghdr.self).cmsg_len)
+        return stride(from: header, to: min(size, length) - 3, by: 4).map {
+            control.loadUnaligned(fromByteOffset: $0, as: Int32.self)
+        }
     }
 
     private static func withAddress(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
