@@ -189,7 +189,11 @@ def read_posters(stage):
     faults = []
     everyone = [registrations(number) for number in range(OBSERVERS)] + [[(name, "") for name in [*NAMES, END]]]
     for actor in stage.posters:
-        for kind, sent, answered, lane, number, name, object_, outcome in read(actor.records):
+        for kind, sent, *rest in read(actor.records):
+            if kind == "broken":
+                faults.append((sent, f"{actor.name}: {rest[0]}"))
+                continue
+            answered, lane, number, name, object_, outcome = rest
             if kind == "refused":
                 refused[outcome.split(": ")[0]] += 1
                 if not overlaps_kill(stage, sent, answered):

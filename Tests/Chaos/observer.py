@@ -5,8 +5,8 @@
     observer.py RECORDS NUMBER SEED
 
 After each restart of the service, and every few seconds, it compares its registrations with what the service lists.
-`NUMBER` 2 has its notifications come together (`batches`), and the last kind, `NUMBER` 3, also registers and removes all
-the time.
+`NUMBER` 2 has its notifications come together (`batches`), `NUMBER` 3 also registers and removes all the time, and
+`NUMBER` 4 has a channel, and another one when that ends.
 """
 
 import random
@@ -17,12 +17,14 @@ import gi
 gi.require_version("Gio", "2.0")
 from gi.repository import Gio, GLib  # noqa: E402
 
+from channel import DROPPED, NOTIFICATION, ChannelKeeper  # noqa: E402
 from client import Client, Ownership  # noqa: E402
 from contract import END, INTERFACE, OBJECT_PATH, now, registrations  # noqa: E402
 
-#: The number of the observer that wants batches, and of the one whose registrations come and go.
+#: The number of the observer that wants batches, of the one whose registrations come and go, and of that with a channel.
 BATCHING = 2
 CHURNING = 3
+CHANNELED = 4
 
 
 class Ledger:
@@ -62,6 +64,7 @@ class Observer(Client):
             None, INTERFACE, None, OBJECT_PATH, None, Gio.DBusSignalFlags.NO_MATCH_RULE, self._signal
         )
         self._earlier_owners = set()
+        self.keeper = None
         self.ownership = Ownership(self, self._owner_changed)
         if number == BATCHING:
             wanted = GLib.Variant("(a{sv})", ({"batches": GLib.Variant("b", True)},))
@@ -79,6 +82,8 @@ class Observer(Client):
             GLib.timeout_add(4000, self._compare)
             if self.number == CHURNING:
                 GLib.timeout_add(40, self._churn)
+            if self.number == CHANNELED:
+                self.keeper = ChannelKeeper(self, self._frame)
             return
         name, object_ = remaining[0]
 
@@ -175,7 +180,11 @@ class Observer(Client):
     def _signal(self, _connection, sender, _path, _interface, member, parameters):
         if sender not in self._earlier_owners:
             self.record("forged", now(), member)
-        elif member == "Notifications" and self.number == BATCHING:
+            return
+        if self.keeper and self.keeper.channel and member != "SuspensionChanged" and not self.keeper.channel.read():
+            # The channel has ended: first comes what is left in it.
+            self.record("broken", now(), f"{member} came on the bus beside a channel that goes on")
+        if member == "Notifications" and self.number == BATCHING:
             batch = parameters.get_child_value(0)
             for index in range(batch.n_children()):
                 self._notification(batch.get_child_value(index))
@@ -184,6 +193,15 @@ class Observer(Client):
         elif member.startswith("Notification"):
             self.record("broken", now(), f"{member} is not what was asked for")
         elif member == "Dropped":
+            count, _, reason = parameters.unpack()
+            self.record("dropped", now(), count, reason)
+
+    def _frame(self, kind, number, parameters):
+        if kind == NOTIFICATION:
+            if number != parameters.get_child_value(6).get_uint64():
+                self.record("broken", now(), f"the number of a frame is {number}, which is not that of its body")
+            self._notification(parameters)
+        elif kind == DROPPED:
             count, _, reason = parameters.unpack()
             self.record("dropped", now(), count, reason)
 

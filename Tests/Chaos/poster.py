@@ -5,7 +5,7 @@
     poster.py RECORDS NUMBER SEED RATE
 
 Its posts of one style are a *lane*: they are numbered, and every observer gets them in that order. `NUMBER` 2 posts what
-it has at one time in one call.
+it has at one time in one call, and `NUMBER` 3 over a channel while it has one.
 """
 
 import random
@@ -16,13 +16,15 @@ import gi
 gi.require_version("Gio", "2.0")
 from gi.repository import GLib  # noqa: E402
 
+from channel import OUTCOME, ChannelKeeper  # noqa: E402
 from client import Client  # noqa: E402
 from contract import END, NAMES, OBJECTS, now  # noqa: E402
 
 STYLES = ("now", "asap", "when-idle")
 
-#: The number of the poster that posts many at once.
+#: The number of the poster that posts many at once, and of the one with a channel.
 BATCHING = 2
+CHANNELED = 3
 
 #: Answers that it waits for at most: a program that wants answers does not post without end.
 MOST_PENDING = 100
@@ -38,6 +40,13 @@ class Poster(Client):
         self.pending = 0
         self.stopping = False
         self.ended = 0
+        #: What is to be called with the outcome of each post that is on its way on the channel, by number.
+        self.on_channel = {}
+        self.last_on_channel = 0
+        self.keeper = None
+        if number == CHANNELED:
+            # So that all that it posted on the bus comes before what it posts on the channel.
+            self.keeper = ChannelKeeper(self, self._frame, self._channel_changed, lambda: self.pending == 0)
         self.say(f"ready {self.unique_name}")
         GLib.timeout_add(50, self._tick)
 
@@ -61,12 +70,37 @@ class Poster(Client):
         return GLib.SOURCE_CONTINUE
 
     def _post(self, style, name, object_, size, then=None):
+        if self.keeper and self.keeper.opening:
+            GLib.timeout_add(10, lambda: self._post(style, name, object_, size, then))
+            return
         arguments, end = self._begin(style, name, object_, size, then)
+        if self.keeper and self.keeper.channel:
+            self.last_on_channel += 1
+            self.on_channel[self.last_on_channel] = end
+            self.keeper.channel.post(self.last_on_channel, GLib.Variant.new_tuple(*arguments))
+            return
 
         def answered(values, error):
             end(values and values[0], error)
 
         self.call("Post", GLib.Variant.new_tuple(*arguments), answered)
+
+    def _frame(self, kind, number, parameters):
+        if kind != OUTCOME:
+            return
+        end = self.on_channel.pop(number, None)
+        if end is None:
+            self.record("broken", now(), f"the outcome {number} was asked for by nobody, or came twice")
+            return
+        receivers, error, text = parameters.unpack()
+        end(receivers, f"{error}: {text}" if error else None)
+
+    def _channel_changed(self):
+        if self.keeper.channel is None:
+            # They may have been posted, or not.
+            unanswered, self.on_channel = self.on_channel, {}
+            for end in unanswered.values():
+                end(0, "the channel ended")
 
     def _post_together(self, batch):
         posts = [GLib.Variant.new_tuple(*arguments) for arguments, _ in batch]

@@ -20,8 +20,8 @@ from watch import Process, Samples, descriptor_count, resident_bytes
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-OBSERVERS = 4
-POSTERS = 3
+OBSERVERS = 5
+POSTERS = 4
 STYLES = 3
 
 #: Smaller than the standard ones, so that a run reaches them, and so that all that waits can be kept on disk.
