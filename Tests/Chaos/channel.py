@@ -145,8 +145,8 @@ class ChannelKeeper:
     """Has a client have a channel whenever there can be one.
 
     `arrived` as for `Channel`; `changed` is called when one begins, and when it has ended, behind its last frame.
-    `may_open` is asked before each attempt. While one is `opening`, what is called on the bus has no order with what goes
-    on the channel then.
+    `may_open` is asked before each attempt. While one is `opening`, what is called on the bus has no order with what
+    goes on the channel then.
     """
 
     def __init__(self, client, arrived, changed=lambda: None, may_open=lambda: True):

@@ -21,7 +21,7 @@ from channel import DROPPED, NOTIFICATION, ChannelKeeper  # noqa: E402
 from client import Client, Ownership  # noqa: E402
 from contract import END, INTERFACE, OBJECT_PATH, now, registrations  # noqa: E402
 
-#: The number of the observer that wants batches, of the one whose registrations come and go, and of that with a channel.
+#: The numbers of the observer that wants batches, the one whose registrations come and go, and that with a channel.
 BATCHING = 2
 CHURNING = 3
 CHANNELED = 4

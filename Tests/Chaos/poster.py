@@ -4,8 +4,8 @@
 
     poster.py RECORDS NUMBER SEED RATE
 
-Its posts of one style are a *lane*: they are numbered, and every observer gets them in that order. `NUMBER` 2 posts what
-it has at one time in one call, and `NUMBER` 3 over a channel while it has one.
+Its posts of one style are a *lane*: they are numbered, and every observer gets them in that order. `NUMBER` 2 posts
+what it has at one time in one call, and `NUMBER` 3 over a channel while it has one.
 """
 
 import random

@@ -260,7 +260,8 @@ class Sandboxes(PolicyTestCase):
         sandbox = Sandbox(self, application)
         monitor = ("AddObserver", "(ssa{sv})")
         for name in ("", self.name, f"{application}Evil"):
-            self.assert_refused(NOT_ALLOWED, sandbox.call, *monitor, name, "", {"monitor": True}, mentions=[application])
+            arguments = (name, "", {"monitor": True})
+            self.assert_refused(NOT_ALLOWED, sandbox.call, *monitor, *arguments, mentions=[application])
         sandbox.call(*monitor, f"{application}.Ding", "", {"monitor": True})
         self.assertEqual(self.control.post(f"{application}.Ding"), 0)
         self.assertEqual(self.control.post(self.name), 0)
