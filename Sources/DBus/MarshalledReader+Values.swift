@@ -1,3 +1,9 @@
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// Values, for what was checked before or is checked by whoever reads it. None of these leaves the bytes.
 extension MarshalledReader {
     /// A value whose layout here is that on the wire.
@@ -19,6 +25,28 @@ extension MarshalledReader {
         let start = ((offset + 3) & ~3) + 4
         guard skipText() else { return nil }
         return String(decoding: UnsafeRawBufferPointer(rebasing: bytes[start..<offset - 1]), as: UTF8.self)
+    }
+
+    /// A text that is often the same as the last one, which then is not made anew.
+    public mutating func readString(like recent: String) -> String? {
+        let start = offset
+        if let count = readUInt32(), count == recent.utf8.count, Int(count) < bytes.count - offset,
+            bytes[offset + Int(count)] == 0, hasText(recent)
+        {
+            offset += Int(count) + 1
+            return recent
+        }
+        offset = start
+        return readString()
+    }
+
+    /// Whether the bytes of `text`, as many as there are, stand here.
+    private func hasText(_ text: String) -> Bool {
+        var text = text
+        return text.withUTF8 { text in
+            guard let start = text.baseAddress, !text.isEmpty else { return true }
+            return memcmp(start, bytes.baseAddress! + offset, text.count) == 0
+        }
     }
 
     /// An array of values whose layout here is that on the wire. Returns nil also for one that ends within a value.

@@ -6,7 +6,7 @@ public struct MarshalledReader {
     /// In this machine's byte order, from a place on that D-Bus would align to 8.
     public let bytes: UnsafeRawBufferPointer
     /// Where it is.
-    public private(set) var offset: Int
+    public internal(set) var offset: Int
 
     public init(_ bytes: UnsafeRawBufferPointer, at offset: Int = 0) {
         self.bytes = bytes

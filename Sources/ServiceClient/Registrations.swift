@@ -28,7 +28,9 @@ struct Registrations {
     }
 
     private var entries: [RegistrationKey: Entry] = [:]
-    private var keys: [ObserverID: RegistrationKey] = [:]
+    private var keys: [ObserverID: RegistrationKey] = [:] { didSet { recent = ([], []) } }
+    /// What was asked for last, as notifications for the same observers come one behind the other.
+    private var recent: (ids: [ObserverID], keys: [RegistrationKey]) = ([], [])
     private var askedCount = 0
     private var lastOrder: UInt64 = 0
 
@@ -41,6 +43,12 @@ struct Registrations {
     var areAnyAsked: Bool { askedCount > 0 }
 
     func key(of id: ObserverID) -> RegistrationKey? { keys[id] }
+
+    /// Those that are known of these, in their order.
+    mutating func keys(of ids: [ObserverID]) -> [RegistrationKey] {
+        if ids != recent.ids { recent = (ids, ids.compactMap { keys[$0] }) }
+        return recent.keys
+    }
 
     mutating func want(_ key: RegistrationKey) {
         guard entries[key] == nil else { return }

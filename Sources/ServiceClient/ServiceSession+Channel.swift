@@ -234,7 +234,7 @@ extension ServiceSession {
     private func take(_ frame: ClientChannel.Frame, mayWait: Bool) -> ClientChannel.Taking {
         switch frame.kind {
         case .notification:
-            guard let notification = ArrivedNotification(channelBody: frame.body),
+            guard let notification = ArrivedNotification(channelBody: frame.body, like: &recent),
                 notification.sequence == frame.number
             else { break }
             // The number of an observer may be on its way on the bus.

@@ -14,7 +14,7 @@ extension ServiceSession {
         guard let sender = message.sender, owners.believes(sender) else { return true }
         drainChannel()
         do throws(BusError) {
-            if let notifications = try ArrivedNotification.all(in: message) {
+            if let notifications = try ArrivedNotification.all(in: message, like: &recent) {
                 for notification in notifications { received(notification) }
             } else if let signal = try DroppedSignal(message) {
                 take(signal)
@@ -55,6 +55,6 @@ extension ServiceSession {
         case .missing(let count): receiver.mayHaveMissed(.missing(count: count))
         case .repeated: return
         }
-        receiver.received(notification, for: notification.observers.compactMap { registrations.key(of: $0) })
+        receiver.received(notification, for: registrations.keys(of: notification.observers))
     }
 }

@@ -39,6 +39,7 @@ public final class ServiceSession {
     /// Whether it took it back: a service that ended just then may have left the word to the next one.
     var isSuspensionTakenBack = false
     var sequence = SequenceCheck()
+    var recent = ArrivedNotification.Recent()
     var batching = Batching()
     var channels = Channels()
     /// Calls whose answer is on its way, and matters.

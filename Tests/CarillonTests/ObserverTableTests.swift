@@ -67,6 +67,23 @@ struct ObserverTableTests {
         #expect(last == .init(unregistered: [key("a")]))
     }
 
+    @Test("Who asks again for the same registrations learns of what changed since")
+    func again() {
+        var table = ObserverTable()
+        let (one, other) = (Token(), Token())
+        let keys = [key("a"), key("b")]
+        _ = add(&table, one, "a")
+        #expect(table.observers(of: keys).count == 1)
+        _ = add(&table, other, "b")
+        #expect(table.observers(of: keys).count == 2)
+        #expect(table.observers(of: [key("b")]).count == 1)
+        #expect(table.observers(of: keys).map(\.order) == [1, 2])
+        _ = table.remove(of: one)
+        #expect(table.observers(of: keys).map(\.order) == [2])
+        _ = table.remove(of: other)
+        #expect(table.observers(of: keys).isEmpty)
+    }
+
     @Test("An object that is gone loses its observers, also when another has its address (C12)")
     func dead() {
         var table = ObserverTable()
@@ -133,6 +150,7 @@ struct ObserverTableTests {
                 owner: owner, isToken: true, key: key("a"), target: DirectTarget(),
                 action: .block { _ in withExtendedLifetime(token) {} })
         }
+        _ = table.observers(of: [key("a")])
         _ = table.remove(of: owner)
         #expect(held != nil)
         _ = table.takeReleased()

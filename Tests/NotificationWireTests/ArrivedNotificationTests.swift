@@ -42,6 +42,48 @@ struct ArrivedNotificationTests {
         }
     }
 
+    @Test("What one has in common with the one before is the same; whatever differs is its own")
+    func recent() throws {
+        var recent = ArrivedNotification.Recent()
+        // Alike in all but one thing, in which they differ also by a beginning and in length.
+        let variants = ["Ding", "Dong", "Din", "Dinge", "", "Größe", "Groesse"].flatMap { text in
+            [
+                NotificationSignal(
+                    name: text, object: "o", userInfo: [:], observers: [], poster: ":1.7", serial: 5, sequence: 2),
+                NotificationSignal(
+                    name: "n", object: text, userInfo: [:], observers: [], poster: ":1.7", serial: 5, sequence: 2),
+                NotificationSignal(
+                    name: "n", object: "o", userInfo: [:],
+                    observers: text.utf8.map { ObserverID(rawValue: UInt64($0)) },
+                    poster: text.count > 3 ? ":1.7" : ":1.70", serial: 5, sequence: 2),
+            ]
+        }
+        var random = SystemRandomNumberGenerator()
+        for _ in 0..<200 {
+            let signal = variants.randomElement(using: &random)!
+            let all = try #require(try ArrivedNotification.all(in: signal.message(to: ":1.1"), like: &recent))
+            #expect(all.count == 1 && same(all[0], signal))
+        }
+        // What is no text is none, however much it is like the last.
+        let message = Self.samples[0].message(to: ":1.1")
+        _ = try ArrivedNotification.all(in: message, like: &recent)
+        let body = message.marshalledBody
+        for place in body.indices {
+            var changed = body
+            changed[place] ^= 0x80
+            var other = recent
+            let again = changed.withUnsafeBytes { bytes -> Bool in
+                var reader = MarshalledReader(bytes)
+                return (try? ArrivedNotification(at: &reader, like: &other)) != nil
+            }
+            let first = changed.withUnsafeBytes { bytes -> Bool in
+                var (reader, none) = (MarshalledReader(bytes), ArrivedNotification.Recent())
+                return (try? ArrivedNotification(at: &reader, like: &none)) != nil
+            }
+            #expect(again == first, "byte \(place)")
+        }
+    }
+
     @Test("Details that somebody asked for are passed over")
     func details() throws {
         let message = Wire.signal(NotificationsSignal.member, to: ":1.1")

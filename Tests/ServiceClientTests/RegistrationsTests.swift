@@ -43,6 +43,25 @@ struct RegistrationsTests {
         #expect(registrations.key(of: 2) == key("b", "x", .hold))
     }
 
+    @Test("Who asks again for the same numbers learns of what changed since")
+    func again() {
+        var registrations = registered(key("a"), key("b"))
+        let ids: [ObserverID] = [1, 2, 3]
+        #expect(registrations.keys(of: ids) == [key("a"), key("b")])
+        #expect(registrations.keys(of: [2]) == [key("b")])
+        registrations.want(key("c"))
+        registrations.asked(key("c"))
+        #expect(registrations.keys(of: ids) == [key("a"), key("b")])
+        _ = registrations.added(key("c"), id: 3)
+        #expect(registrations.keys(of: ids) == [key("a"), key("b"), key("c")])
+        _ = registrations.forget(key("a"))
+        #expect(registrations.keys(of: ids) == [key("b"), key("c")])
+        _ = registrations.revoked(2)
+        #expect(registrations.keys(of: ids) == [key("c")])
+        registrations.reset()
+        #expect(registrations.keys(of: ids).isEmpty)
+    }
+
     @Test("A new service gets everything, in the order in which it was first wanted")
     func fresh() {
         let keys = (0..<20).map { key("name \($0)") }

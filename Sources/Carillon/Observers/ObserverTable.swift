@@ -33,6 +33,9 @@ struct ObserverTable {
     private var counts: [RegistrationKey: Int] = [:]
     private var lastOrder: UInt64 = 0
     private var released: [AnyObject] = []
+    /// Whose observers were asked for last, as notifications of the same registrations come one behind the other. None
+    /// of them lives by it: it is forgotten before any is removed.
+    private var recent: (keys: [RegistrationKey], observers: [Observer]) = ([], [])
     /// At so many owners those that are gone are looked for.
     private var sweepAt = 64
 
@@ -45,6 +48,7 @@ struct ObserverTable {
     mutating func add(
         owner: AnyObject, isToken: Bool, key: RegistrationKey, target: any DeliveryTarget, action: Observer.Action
     ) -> Change {
+        recent = ([], [])
         var change = Change()
         if let known = owners[ObjectIdentifier(owner)], known.object !== owner {
             change.unregistered = remove(known.positions)
@@ -109,17 +113,21 @@ struct ObserverTable {
     }
 
     /// The observers of these registrations, in the order in which they were added.
-    func observers(of keys: [RegistrationKey]) -> [Observer] {
+    mutating func observers(of keys: [RegistrationKey]) -> [Observer] {
+        // The session hands over the same array again where they are the same.
+        if keys == recent.keys { return recent.observers }
         var observers: [Observer] = []
         for key in keys { index.forEachMatch(name: key, object: nil) { observers.append($0) } }
         // Each key's are in order already.
         if keys.count > 1 { observers.sort { $0.order < $1.order } }
+        recent = (keys, observers)
         return observers
     }
 
     private mutating func remove(
         _ positions: Set<ObserverIndex<RegistrationKey, Never, Observer>.Position>
     ) -> [RegistrationKey] {
+        recent = ([], [])
         var unregistered: [RegistrationKey] = []
         for position in positions {
             let observer = index.remove(at: position)

@@ -7,10 +7,18 @@ import NotificationCore
 
 extension ArrivedNotification {
     /// - Parameter body: of a frame of the kind notification, `ssa{sv}atstta{sv}`.
-    public init?(channelBody body: UnsafeRawBufferPointer) {
+    public init?(channelBody body: UnsafeRawBufferPointer, like recent: inout Recent) {
         var reader = MarshalledReader(body)
-        guard let arrived = try? ArrivedNotification(withDetailsAt: &reader), reader.isAtEnd else { return nil }
+        guard let arrived = try? ArrivedNotification(withDetailsAt: &reader, like: &recent), reader.isAtEnd else {
+            return nil
+        }
         self = arrived
+    }
+
+    /// The same for whoever has had none before.
+    public init?(channelBody body: UnsafeRawBufferPointer) {
+        var recent = Recent()
+        self.init(channelBody: body, like: &recent)
     }
 }
 
