@@ -128,9 +128,9 @@ extension DistributedNotificationCenter {
     ) throws(DistributedNotificationError) -> OutgoingPost {
         try check(name: name)
         let object = try text(ofObject: object)
-        let userInfo = try UserInfoEncoder.encode(userInfo ?? [:])
+        let entries = try UserInfoEncoder.entries(of: userInfo ?? [:])
         do throws(CenterError) {
-            return try OutgoingPost(name: name.rawValue, object: object ?? "", userInfo: userInfo, options: options)
+            return try OutgoingPost(name: name.rawValue, object: object ?? "", entries: entries, options: options)
         } catch {
             throw DistributedNotificationError(error)
         }

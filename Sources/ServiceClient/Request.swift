@@ -67,6 +67,17 @@ public struct OutgoingPost: @unchecked Sendable {
         self.completion = completion
     }
 
+    /// The same for whoever has the entries of userInfo in no dictionary, and posts to forget.
+    ///
+    /// - Parameter entries: none has the key of another.
+    /// - Throws: as ``PostCall/laidOut(name:object:entries:options:)``.
+    public init(
+        name: String, object: String, entries: [(key: String, value: PropertyList)], options: PostOptions
+    ) throws(CenterError) {
+        let message = try PostCall.laidOut(name: name, object: object, entries: entries, options: options)
+        self.init(message: message, byteCount: Self.overhead + message.byteCount, completion: nil)
+    }
+
     /// The same for a post that was made before.
     public init(
         _ post: PostCall, completion: Request.Completion<Result<Int, ServiceError>>? = nil

@@ -120,6 +120,14 @@ struct UserInfoTests {
         }
     }
 
+    @Test("Of two keys that are one text, as String and NSString, one arrives")
+    func keysOfTwoTypes() throws {
+        let userInfo: [AnyHashable: Any] = [AnyHashable("a"): 1, AnyHashable(NSString("a")): 1, "b": 2]
+        let entries = try UserInfoEncoder.entries(of: userInfo)
+        #expect(entries.map(\.key).sorted() == ["a", "b"])
+        #expect(try UserInfoEncoder.encode(userInfo) == ["a": .int64(1), "b": .int64(2)])
+    }
+
     @Test("Collections nested deeper than any service takes are refused")
     func depth() {
         var value: Any = 1

@@ -63,10 +63,13 @@ final class Received: Sendable {
     }
 
     private func makeNotification() -> MadeNotification {
-        MadeNotification(
+        let entries: [AnyHashable: Any]? =
+            if arrived.userInfo.isEmpty { nil } else if shared != nil { UserInfoDecoder.decode(userInfo) } else {
+                UserInfoDecoder.decode(arrived.userInfo)
+            }
+        return MadeNotification(
             value: Foundation.Notification(
-                name: .init(arrived.name), object: arrived.object.isEmpty ? nil : arrived.object,
-                userInfo: arrived.userInfo.isEmpty ? nil : UserInfoDecoder.decode(userInfo)))
+                name: .init(arrived.name), object: arrived.object.isEmpty ? nil : arrived.object, userInfo: entries))
     }
 }
 

@@ -10,6 +10,13 @@ enum UserInfoDecoder {
         return result
     }
 
+    /// The same for one that arrived, without what it would be in between.
+    static func decode(_ userInfo: UserInfoBytes) -> [AnyHashable: Any] {
+        var result: [AnyHashable: Any] = Dictionary(minimumCapacity: min(userInfo.valueCount, 64))
+        userInfo.forEachEntry { result[$0] = decode($1) }
+        return result
+    }
+
     /// 64-bit integers, floating point and booleans are Swift's own, so that none passes for another. Integers of other
     /// widths come as `NSNumber`, which `as?` turns into any integer type that can hold them: a program in another
     /// language chooses widths by its own habits, and `as? Int` is what a reader writes.

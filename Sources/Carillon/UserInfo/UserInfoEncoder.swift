@@ -7,14 +7,30 @@ import NotificationWire
 ///
 /// What each type becomes, and as what it arrives, is in the article *Property lists between processes*.
 enum UserInfoEncoder {
+    /// The entries, in no order: whoever lays them out needs no dictionary, which would have to hash each key.
+    ///
     /// - Throws: ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)`` with the way to the first value that
     ///   is none of a property list.
-    static func encode(_ userInfo: [AnyHashable: Any]) throws(DistributedNotificationError) -> [String: PropertyList] {
+    static func entries(
+        of userInfo: [AnyHashable: Any]
+    ) throws(DistributedNotificationError) -> [(key: String, value: PropertyList)] {
         do throws(Fault) {
-            return try encode(entries: userInfo, depth: 0)
+            // Of keys of several types two may be one text.
+            guard userInfo.keys.allSatisfy({ type(of: $0.base) == String.self }) else {
+                return Array(try encode(entries: userInfo, depth: 0))
+            }
+            var result: [(key: String, value: PropertyList)] = []
+            result.reserveCapacity(userInfo.count)
+            for (key, value) in userInfo { result.append(try encode(key, value, depth: 0)) }
+            return result
         } catch {
             throw .invalidUserInfo(keyPath: "userInfo" + error.path, reason: error.reason)
         }
+    }
+
+    /// The same as a dictionary.
+    static func encode(_ userInfo: [AnyHashable: Any]) throws(DistributedNotificationError) -> [String: PropertyList] {
+        Dictionary(uniqueKeysWithValues: try entries(of: userInfo).lazy.map { ($0.key, $0.value) })
     }
 
     /// - Parameter depth: of the collection that holds the value.
@@ -40,17 +56,25 @@ enum UserInfoEncoder {
         try checkDepth(depth)
         var result: [String: PropertyList] = [:]
         for (key, value) in entries {
-            guard let text = key.base as? String else {
-                throw Fault("the key is of type \(type(of: key.base)), and has to be a String").inside("[\(key)]")
-            }
-            do throws(Fault) {
-                _ = try text.propertyList(depth: depth)
-                result[text] = try encode(value, depth: depth + 1)
-            } catch {
-                throw error.inside(".\(text)")
-            }
+            let (text, value) = try encode(key, value, depth: depth)
+            result[text] = value
         }
         return result
+    }
+
+    /// - Parameter depth: of the collection that holds the entry.
+    private static func encode(
+        _ key: AnyHashable, _ value: Any, depth: Int
+    ) throws(Fault) -> (key: String, value: PropertyList) {
+        guard let text = key.base as? String else {
+            throw Fault("the key is of type \(type(of: key.base)), and has to be a String").inside("[\(key)]")
+        }
+        do throws(Fault) {
+            _ = try text.propertyList(depth: depth)
+            return (text, try encode(value, depth: depth + 1))
+        } catch {
+            throw error.inside(".\(text)")
+        }
     }
 
     fileprivate static func encode(elements: some Sequence, depth: Int) throws(Fault) -> PropertyList {
@@ -68,9 +92,10 @@ enum UserInfoEncoder {
 
     /// Before the recursion, which a collection that contains itself would never end.
     private static func checkDepth(_ depth: Int) throws(Fault) {
-        let maximum = Limits.row(.userInfoDepth).hardMaximum
-        guard depth < maximum else { throw Fault("collections are nested more than \(maximum) deep") }
+        guard depth < mostDepth else { throw Fault("collections are nested more than \(mostDepth) deep") }
     }
+
+    private static let mostDepth = Limits.row(.userInfoDepth).hardMaximum
 }
 
 /// What is wrong, and the way to it, put together from the inside out.
@@ -168,7 +193,8 @@ extension CGFloat: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) -> PropertyList { .double(Double(self)) }
 }
 extension Data: PropertyListEncodable {
-    fileprivate func propertyList(depth: Int) -> PropertyList { .data(Array(self)) }
+    // Not byte by byte, as by its iterator.
+    fileprivate func propertyList(depth: Int) -> PropertyList { .data(withUnsafeBytes { Array($0) }) }
 }
 extension Date: PropertyListEncodable {
     fileprivate func propertyList(depth: Int) throws(Fault) -> PropertyList {

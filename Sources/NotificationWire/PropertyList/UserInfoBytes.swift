@@ -47,14 +47,21 @@ public struct UserInfoBytes: Hashable, Sendable {
 
     /// Decodes it, anew each time.
     public func decoded() -> [String: PropertyList] {
-        guard !entries.isEmpty else { return [:] }
-        return entries.withUnsafeBytes { bytes in
+        // Of entries as they usually are, so that it does not grow entry by entry.
+        var result: [String: PropertyList] = Dictionary(minimumCapacity: min(entries.count / 32 + 1, 64))
+        forEachEntry { result[$0] = $1 }
+        return result
+    }
+
+    /// Decodes it entry by entry, for who puts them elsewhere. Of two with the same key the last one counts.
+    public func forEachEntry(_ body: (_ key: String, _ value: PropertyList) -> Void) {
+        guard !entries.isEmpty else { return }
+        entries.withUnsafeBytes { bytes in
             var builder = UserInfoBuilder(reader: MarshalledReader(bytes))
             do throws(UserInfoBuilder.Malformed) {
-                return try builder.dictionary(until: bytes.count, of: nil)
+                while let (key, value) = try builder.entry() { body(key, value) }
             } catch {
                 assertionFailure("what was checked can be read")
-                return [:]
             }
         }
     }
@@ -69,15 +76,21 @@ private struct UserInfoBuilder {
 
     var reader: MarshalledReader
 
-    /// - Parameter type: of the values; nil for variants.
-    mutating func dictionary(
-        until end: Int, of type: UnsafeRawBufferPointer?
-    ) throws(Malformed) -> [String: PropertyList] {
-        // Of keys and values as they usually are, so that it does not grow entry by entry.
+    /// The next entry of the userInfo; nil behind the last.
+    mutating func entry() throws(Malformed) -> (key: String, value: PropertyList)? {
+        guard !reader.isAtEnd else { return nil }
+        guard reader.align(to: 8), let key = reader.readKnownText() else { throw Malformed() }
+        return (key, try variant())
+    }
+
+    /// A dictionary within it.
+    ///
+    /// - Parameter type: of the values.
+    private mutating func dictionary(until end: Int, of type: TypeText) throws(Malformed) -> [String: PropertyList] {
         var result: [String: PropertyList] = Dictionary(minimumCapacity: min((end - reader.offset) / 32 + 1, 64))
         while reader.offset < end {
             guard reader.align(to: 8), let key = reader.readKnownText() else { throw Malformed() }
-            result[key] = if let type { try value(of: type) } else { try variant() }
+            result[key] = try value(of: type)
         }
         return result
     }

@@ -33,9 +33,16 @@ public enum UserInfoLayout {
     public static func append(
         _ userInfo: [String: PropertyList], to bytes: inout MarshalledBytes
     ) throws(CenterError) {
+        try append(checking: userInfo, to: &bytes)
+    }
+
+    /// The same for entries in this order.
+    static func append(
+        checking userInfo: some Sequence<(key: String, value: PropertyList)>, to bytes: inout MarshalledBytes
+    ) throws(CenterError) {
         guard !append(entries: userInfo, to: &bytes) else { return }
         // Where it is, is looked for only now.
-        try UserInfoCoding.check(userInfo)
+        try UserInfoCoding.check(Dictionary(userInfo.map { ($0.key, $0.value) }) { $1 })
         preconditionFailure("there is a NUL character")
     }
 
