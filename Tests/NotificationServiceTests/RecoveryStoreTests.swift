@@ -87,7 +87,9 @@ struct RecoveryStoreTests: StateTests {
                 let kind = UInt8.random(in: 0..<23, using: &generator)
                 let rest = (0..<count).map { _ in UInt8.random(in: 0...5, using: &generator) }
                 var group = RecordGroup()
-                group.append([kind] + rest)
+                group.beginRecord()
+                for byte in [kind] + rest { group.append(byte) }
+                group.endRecord()
                 try log.append(group)
             }
             _ = consume log

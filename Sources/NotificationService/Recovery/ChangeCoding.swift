@@ -54,132 +54,138 @@ struct ChangeEncoder {
     private var lists: [ClientName: [ObserverID]] = [:]
 
     /// The record of the numbers beyond which none was given.
-    func numbers(serial: UInt64, observer: UInt64) -> [UInt8] {
-        var record = RecordWriter()
-        record.append(RecordKind.numbers.rawValue)
-        record.append(serial)
-        record.append(observer)
-        return record.bytes
+    func numbers(serial: UInt64, observer: UInt64, to records: inout RecordGroup) {
+        records.beginRecord()
+        records.append(RecordKind.numbers.rawValue)
+        records.append(serial)
+        records.append(observer)
+        records.endRecord()
     }
 
     /// The record of a log without queues.
-    func queuesUnkept() -> [UInt8] { [RecordKind.queuesUnkept.rawValue] }
+    func queuesUnkept(to records: inout RecordGroup) {
+        records.beginRecord()
+        records.append(RecordKind.queuesUnkept.rawValue)
+        records.endRecord()
+    }
 
     /// The record of where the bus is.
-    func bus(address: String) -> [UInt8] {
-        var record = RecordWriter()
-        record.append(RecordKind.bus.rawValue)
-        record.append(address)
-        return record.bytes
+    func bus(address: String, to records: inout RecordGroup) {
+        records.beginRecord()
+        records.append(RecordKind.bus.rawValue)
+        records.append(address)
+        records.endRecord()
     }
 
     /// - Parameters:
     ///   - slot: where ``RecoveryCounters`` has the counts of a client.
-    ///   - body: gets each record.
-    mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, _ body: ([UInt8]) -> Void) {
-        var record = RecordWriter()
+    ///   - records: gets the records, one or two.
+    mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, to records: inout RecordGroup) {
+        switch change {
+        case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _): encode(notification, to: &records)
+        default: break
+        }
+        records.beginRecord()
+        defer { records.endRecord() }
         func begin(_ kind: RecordKind, _ client: ClientName) {
-            record.append(kind.rawValue)
-            record.append(client.rawValue)
+            records.append(kind.rawValue)
+            records.append(client.rawValue)
         }
         switch change {
         case .client(let name, let counts):
             begin(.client, name)
-            record.append(slot(name))
-            record.append(counts.sequence)
-            record.append(counts.delivered)
-            record.append(counts.dropped)
+            records.append(slot(name))
+            records.append(counts.sequence)
+            records.append(counts.delivered)
+            records.append(counts.dropped)
         case .clientGone(let name):
             begin(.clientGone, name)
             lists[name] = nil
         case .observer(let registration):
             begin(registration.options.isMonitor ? .monitor : .observer, registration.client)
-            record.append(registration.id.rawValue)
-            record.append(registration.name ?? "")
-            record.append(registration.object ?? "")
-            record.append(registration.options.suspensionBehavior.rawValue)
-            record.append(registration.options.automaticSuspension)
-            record.append(registration.options.runLoopMode.rawValue)
+            records.append(registration.id.rawValue)
+            records.append(registration.name ?? "")
+            records.append(registration.object ?? "")
+            records.append(registration.options.suspensionBehavior.rawValue)
+            records.append(registration.options.automaticSuspension)
+            records.append(registration.options.runLoopMode.rawValue)
         case .observersRemoved(let name, let observers):
             begin(.observersRemoved, name)
-            record.append(observers.map(\.rawValue))
+            records.append(observers.lazy.map(\.rawValue))
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
-            record.append(isSuspended.map { $0 ? 2 : 1 } ?? UInt8(0))
+            records.append(isSuspended.map { $0 ? 2 : 1 } ?? UInt8(0))
         case .suspendedByActivity(let name, let isSuspended):
             begin(.suspendedByActivity, name)
-            record.append(isSuspended)
+            records.append(isSuspended)
         case .suspensionOwed(let name, let isOwed):
             begin(.suspensionOwed, name)
-            record.append(isOwed)
+            records.append(isOwed)
         case .options(let name, let options):
             begin(.options, name)
-            record.append(options.batches)
+            records.append(options.batches)
         case .queuedDue(let name, let notification, let observers, let lane):
-            encode(notification, body)
             begin(.queuedDue, name)
-            record.append(notification.serial)
-            append(observers, of: name, to: &record)
-            record.append(UInt8(lane.rawValue))
+            records.append(notification.serial)
+            append(observers, of: name, to: &records)
+            records.append(UInt8(lane.rawValue))
         case .held(let name, let notification, let observers, let coalescing):
-            encode(notification, body)
             begin(.held, name)
-            record.append(notification.serial)
-            append(observers, of: name, to: &record)
+            records.append(notification.serial)
+            append(observers, of: name, to: &records)
             if coalescing == observers {
-                record.append(ListCoding.same.rawValue)
+                records.append(ListCoding.same.rawValue)
             } else {
-                record.append(ListCoding.whole.rawValue)
-                record.append(coalescing.map(\.rawValue))
+                records.append(ListCoding.whole.rawValue)
+                records.append(coalescing.lazy.map(\.rawValue))
             }
         case .flushed(let name): begin(.flushed, name)
         case .popped(let name, let lane):
             begin(.popped, name)
-            record.append(UInt8(lane.rawValue))
+            records.append(UInt8(lane.rawValue))
         case .lost(let name, let reason):
             begin(.lost, name)
-            record.append(reason.rawValue)
+            records.append(reason.rawValue)
         case .unannouncedLoss(let name, let count, let observers, let reason):
             begin(.unannouncedLoss, name)
-            record.append(count)
-            record.append(observers.map(\.rawValue))
-            record.append(reason.rawValue)
+            records.append(count)
+            records.append(observers.lazy.map(\.rawValue))
+            records.append(reason.rawValue)
         case .lossAnnounced(let name): begin(.lossAnnounced, name)
         case .postQueued(let poster, let post, let coalescing):
             begin(.postQueued, poster)
-            record.append(commonBody(of: post.userInfo))
-            record.append(post.deliverImmediately)
-            record.append(post.style.rawValue)
-            append(coalescing, to: &record)
+            records.append(commonBody(of: post.userInfo))
+            records.append(post.deliverImmediately)
+            records.append(post.style.rawValue)
+            append(coalescing, to: &records)
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
-            record.append(name)
-            record.append(object)
-            append(coalescing, to: &record)
+            records.append(name)
+            records.append(object)
+            append(coalescing, to: &records)
         case .postTaken(let poster, let style):
             begin(.postTaken, poster)
-            record.append(style.rawValue)
+            records.append(style.rawValue)
         }
-        body(record.bytes)
     }
 
-    private mutating func append(_ observers: [ObserverID], of client: ClientName, to record: inout RecordWriter) {
+    private mutating func append(_ observers: [ObserverID], of client: ClientName, to records: inout RecordGroup) {
         let isLong = observers.count >= ListCoding.long
-        guard !isLong || lists[client] != observers else { return record.append(ListCoding.again.rawValue) }
+        guard !isLong || lists[client] != observers else { return records.append(ListCoding.again.rawValue) }
         if isLong { lists[client] = observers }
-        record.append(ListCoding.whole.rawValue)
-        record.append(observers.map(\.rawValue))
+        records.append(ListCoding.whole.rawValue)
+        records.append(observers.lazy.map(\.rawValue))
     }
 
-    private mutating func encode(_ notification: Notification, _ body: ([UInt8]) -> Void) {
+    private mutating func encode(_ notification: Notification, to records: inout RecordGroup) {
         guard notification.serial != lastNotification else { return }
         lastNotification = notification.serial
-        var record = RecordWriter()
-        record.append(RecordKind.notification.rawValue)
-        record.append(notification.serial)
-        record.append(notification.poster.rawValue)
-        record.append(commonBody(of: notification.userInfo))
-        body(record.bytes)
+        records.beginRecord()
+        records.append(RecordKind.notification.rawValue)
+        records.append(notification.serial)
+        records.append(notification.poster.rawValue)
+        records.append(commonBody(of: notification.userInfo))
+        records.endRecord()
     }
 
     /// Name, object and userInfo.
@@ -190,9 +196,9 @@ struct ChangeEncoder {
         return userInfo.commonBody
     }
 
-    private func append(_ coalescing: Set<CoalescingKey>, to record: inout RecordWriter) {
-        record.append(coalescing.contains(.name))
-        record.append(coalescing.contains(.object))
+    private func append(_ coalescing: Set<CoalescingKey>, to records: inout RecordGroup) {
+        records.append(coalescing.contains(.name))
+        records.append(coalescing.contains(.object))
     }
 }
 

@@ -1,20 +1,70 @@
-/// The bytes of a record: integers little-endian, texts and byte strings behind their length.
-struct RecordWriter {
-    private(set) var bytes: [UInt8] = []
+/// Records that are kept together: after a crash there are all of them, or none.
+///
+/// A record is its length and its bytes: integers little-endian, texts and byte strings behind their length. It is laid
+/// out where it stays until the group is written: each notification that waits takes two.
+struct RecordGroup: ~Copyable {
+    private var memory = UnsafeMutableRawPointer.allocate(byteCount: RecordGroup.least, alignment: 8)
+    private var capacity = RecordGroup.least
+    private(set) var byteCount = 0
+    /// Where the length of the record stands that was begun.
+    private var begun: Int?
 
-    mutating func append(_ value: UInt8) { bytes.append(value) }
-    mutating func append(_ value: UInt32) { appendInteger(value) }
-    mutating func append(_ value: UInt64) { appendInteger(value) }
-    mutating func append(_ value: Bool) { bytes.append(value ? 1 : 0) }
+    private static let least = 4096
+    /// More is not kept for the next records.
+    private static let mostKept = 1 << 16
+
+    deinit {
+        memory.deallocate()
+    }
+
+    var isEmpty: Bool { byteCount == 0 }
+
+    /// Calls `body` with all of it, which is valid only inside.
+    borrowing func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        body(UnsafeRawBufferPointer(start: memory, count: byteCount))
+    }
+
+    /// The memory is used again, unless it is much.
+    mutating func removeAll() {
+        byteCount = 0
+        begun = nil
+        guard capacity > Self.mostKept else { return }
+        memory.deallocate()
+        (memory, capacity) = (UnsafeMutableRawPointer.allocate(byteCount: Self.least, alignment: 8), Self.least)
+    }
+
+    // MARK: Writing
+
+    /// Begins a record. What is appended until ``endRecord()`` is in it.
+    mutating func beginRecord() {
+        precondition(begun == nil, "one record is written after the other")
+        begun = byteCount
+        append(UInt32(0))
+    }
+
+    mutating func endRecord() {
+        guard let start = begun else { preconditionFailure("a record was begun") }
+        begun = nil
+        let length = UInt32(byteCount - start - 4)
+        memory.storeBytes(of: length.littleEndian, toByteOffset: start, as: UInt32.self)
+    }
+
+    mutating func append(_ value: UInt8) { append(integer: value) }
+    mutating func append(_ value: UInt32) { append(integer: value) }
+    mutating func append(_ value: UInt64) { append(integer: value) }
+    mutating func append(_ value: Bool) { append(integer: value ? 1 : 0 as UInt8) }
 
     mutating func append(_ text: String) {
-        append(UInt32(text.utf8.count))
-        bytes += text.utf8
+        var text = text
+        text.withUTF8 { text in
+            append(UInt32(text.count))
+            append(raw: UnsafeRawBufferPointer(text))
+        }
     }
 
     mutating func append(_ data: [UInt8]) {
         append(UInt32(data.count))
-        bytes += data
+        data.withUnsafeBytes { append(raw: $0) }
     }
 
     mutating func append(_ numbers: some Collection<UInt64>) {
@@ -22,12 +72,51 @@ struct RecordWriter {
         for number in numbers { append(number) }
     }
 
-    private mutating func appendInteger<Value: FixedWidthInteger>(_ value: Value) {
-        withUnsafeBytes(of: value.littleEndian) { bytes += $0 }
+    private mutating func append<Value: FixedWidthInteger>(integer value: Value) {
+        take(MemoryLayout<Value>.size).storeBytes(of: value.littleEndian, as: Value.self)
+    }
+
+    private mutating func append(raw bytes: UnsafeRawBufferPointer) {
+        guard let start = bytes.baseAddress else { return }
+        take(bytes.count).copyMemory(from: start, byteCount: bytes.count)
+    }
+
+    /// Room for so many more.
+    private mutating func take(_ more: Int) -> UnsafeMutableRawPointer {
+        if more > capacity - byteCount { grow(by: more) }
+        defer { byteCount += more }
+        return memory + byteCount
+    }
+
+    private mutating func grow(by more: Int) {
+        capacity = max(2 * capacity, byteCount + more)
+        let larger = UnsafeMutableRawPointer.allocate(byteCount: capacity, alignment: 8)
+        larger.copyMemory(from: memory, byteCount: byteCount)
+        memory.deallocate()
+        memory = larger
+    }
+
+    // MARK: Reading
+
+    /// Gives the records in these bytes one by one to `body`, until that returns false.
+    ///
+    /// - Returns: whether all of it was records, and taken.
+    static func read(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Bool) -> Bool {
+        var offset = 0
+        while offset < bytes.count {
+            guard bytes.count - offset >= 4 else { return false }
+            let length = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)))
+            offset += 4
+            guard length <= bytes.count - offset,
+                body(UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + length]))
+            else { return false }
+            offset += length
+        }
+        return true
     }
 }
 
-/// Reads what ``RecordWriter`` wrote, from bytes that may be anything. They stay where they are while it reads.
+/// Reads a record of a ``RecordGroup``, from bytes that may be anything. They stay where they are while it reads.
 struct RecordReader {
     /// The bytes are no such record.
     struct Malformed: Error {}

@@ -6,52 +6,18 @@ import MainLoop
     import Musl
 #endif
 
-/// Records that are kept together: after a crash there are all of them, or none.
-struct RecordGroup {
-    private(set) var bytes: [UInt8] = []
-
-    var isEmpty: Bool { bytes.isEmpty }
-
-    mutating func append(_ record: [UInt8]) {
-        withUnsafeBytes(of: UInt32(record.count).littleEndian) { bytes += $0 }
-        bytes += record
-    }
-
-    /// The memory is used again, unless much was in it.
-    mutating func removeAll() {
-        bytes.removeAll(keepingCapacity: bytes.count < 1 << 16)
-    }
-
-    /// Gives the records one by one to `body`, until that returns false.
-    ///
-    /// - Returns: whether all of it was records, and taken.
-    static func read(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Bool) -> Bool {
-        var offset = 0
-        while offset < bytes.count {
-            guard bytes.count - offset >= 4 else { return false }
-            let length = Int(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)))
-            offset += 4
-            guard length <= bytes.count - offset,
-                body(UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + length]))
-            else { return false }
-            offset += length
-        }
-        return true
-    }
-}
-
 /// A file to which groups of records are appended, and which can be read after the process died at any byte.
 ///
 /// It begins with the name of its format. A group is its length, a checksum of its bytes, and the bytes. Reading ends at
 /// the first that is cut off or does not fit its checksum. There is no `fsync`: the file outlives the process, which is
 /// what it is for, and not the machine, with which the bus goes too.
 final class RecoveryLog {
-    private static let format = Array("Carillon log 3\n\0".utf8)
+    fileprivate static let format = Array("Carillon log 3\n\0".utf8)
     private static let frameSize = 12
     /// More than any group has: one is written when it has 4 MiB, and a record has no more than a message.
     private static let mostInGroup = 1 << 28
     /// What is written at a time when the log is written anew.
-    private static let pieceSize = 1 << 18
+    fileprivate static let pieceSize = 1 << 18
     private let path: String
     private let files: any StateFiles
     private var file: any StateFile
@@ -82,7 +48,7 @@ final class RecoveryLog {
     /// Puts a new log with these records at `path`, in the place of whatever is there.
     init(
         path: String, in files: any StateFiles,
-        records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+        records: (inout NewLog) throws(FileError) -> Void
     ) throws(FileError) {
         self.path = path
         self.files = files
@@ -110,7 +76,7 @@ final class RecoveryLog {
             }
             let start = offset + Self.frameSize
             guard length <= min(size - start, Self.mostInGroup), let group = try window.bytes(at: start, count: length),
-                Self.checksum(group) == checksum, group.withUnsafeBytes({ RecordGroup.read($0, body) })
+                group.withUnsafeBytes({ Self.checksum($0) == checksum && RecordGroup.read($0, body) })
             else { break }
             offset = start + length
         }
@@ -118,16 +84,16 @@ final class RecoveryLog {
     }
 
     /// Appends a group.
-    func append(_ group: RecordGroup) throws(FileError) {
+    func append(_ group: borrowing RecordGroup) throws(FileError) {
         var bytes = size == 0 ? Self.format : []
-        Self.appendFrame(group.bytes, to: &bytes)
+        group.withBytes { Self.appendFrame($0, to: &bytes) }
         try file.append(bytes)
         size += bytes.count
     }
 
     /// Puts other records in the place of all that there are, at once: whoever reads sees either these or those.
     func replace(
-        with records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+        with records: (inout NewLog) throws(FileError) -> Void
     ) throws(FileError) {
         // One that has lost its place to another process's has nothing to say any more.
         guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
@@ -135,7 +101,7 @@ final class RecoveryLog {
     }
 
     /// Leaves nothing but these records in the file, for want of room for more. Where even that fails, nothing.
-    func reduce(to group: RecordGroup) {
+    func reduce(to group: borrowing RecordGroup) {
         do throws(FileError) {
             try file.removeAll()
             size = 0
@@ -152,60 +118,74 @@ final class RecoveryLog {
 
     private static func make(
         _ path: String, in files: any StateFiles,
-        _ records: ((([UInt8]) throws(FileError) -> Void)) throws(FileError) -> Void
+        _ records: (inout NewLog) throws(FileError) -> Void
     ) throws(FileError) -> (any StateFile, size: Int) {
         let replacement = try files.open(path + ".new", for: .newLog)
-        var size = 0
+        var log = NewLog(file: replacement)
         do throws(FileError) {
             guard try replacement.lock() else {
                 throw FileError(operation: "lock \(replacement.path)", reason: .system(EWOULDBLOCK))
             }
-            var buffer = format
-            var group = RecordGroup()
-            func write(atLeast least: Int) throws(FileError) {
-                guard group.bytes.count >= least else { return }
-                appendFrame(group.bytes, to: &buffer)
-                try replacement.append(buffer)
-                size += buffer.count
-                buffer.removeAll(keepingCapacity: true)
-                group = RecordGroup()
-            }
-            try records { record throws(FileError) in
-                group.append(record)
-                try write(atLeast: pieceSize)
-            }
-            try write(atLeast: 0)
+            try records(&log)
+            try log.write()
             try replacement.rename(to: path)
         } catch {
             replacement.remove()
             throw error
         }
-        return (replacement, size)
+        return (replacement, log.size)
     }
 
-    private static func appendFrame(_ bytes: [UInt8], to frames: inout [UInt8]) {
+    /// A log that is being written, in pieces.
+    struct NewLog: ~Copyable {
+        fileprivate let file: any StateFile
+        /// Records go here; behind each ``recordEnded()`` is called.
+        var group = RecordGroup()
+        private var written = 0
+        private var buffer = RecoveryLog.format
+
+        fileprivate init(file: any StateFile) {
+            self.file = file
+        }
+
+        /// How many bytes it has, with what is not in the file yet.
+        var size: Int { written + buffer.count + group.byteCount }
+
+        /// Writes what has been gathered, if that is enough.
+        mutating func recordEnded() throws(FileError) {
+            if group.byteCount >= RecoveryLog.pieceSize { try write() }
+        }
+
+        fileprivate mutating func write() throws(FileError) {
+            group.withBytes { RecoveryLog.appendFrame($0, to: &buffer) }
+            try file.append(buffer)
+            written += buffer.count
+            buffer.removeAll(keepingCapacity: true)
+            group.removeAll()
+        }
+    }
+
+    fileprivate static func appendFrame(_ bytes: UnsafeRawBufferPointer, to frames: inout [UInt8]) {
         frames.reserveCapacity(frames.count + frameSize + bytes.count)
         withUnsafeBytes(of: UInt32(bytes.count).littleEndian) { frames += $0 }
-        withUnsafeBytes(of: checksum(bytes[...]).littleEndian) { frames += $0 }
-        frames += bytes
+        withUnsafeBytes(of: checksum(bytes).littleEndian) { frames += $0 }
+        frames.append(contentsOf: bytes)
     }
 
     /// For torn writes, not against malice. Like FNV-1a, but eight bytes at a time, which makes it as fast as the copying
     /// of the bytes. Each step can be undone, so that no change of one word is lost on the way.
-    private static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-        bytes.withUnsafeBytes { bytes in
-            var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-            func mix(_ word: UInt64) {
-                hash = (hash ^ word) &* 0x9E37_79B9_7F4A_7C15
-                hash ^= hash >> 32
-            }
-            let whole = bytes.count & ~7
-            for offset in stride(from: 0, to: whole, by: 8) {
-                mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
-            }
-            for byte in bytes[whole...] { mix(UInt64(byte)) }
-            return hash
+    private static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
+        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+        func mix(_ word: UInt64) {
+            hash = (hash ^ word) &* 0x9E37_79B9_7F4A_7C15
+            hash ^= hash >> 32
         }
+        let whole = bytes.count & ~7
+        for offset in stride(from: 0, to: whole, by: 8) {
+            mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)))
+        }
+        for byte in bytes[whole...] { mix(UInt64(byte)) }
+        return hash
     }
 }
 

@@ -191,7 +191,7 @@ final class RecoveryStore {
         let last = center.lastNumbers
         guard last.serial > reserved.serial || last.observer > reserved.observer, !isSuspended else { return }
         reserved = (last.serial + Self.block, last.observer + Self.block)
-        pending.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
+        encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &pending)
     }
 
     /// Writes all of an event that shall survive the process, before anything of it leaves that: a crash before leaves what
@@ -244,8 +244,8 @@ final class RecoveryStore {
             if let client = change.clientWhoseQueueChanges { touched.insert(client) }
             guard !change.isOfQueues else { return }
         }
-        encoder.encode(change, slot: { slots[$0] ?? 0 }) { pending.append($0) }
-        if pending.bytes.count > Self.mostPending { flush() }
+        encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &pending)
+        if pending.byteCount > Self.mostPending { flush() }
     }
 
     /// Writes what is counted and remembered, once for all that there is. Nothing of it may have left the process before.
@@ -256,7 +256,7 @@ final class RecoveryStore {
         if counters.hasChanges { attempt { () throws(FileError) in try counters.writeCounts() } }
         guard !pending.isEmpty else { return }
         #if CARILLON_PLANTED
-            if PlantedFault.strikes(.lateLog), pending.bytes.count < 2048 { return }
+            if PlantedFault.strikes(.lateLog), pending.byteCount < 2048 { return }
         #endif
         attempt { () throws(FileError) in try log?.append(pending) }
         pending.removeAll()
@@ -380,27 +380,22 @@ final class RecoveryStore {
     private func write(_ center: DistributedCenter, _ extent: Extent) throws(FileError) {
         encoder = ChangeEncoder()
         let most = limit / 3 * 2
-        var size = 0
-        func records(_ append: (([UInt8]) throws(FileError) -> Void)) throws(FileError) {
+        func records(_ log: inout RecoveryLog.NewLog) throws(FileError) {
+            encoder.bus(address: address, to: &log.group)
+            if extent == .withoutQueues { encoder.queuesUnkept(to: &log.group) }
+            encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &log.group)
             var failure: FileError?
-            func add(_ record: [UInt8]) {
-                guard failure == nil else { return }
+            center.forEachRememberedChange { change in
+                guard failure == nil, extent == .whole || !change.isOfQueues else { return }
+                encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &log.group)
                 do throws(FileError) {
-                    size += record.count + 4
-                    if size > most {
+                    if log.size > most {
                         throw FileError(operation: "write \(path)", reason: .tooLarge(limit: most))
                     }
-                    try append(record)
+                    try log.recordEnded()
                 } catch {
                     failure = error
                 }
-            }
-            add(encoder.bus(address: address))
-            if extent == .withoutQueues { add(encoder.queuesUnkept()) }
-            add(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
-            center.forEachRememberedChange { change in
-                guard failure == nil, extent == .whole || !change.isOfQueues else { return }
-                encoder.encode(change, slot: { slots[$0] ?? 0 }, add)
             }
             if let failure { throw failure }
         }
@@ -451,10 +446,10 @@ final class RecoveryStore {
     /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice.
     private func leaveNumbers() {
         var numbers = RecordGroup()
-        numbers.append(encoder.bus(address: address))
+        encoder.bus(address: address, to: &numbers)
         reserved.serial += Self.largeBlock
         reserved.observer += Self.largeBlock
-        numbers.append(encoder.numbers(serial: reserved.serial, observer: reserved.observer))
+        encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &numbers)
         log?.reduce(to: numbers)
         log = nil
     }
