@@ -15,18 +15,32 @@ extension Message {
     ///   - sender: as the bus knows it; nil for what libdbus itself says.
     ///   - serial: not 0.
     package func carried(from sender: AnyBusName?, serial: UInt32) -> Message {
-        if let sender, let copy = arrived?.carried(from: sender, serial: serial) { return Message(arrived: copy)! }
+        if let sender, let copy = arrived?.carried(from: sender, serial: serial) {
+            return Message(arrived: copy, descriptors: descriptors)!
+        }
         let copy = Message(adopting: allocated(dbus_message_copy(pointer)))
         dbus_message_set_serial(copy.pointer, serial)
         check(dbus_message_set_sender(copy.pointer, sender?.rawValue))
         return copy.withMarshalledBytes { Message(arrived: Array($0))! }
     }
 
-    /// What is sent, in the bytes that a socket takes, so that nobody lays it out again on its way.
+    /// What is sent, in the bytes that a socket takes, so that nobody lays it out again on its way. A descriptor that is
+    /// its one argument goes with it.
     ///
     /// - Precondition: it has a serial.
     package func laidOut() -> Message {
-        arrived == nil ? withMarshalledBytes { Message(arrived: Array($0))! } : self
+        arrived == nil ? withMarshalledBytes { Message(arrived: Array($0), descriptors: ownDescriptors)! } : self
+    }
+
+    private var ownDescriptors: [FileDescriptor] {
+        guard hasDescriptors, hasSignature("h") else { return [] }
+        var reader = MessageReader(self)
+        return (try? reader.readDescriptor()).map { [$0] } ?? []
+    }
+
+    /// The same without the descriptors that came with it.
+    package func withoutDescriptors() -> Message {
+        arrived.flatMap { Message(arrived: $0.bytes) } ?? self
     }
 
     /// What is sent of a message that is laid out already.

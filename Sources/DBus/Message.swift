@@ -20,7 +20,7 @@ public final class Message {
     /// That of what arrived, when somebody has asked.
     private var knownSender: UniqueName?
     /// Those that arrived with it and were taken.
-    private let descriptors: [FileDescriptor]
+    let descriptors: [FileDescriptor]
 
     /// DBusMessage
     var pointer: OpaquePointer {
