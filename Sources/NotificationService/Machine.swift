@@ -28,7 +28,7 @@ package struct Machine {
     /// What the kernel tells of sockets; nil where it does not.
     var sockets: () -> UnixSockets?
     /// The two ends of a stream that does not block; nil where there are no descriptors left.
-    var makeStream: () -> (own: FileDescriptor, other: FileDescriptor)? = ChannelSocket.makePair
+    var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
     /// Told of each call when it is served, for a simulation in which that takes time.
     var noteServing: () -> Void = {}
 
@@ -49,12 +49,13 @@ package struct Machine {
         address: String, runtimeDirectory: String, files: any StateFiles, processes: any ProcessTable,
         configuration: @escaping () -> Configuration,
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
+        makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
         noteServing: @escaping () -> Void = {}
     ) -> Machine {
         Machine(
             address: address, connect: connect, runtimeDirectory: runtimeDirectory, files: files,
             processes: processes, session: .none, maySandboxesCall: { false },
-            readConfiguration: configuration, sockets: { nil }, noteServing: noteServing)
+            readConfiguration: configuration, sockets: { nil }, makeStream: makeStream, noteServing: noteServing)
     }
 }
 

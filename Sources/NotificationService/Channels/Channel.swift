@@ -37,7 +37,7 @@ final class Channel: PolledSourceDelegate {
     let client: ClientName
     /// Who pays for it.
     let account: AccountID
-    let socket: ChannelSocket
+    let socket: any ChannelStream
     let writer = ChannelFrameWriter()
     let reader = ChannelFrameReader(from: .client)
     private var source: PolledSource!
@@ -81,12 +81,12 @@ final class Channel: PolledSourceDelegate {
     var isEnding = false
 
     init(
-        of client: ClientName, _ account: AccountID, _ descriptor: FileDescriptor, context: MainContext,
+        of client: ClientName, _ account: AccountID, _ socket: any ChannelStream, context: MainContext,
         unansweredProbes: Int
     ) {
         self.client = client
         self.account = account
-        socket = ChannelSocket(descriptor)
+        self.socket = socket
         for _ in 0..<unansweredProbes { probes.append(Probe(position: 0, waitsForPing: false)) }
         source = PolledSource(delegate: self, priority: .of(.reading), context: context)
     }
@@ -120,20 +120,26 @@ final class Channel: PolledSourceDelegate {
         if mayRead { wanted.insert(.readable) }
         if isOpen, isFull, !socket.isBroken { wanted.insert(.writable) }
         poll(wanted)
-        return mayRead && reader.hasNext
+        return mayRead && reader.hasNext || socket.polled == nil && !occurred.isEmpty
     }
 
     private func poll(_ conditions: PolledSource.Conditions) {
         guard conditions != polled else { return }
         if let tag { source.remove(tag) }
         polled = conditions
-        tag =
-            conditions.isEmpty
-            ? nil : source.add(descriptor: socket.descriptor, waitingFor: conditions.union([.error, .hangUp]))
+        tag = nil
+        guard !conditions.isEmpty, let descriptor = socket.polled else { return }
+        tag = source.add(descriptor: descriptor, waitingFor: conditions.union([.error, .hangUp]))
+    }
+
+    /// Of what is waited for.
+    private var occurred: PolledSource.Conditions {
+        if let tag { return source.occurred(on: tag) }
+        return polled.isEmpty ? [] : socket.ready.intersection(polled.union([.error, .hangUp]))
     }
 
     func dispatch() {
-        let occurred = tag.map { source.occurred(on: $0) } ?? []
+        let occurred = occurred
         if isFull, !occurred.isDisjoint(with: [.writable, .error, .hangUp]) { onWritable?(self) }
         if mayRead, reader.hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp]) { onReadable?(self) }
     }

@@ -1,4 +1,5 @@
 import DBus
+import MainLoop
 
 #if canImport(Glibc)
     import Glibc
@@ -7,8 +8,8 @@ import DBus
 #endif
 
 /// The service's end of the socket of a channel. Nothing here waits.
-final class ChannelSocket {
-    let descriptor: Int32
+final class ChannelSocket: ChannelStream {
+    private let descriptor: Int32
     private let owner: FileDescriptor
     /// Whether nothing that is written arrives any more.
     private(set) var isBroken = false
@@ -20,15 +21,20 @@ final class ChannelSocket {
         descriptor = owner.rawValue
     }
 
+    var polled: Int32? { descriptor }
+    var ready: PolledSource.Conditions { [] }
+
     /// Descriptors that the service keeps for itself.
     private static let reserve = 64
 
     /// Nil when the process has no descriptors left for it.
-    static func makePair() -> (own: FileDescriptor, other: FileDescriptor)? {
+    static func makePair() -> (own: any ChannelStream, other: FileDescriptor)? {
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { return nil }
-        let pair = (own: FileDescriptor(adopting: ends[0]), other: FileDescriptor(adopting: ends[1]))
+        let pair: (own: any ChannelStream, other: FileDescriptor) = (
+            ChannelSocket(FileDescriptor(adopting: ends[0])), FileDescriptor(adopting: ends[1])
+        )
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return pair }
         return UInt64(max(ends[0], ends[1])) + UInt64(reserve) < UInt64(limit.rlim_cur) ? pair : nil
