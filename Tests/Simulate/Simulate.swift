@@ -137,6 +137,7 @@ struct Simulate {
         case "--faults": return read(Double(value), \.faults)
         case "--rate": return read(Int(value), \.rate)
         case "--hostility": return read(Double(value), \.hostility)
+        case "--channels": return read(Double(value), \.channels)
         case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
         default: return false
         }

@@ -18,6 +18,8 @@ final class Simulation {
     private var random: Random
     private var impostor: Peer?
     private let windows: WindowWatch
+    private let streams: Streams
+    private var hogs: [ChannelHog] = []
     private var ambush: Ambush?
     private var accident: Accident?
 
@@ -36,9 +38,10 @@ final class Simulation {
         bus = Bus(world, id: Self.hexadecimal(plan.seed), manner: plan.manner)
         disk = Disk(world)
         ledger = Ledger(world)
+        streams = Streams(world)
         host = ServiceHost(
             world, bus, disk, ledger, limits: plan.limits, isSupervised: plan.isSupervised,
-            servingTime: plan.servingTime)
+            servingTime: plan.servingTime, streams: streams)
         windows = WindowWatch(world, ledger)
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
@@ -80,6 +83,7 @@ final class Simulation {
         judge(marker)
         guard world.violation == nil else { return world.violation }
         for client in all { client.leave(abruptly: false) }
+        for hog in hogs { hog.leave() }
         world.run(until: world.now + Self.restTime)
         guard world.violation == nil else { return world.violation }
         host.checkCore()
@@ -91,6 +95,7 @@ final class Simulation {
     private func tearDown() {
         world.trace = nil
         for client in all { client.leave(abruptly: true) }
+        for hog in hogs { hog.leave() }
         host.tearDown()
     }
 
@@ -118,6 +123,8 @@ final class Simulation {
             disk.capacity = disk.used
             disk.wasFaulty = true
         case .emptyDisk: disk.capacity = nil
+        case .allowChannels(let isAllowed): host.allowChannels(isAllowed)
+        case .descriptors(let trouble): troubleDescriptors(trouble)
         case .damageDisk:
             var random = Random(seed: plan.seed, stream: UInt64(world.now))
             if let what = disk.damage(&random) { world.note(what) }
@@ -149,6 +156,21 @@ final class Simulation {
         case .list: client.list()
         case .pester(let count): for _ in 0..<count { client.list() }
         case .lie(let lie): tell(lie, by: client)
+        case .openChannel:
+            (client as? PlainClient)?.openChannel()
+            (client as? LibraryClient)?.wish(for: .channel)
+        case .closeChannel(let abruptly):
+            (client as? PlainClient)?.closeChannel(abruptly: abruptly)
+            (client as? LibraryClient)?.wish(for: .bus)
+        case .lieOnChannel(let lie):
+            var random = Random(seed: plan.seed, stream: UInt64(world.now))
+            (client as? PlainClient)?.lieOnChannel(lie, &random)
+        case .hogChannels(let count):
+            lastProcessID += 1
+            hogs.append(
+                ChannelHog(
+                    world, bus, ledger, streams, processID: lastProcessID, count: count,
+                    most: Int(plan.limits[.channelsPerProcess])))
         case .stopReading: client.setStopped(true)
         case .readAgain: client.setStopped(false)
         case .slow(let factor): client.setSlowness(factor)
@@ -161,8 +183,8 @@ final class Simulation {
         let role = plan.roles[actor]
         let client: any Client =
             switch role.kind {
-            case .plain: PlainClient(world, bus, ledger, role: role, processID: lastProcessID)
-            case .library: LibraryClient(world, bus, ledger, role: role, processID: lastProcessID)
+            case .plain: PlainClient(world, bus, ledger, streams, role: role, processID: lastProcessID)
+            case .library: LibraryClient(world, bus, ledger, streams, role: role, processID: lastProcessID)
             }
         current[actor] = client
         all.append(client)
@@ -222,6 +244,11 @@ final class Simulation {
         }
     }
 
+    private func troubleDescriptors(_ trouble: Streams.Trouble?) {
+        streams.trouble = trouble
+        bus.descriptorTrouble = trouble == .short ? nil : trouble
+    }
+
     // MARK: The calm, and the end
 
     /// Nothing goes wrong any more, and everybody reads and wants to hear.
@@ -233,6 +260,8 @@ final class Simulation {
         disk.capacity = nil
         bus.manner = plan.manner
         bus.manner.mostRules = plan.manner.mostRules
+        troubleDescriptors(nil)
+        if plan.dials.channels > 0 { host.allowChannels(true) }
         host.calm()
         for client in all where client.isThere {
             client.setStopped(false)
@@ -240,7 +269,7 @@ final class Simulation {
         }
         world.after(3_000_000) { [unowned self] in resumeAll() }
         // Whoever is there has the service started, if it is not.
-        let caller = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 98)
+        let caller = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 98)
         all.append(caller)
         world.after(1_000_000) { caller.list() }
         world.after(Self.calmTime / 2) { caller.list() }
@@ -281,10 +310,13 @@ final class Simulation {
     /// - Returns: the number of the first of them.
     private func postMarkers() -> Int {
         let marker = ledger.posts.count
-        let poster = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 97)
-        poster.isCalm = true
-        all.append(poster)
-        for name in 0..<Names.nameCount { poster.post(PostPlan(name: name)) }
+        for number in 0..<(plan.dials.channels > 0 ? 2 : 1) {
+            let role = Plan.Role(hasChannel: number == 1)
+            let poster = PlainClient(world, bus, ledger, streams, role: role, processID: 97 - UInt32(number))
+            poster.isCalm = true
+            all.append(poster)
+            for name in 0..<Names.nameCount { poster.post(PostPlan(name: name)) }
+        }
         return marker
     }
 
@@ -293,6 +325,9 @@ final class Simulation {
             guard case .accepted = ledger.posts[number].outcome else {
                 return world.violate("convergence", "a post in the calm is not accepted: \(ledger.posts[number])")
             }
+        }
+        for case let poster as PlainClient in all where poster.isCalm && poster.role.hasChannel {
+            if poster.channels.channel == nil { world.violate("convergence", "there is no channel in the calm") }
         }
         for client in all where client.isThere {
             guard let witness = client.witness else {
@@ -325,6 +360,13 @@ final class Simulation {
         if status.isSuspended { world.violate("S1", "\(witness.client) is suspended, and said that it is not") }
         if status.queued > 0 { world.violate("convergence", "\(status.queued) still wait for \(witness.client)") }
         guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded else { return }
+        // The end of a channel is told with a bound, and a library that has read all passes over it.
+        guard !witness.hadBounds, (client as? LibraryClient)?.hadChannel != true else {
+            if status.delivered < witness.delivered {
+                world.violate("E4", "\(witness.client) got \(witness.delivered), and \(status.delivered) are counted")
+            }
+            return
+        }
         if status.delivered != witness.delivered {
             world.violate("E4", "\(witness.client) got \(witness.delivered), and \(status.delivered) are counted")
         }
@@ -362,6 +404,9 @@ final class Simulation {
         ]
         for (what, count) in left where count > 0 {
             world.violate("D8", "everybody has left, and \(count) \(what) are still there")
+        }
+        if streams.openInService > 0 {
+            world.violate("D8", "everybody has left, and \(streams.openInService) channels are still there")
         }
         let names = Set(all.compactMap { $0.witness?.client.rawValue })
         for peer in host.openPeers {

@@ -23,10 +23,12 @@ struct OverloadTests {
             ledger = Ledger(world)
             var limits = Limits()
             limits[.waitingCallBytes] = 1 << 20
+            let streams = Streams(world)
             host = ServiceHost(
-                world, bus, Disk(world), ledger, limits: limits, isSupervised: false, servingTime: 1000)
-            observer = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 101)
-            poster = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 102)
+                world, bus, Disk(world), ledger, limits: limits, isSupervised: false, servingTime: 1000,
+                streams: streams)
+            observer = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 101)
+            poster = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 102)
             observer.observe(slot: 0, name: nil, object: nil, .hold, .default)
             pass(seconds: 2)
         }

@@ -15,9 +15,11 @@ struct RefusalTests {
         let world = World(seed: 1)
         let bus = Bus(world, id: "0f", manner: Bus.Manner())
         let ledger = Ledger(world)
-        let host = ServiceHost(world, bus, Disk(world), ledger, limits: Limits(), isSupervised: true, servingTime: 0)
-        let client = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 101)
-        let poster = PlainClient(world, bus, ledger, role: Plan.Role(), processID: 102)
+        let streams = Streams(world)
+        let host = ServiceHost(
+            world, bus, Disk(world), ledger, limits: Limits(), isSupervised: true, servingTime: 0, streams: streams)
+        let client = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 101)
+        let poster = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 102)
         defer {
             for client in [client, poster] { client.leave(abruptly: true) }
             host.tearDown()

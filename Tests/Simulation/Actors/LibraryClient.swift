@@ -15,18 +15,23 @@ final class LibraryClient: Client {
     private let process: LoopProcess
     private let sessionBus: ProcessBus
     private let outbox = SharedOutbox()
+    private let wish: TransportWish
+    /// Whether it ever wished for a channel.
+    private(set) var hadChannel: Bool
     private var session: ServiceSession!
     private var slots: [Int: (key: RegistrationKey, number: Int)] = [:]
     private let mode: NotificationCore.RunLoopMode?
     private var early: [() -> Void] = []
 
-    init(_ world: World, _ bus: Bus, _ ledger: Ledger, role: Plan.Role, processID: UInt32) {
+    init(_ world: World, _ bus: Bus, _ ledger: Ledger, _ streams: Streams, role: Plan.Role, processID: UInt32) {
         self.world = world
         self.ledger = ledger
         mode = role.mode
         process = LoopProcess(world, id: processID, name: "library client")
-        sessionBus = ProcessBus(bus, process)
-        session = ServiceSession(bus: sessionBus, outbox: outbox, receiver: Receiver(self))
+        sessionBus = ProcessBus(bus, streams, process)
+        wish = TransportWish(role.hasChannel ? .channel : .bus)
+        hadChannel = role.hasChannel
+        session = ServiceSession(bus: sessionBus, wish: wish, outbox: outbox, receiver: Receiver(self))
         sessionBus.onName = { [unowned self] name in named(name) }
         process.perform { session.start() }
     }
@@ -122,6 +127,13 @@ final class LibraryClient: Client {
         }
     }
 
+    /// It would rather go this way from now on (F2).
+    func wish(for transport: Transport) {
+        if transport == .channel { hadChannel = true }
+        wish.ofProgram = transport
+        process.perform { session.pump() }
+    }
+
     func leave(abruptly: Bool) {
         guard isThere else { return }
         isThere = false
@@ -202,7 +214,8 @@ final class LibraryClient: Client {
         }
 
         func lostPost(because error: ServiceError) {
-            if case .refused = error, let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
+            client.world.note("\(client.witness?.client.rawValue ?? "?") is told of a post that is lost: \(error)")
+            if let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
         }
 
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
@@ -211,6 +224,11 @@ final class LibraryClient: Client {
             client.witness?.remove(entry.number)
         }
         func suspensionChanged(_ isSuspended: Bool, cause: String) {}
+
+        func transportChanged(to transport: Transport, because reason: String?) {
+            let why = reason.map { ": \($0)" } ?? ""
+            client.world.note("\(client.witness?.client.rawValue ?? "?") goes by the \(transport.rawValue)\(why)")
+        }
     }
 }
 
@@ -228,12 +246,14 @@ struct Unchecked<Value>: @unchecked Sendable {
 private final class ProcessBus: SessionBus {
     var onName: ((UniqueName) -> Void)?
     private let bus: Bus
+    private let streams: Streams
     private unowned let process: LoopProcess
     private var peers: [Peer] = []
     private static let epoch = ContinuousClock.now
 
-    init(_ bus: Bus, _ process: LoopProcess) {
+    init(_ bus: Bus, _ streams: Streams, _ process: LoopProcess) {
         self.bus = bus
+        self.streams = streams
         self.process = process
     }
 
@@ -246,7 +266,10 @@ private final class ProcessBus: SessionBus {
     }
 
     func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
-        throw .invalidArgs("no channels are simulated")
+        guard let stream = streams.take(try OpenChannel.reply(in: reply)) else {
+            throw .invalidArgs("the descriptor is that of no channel")
+        }
+        return StreamLine(stream, of: process)
     }
 
     var now: ContinuousClock.Instant { Self.epoch + .microseconds(process.world.now) }

@@ -8,16 +8,19 @@ final class PlainClient: Client {
     private(set) var witness: Witness?
     private(set) var isThere = true
     let peer: Peer
-    private let world: World
+    let world: World
     private let bus: Bus
-    private let ledger: Ledger
+    let ledger: Ledger
+    let streams: Streams
     let role: Plan.Role
+    /// What it has of channels: `+Channel`.
+    var channels = ChannelState()
     private var calls: [UInt32: (Result<Message, BusError>) -> Void] = [:]
     private var slots: [Int: Int] = [:]
     /// What was asked for before there was a name.
     private var early: [() -> Void] = []
-    private var isStopped = false
-    private var slowness: Int64 = 1
+    private(set) var isStopped = false
+    private(set) var slowness: Int64 = 1
     private var isReadingScheduled = false
     /// When it was known that it gets its notifications together; nil before, and where it did not ask.
     private var batchesSince: Int64?
@@ -28,10 +31,11 @@ final class PlainClient: Client {
     /// a second, and then has to read what came meanwhile.
     private static let rarePatience: Int64 = 2_000_000
 
-    init(_ world: World, _ bus: Bus, _ ledger: Ledger, role: Plan.Role, processID: UInt32) {
+    init(_ world: World, _ bus: Bus, _ ledger: Ledger, _ streams: Streams, role: Plan.Role, processID: UInt32) {
         self.world = world
         self.bus = bus
         self.ledger = ledger
+        self.streams = streams
         self.role = role
         peer = bus.connect(processID: processID)
         peer.onReadable = { [weak self] in self?.scheduleReading() }
@@ -44,6 +48,7 @@ final class PlainClient: Client {
             guard let name = try? reader.readUniqueName() else { return }
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
             askForBatches()
+            if role.hasChannel { openChannel() }
             let early = early
             self.early = []
             for action in early { action() }
@@ -98,16 +103,22 @@ final class PlainClient: Client {
         whenNamed { [unowned self] witness in
             let number = ledger.post(plan, from: witness.client)
             world.note("\(witness.client) sends post \(number): \(plan)")
-            let serial = peer.send(ledger.pattern(for: plan), UInt64(number))
-            guard plan.wantsAnswer else { return }
-            expect(serial) { [unowned self] result in
-                switch result {
-                case .success(let reply):
-                    let receivers = (try? PostCall.reply(in: reply)) ?? 0
-                    ledger.settle(number, .accepted(receivers: receivers, at: world.now))
-                case .failure(let error):
-                    if error.centerError != nil { ledger.settle(number, .refused) }
-                }
+            if channels.isInUse { postBesideBus(number) } else { postOnBus(number) }
+        }
+    }
+
+    /// Sends a post that has its number.
+    func postOnBus(_ number: Int) {
+        let plan = ledger.posts[number].plan
+        let serial = peer.send(ledger.pattern(for: plan), UInt64(number))
+        guard plan.wantsAnswer else { return }
+        expect(serial) { [unowned self] result in
+            switch result {
+            case .success(let reply):
+                let receivers = (try? PostCall.reply(in: reply)) ?? 0
+                ledger.settle(number, .accepted(receivers: receivers, at: world.now))
+            case .failure(let error):
+                if error.centerError != nil { ledger.settle(number, .refused) }
             }
         }
     }
@@ -115,6 +126,10 @@ final class PlainClient: Client {
     /// Posts so many in calls of many posts (F1).
     func postTogether(_ plan: PostPlan, count: Int) {
         whenNamed { [unowned self] witness in
+            guard !channels.isInUse else {
+                for _ in 0..<count { post(plan) }
+                return
+            }
             for first in stride(from: 0, to: count, by: Self.mostTogether) {
                 let numbers = (first..<min(count, first + Self.mostTogether)).map { _ in
                     ledger.post(plan, from: witness.client)
@@ -185,12 +200,15 @@ final class PlainClient: Client {
             witness.hasLeft = true
             ledger.leave(witness.client)
         }
+        leaveChannel(abruptly: abruptly)
         peer.close(losing: abruptly)
     }
 
     func setStopped(_ isStopped: Bool) {
         self.isStopped = isStopped
-        if !isStopped { scheduleReading() }
+        guard !isStopped else { return }
+        scheduleReading()
+        scheduleChannel()
     }
 
     func setSlowness(_ factor: Int) {
@@ -228,7 +246,7 @@ final class PlainClient: Client {
         _ = peer.send(message)
     }
 
-    private func whenNamed(_ body: @escaping (Witness) -> Void) {
+    func whenNamed(_ body: @escaping (Witness) -> Void) {
         guard isThere else { return }
         if let witness { return body(witness) }
         early.append { [unowned self] in if let witness { body(witness) } }
@@ -269,10 +287,13 @@ final class PlainClient: Client {
             do throws(BusError) {
                 if let receipt = try Receipt(message) {
                     expectOneAlone()
+                    channelHasEnded(telling: sender)
                     witness.received(receipt)
                 } else if let together = try NotificationsSignal(message) {
+                    channelHasEnded(telling: sender)
                     for signal in together.notifications { witness.received(Receipt(signal)) }
                 } else if let signal = try DroppedSignal(message) {
+                    channelHasEnded(telling: sender)
                     witness.dropped(signal)
                 }
             } catch {

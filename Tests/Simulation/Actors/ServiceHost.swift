@@ -17,6 +17,9 @@ final class ServiceHost {
     /// What serving a call takes, in microseconds; 0 where no time passes while the service does something.
     private let servingTime: Int64
     private var random: Random
+    private let streams: Streams
+    /// What the configuration says of channels.
+    private var allowsChannels = true
     /// The newest first.
     private var instances: [Instance] = []
     private var lastProcessID: UInt32 = 5000
@@ -43,8 +46,9 @@ final class ServiceHost {
 
     init(
         _ world: World, _ bus: Bus, _ disk: Disk, _ ledger: Ledger, limits: Limits, isSupervised: Bool,
-        servingTime: Int64
+        servingTime: Int64, streams: Streams
     ) {
+        self.streams = streams
         self.world = world
         self.bus = bus
         self.disk = disk
@@ -91,9 +95,10 @@ final class ServiceHost {
         let machine = Machine.simulated(
             address: Bus.address, runtimeDirectory: "/run/simulated", files: ProcessFiles(disk, of: process),
             processes: SimulatedProcesses(),
-            configuration: { [limits] in
+            configuration: { [unowned self, limits] in
                 var configuration = Configuration.standard
                 configuration.limits = limits
+                configuration.allowsChannels = allowsChannels
                 configuration.suspendsAutomatically = false
                 return configuration
             },
@@ -102,6 +107,7 @@ final class ServiceHost {
                 instance.peers.append(peer)
                 return Connection(PeerTransport(peer, of: instance.process, priority: priority), context: context)
             },
+            makeStream: { [streams, unowned process] in streams.make(for: process) },
             noteServing: { [unowned process, servingTime] in process.spend(servingTime) })
         process.onDeath = { [unowned self, weak instance] in
             if let instance { died(instance) }
@@ -184,6 +190,24 @@ final class ServiceHost {
         guard let peers = serving?.peers.filter(\.isOpen), peers.count >= 2 else { return }
         bus.disconnect(control ? peers[1] : peers[0])
     }
+
+    /// The configuration changes, and is read again.
+    func allowChannels(_ isAllowed: Bool) {
+        allowsChannels = isAllowed
+        for instance in instances { reload(instance) }
+    }
+
+    private func reload(_ instance: Instance) {
+        guard !instance.process.isDead else { return }
+        guard !instance.process.isStopped else {
+            return world.after(Self.reloadPause) { [weak self, weak instance] in
+                if let instance { self?.reload(instance) }
+            }
+        }
+        instance.process.perform { instance.service?.reloadConfiguration() }
+    }
+
+    private static let reloadPause: Int64 = 20_000
 
     func tearDown() {
         for instance in instances { instance.process.kill() }

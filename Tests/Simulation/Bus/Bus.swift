@@ -48,6 +48,8 @@ final class Bus {
     var onDelivered: ((_ sender: Peer, _ receiver: Peer) -> Void)?
     /// Told when a connection has read a message of another, by that one's number.
     var onRead: ((Message, _ sender: Int, _ reader: Peer) -> Void)?
+    /// What it does to descriptors.
+    var descriptorTrouble: Streams.Trouble?
     /// Loses some of the notifications, which no bus does.
     var losesSignals = false
     private var signalCount = 0
@@ -169,6 +171,12 @@ final class Bus {
             if signalCount.isMultiple(of: 5) { return }
         }
         onCarried?(message, sender, receiver)
+        var message = message
+        if let descriptorTrouble, message.hasDescriptors {
+            world.note("bus: \(descriptorTrouble) descriptor for \(receiverName)")
+            if descriptorTrouble == .refused { return }
+            message = message.withoutDescriptors()
+        }
         if receiver.deliver(message.carried(from: AnyBusName(name), serial: message.serial), from: sender) {
             if message.kind == .methodCall, !message.expectsNoReply {
                 receiver.unanswered.insert(Peer.PendingReply(caller: name, serial: message.serial))

@@ -19,6 +19,8 @@ final class Ledger {
         var outcome = Outcome.unknown
         /// Whether the poster was still there at the end.
         var posterStayed = true
+        /// Those of one poster and stretch have an order.
+        var stretch = 0
         /// Which service the bus gave it to.
         var service: UniqueName?
     }
@@ -40,6 +42,7 @@ final class Ledger {
     var mayBusDiscard = false
     var wasBusSlow = false
     private var reportedLosses: [UniqueName: Int] = [:]
+    private var stretches: [UniqueName: Int] = [:]
     private var lastPattern: (plan: PostPlan, pattern: MessagePattern)?
     /// Notifications that arrived at anybody.
     private(set) var received = 0
@@ -63,8 +66,18 @@ final class Ledger {
     ///
     /// - Returns: its number, which goes with it.
     func post(_ plan: PostPlan, from poster: UniqueName) -> Int {
-        posts.append(PostRecord(plan: plan, poster: poster, time: world.now))
+        posts.append(PostRecord(plan: plan, poster: poster, time: world.now, stretch: stretches[poster, default: 0]))
         return posts.count - 1
+    }
+
+    /// A poster goes on another way without waiting for what it sent before (docs/channel.md).
+    func beginStretch(of poster: UniqueName) {
+        stretches[poster, default: 0] += 1
+    }
+
+    /// A post that was not sent goes with those that are made now.
+    func postpone(_ number: Int) {
+        posts[number].stretch = stretches[posts[number].poster, default: 0]
     }
 
     func settle(_ number: Int, _ outcome: Outcome) {

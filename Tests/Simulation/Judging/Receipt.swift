@@ -47,15 +47,25 @@ struct Receipt {
         }
     }
 
-    private init?(laidOut body: UnsafeRawBufferPointer) {
+    /// - Parameter body: of a frame of a channel, which has details at the end.
+    init?(channelBody body: UnsafeRawBufferPointer) {
+        self.init(laidOut: body, hasDetails: true)
+    }
+
+    private init?(laidOut body: UnsafeRawBufferPointer, hasDetails: Bool = false) {
         var reader = MarshalledReader(body)
         guard let name = reader.readString(), let object = reader.readString(),
             let number = Self.readNumber(&reader), let ids = reader.readArray(alignedTo: 8), ids.count % 8 == 0
         else { return nil }
         reader.move(to: ids.upperBound)
         guard let poster = reader.readString().flatMap(UniqueName.init(rawValue:)),
-            let serial = Self.readUInt64(&reader), let sequence = Self.readUInt64(&reader), reader.isAtEnd
+            let serial = Self.readUInt64(&reader), let sequence = Self.readUInt64(&reader)
         else { return nil }
+        if hasDetails {
+            guard let details = reader.readArray(alignedTo: 8) else { return nil }
+            reader.move(to: details.upperBound)
+        }
+        guard reader.isAtEnd else { return nil }
         self.name = name
         self.object = object
         self.number = number

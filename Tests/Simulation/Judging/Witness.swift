@@ -25,6 +25,12 @@ final class Witness {
         let isImmediate: Bool
     }
 
+    private struct Stretch: Hashable {
+        let poster: UniqueName
+        let number: Int
+        let key: Key
+    }
+
     let client: UniqueName
     private let ledger: Ledger
     private let world: World
@@ -39,7 +45,7 @@ final class Witness {
     private(set) var hadBounds = false
     private(set) var delivered: UInt64 = 0
     private var lastSerials: [Key: UInt64] = [:]
-    private var lastOfPoster: [UniqueName: [Key: Int]] = [:]
+    private var lastOfPoster: [Stretch: Int] = [:]
     /// Its own word; nil when it gave none.
     private(set) var word: Bool?
     /// When it said that, and when that was known to be so.
@@ -199,10 +205,11 @@ final class Witness {
         }
         lastSerials[key] = signal.serial
         guard post.options.postingStyle == .now else { return }
-        if let last = lastOfPoster[signal.poster]?[key], number < last {
+        let stretch = Stretch(poster: signal.poster, number: ledger.posts[number].stretch, key: key)
+        if let last = lastOfPoster[stretch], number < last {
             world.violate("D4", "\(client) gets post \(number) of \(signal.poster) behind post \(last)")
         }
-        lastOfPoster[signal.poster, default: [:]][key] = number
+        lastOfPoster[stretch] = number
     }
 
     // MARK: At the end

@@ -17,6 +17,10 @@ enum Action {
     case list
     case pester(count: Int)
     case lie(Lie)
+    case openChannel
+    case closeChannel(abruptly: Bool)
+    case lieOnChannel(ChannelLie)
+    case hogChannels(Int)
 
     // A client's process
     case stopReading
@@ -28,6 +32,8 @@ enum Action {
     case terminate
     case pause(milliseconds: Int)
     case startSecond
+    case allowChannels(Bool)
+    case descriptors(Streams.Trouble?)
 
     // The bus
     case cut(control: Bool)
@@ -109,6 +115,10 @@ extension Action: CustomStringConvertible {
         case .list: "lists"
         case .pester(let count): "lists \(count) times"
         case .lie(let lie): "lies: \(lie)"
+        case .openChannel: "wants a channel"
+        case .closeChannel(let abruptly): abruptly ? "closes its channel" : "ends its channel"
+        case .lieOnChannel(let lie): "lies on its channel: \(lie)"
+        case .hogChannels(let count): "has \(count) connections that want channels"
         case .stopReading: "stops"
         case .readAgain: "goes on"
         case .slow(let factor): "is \(factor) times slower"
@@ -116,6 +126,8 @@ extension Action: CustomStringConvertible {
         case .terminate: "service: SIGTERM"
         case .pause(let milliseconds): "service: stopped for \(milliseconds) ms"
         case .startSecond: "service: another one starts"
+        case .allowChannels(let isAllowed): "configuration: channels=\(isAllowed)"
+        case .descriptors(let trouble): trouble.map { "descriptors: \($0)" } ?? "descriptors: as usual"
         case .cut(let control): "bus: closes the service's \(control ? "control" : "main") connection"
         case .accident(let accident):
             "\(accident.isDeath ? "service: killed" : "bus: closes the service's main connection") at its next "

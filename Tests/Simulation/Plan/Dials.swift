@@ -10,6 +10,8 @@ public struct Dials: Equatable, Sendable {
     public var rate = 12
     /// In how many runs somebody besieges or floods the service, from 0 for none.
     public var hostility = 1.0
+    /// In how many runs there are channels, from 0 for none.
+    public var channels = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -27,6 +29,7 @@ public struct Dials: Equatable, Sendable {
         add("faults", faults, unless: standard.faults)
         add("rate", rate, unless: standard.rate)
         add("hostility", hostility, unless: standard.hostility)
+        add("channels", channels, unless: standard.channels)
         if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
         return options
     }

@@ -21,6 +21,10 @@ struct Plan {
         /// Whether it posts what belongs together in one call, and asks for its notifications together (F1); a library does
         /// that by itself.
         var hasBatches = false
+        /// Whether it goes by a channel where it can have one (F2).
+        var hasChannel = false
+        /// How many bytes a plain client writes or reads on its channel with one call.
+        var grain = 64 << 10
         /// Whether it calls rarely, so that it is owed an answer soon whatever others do (E4).
         var callsRarely = false
     }
@@ -61,6 +65,7 @@ struct Plan {
         // Out of a stream of their own, so that the rest of a plan is the same without them.
         var batches = Random(seed: seed, stream: 3)
         for actor in roles.indices where roles[actor].kind == .plain { roles[actor].hasBatches = batches.happens(0.4) }
+        if dials.channels > 0 { addChannels() }
         // Those of one moment stay as they were made.
         steps = steps.enumerated().sorted { ($0.element.time, $0.offset) < ($1.element.time, $1.offset) }.map(\.element)
     }
@@ -97,7 +102,8 @@ struct Plan {
             words.append(
                 "#\(actor) \(role.kind.rawValue) \(role.mode?.rawValue ?? "all modes")"
                     + (role.answersPings ? "" : " never answers") + (role.isLiar ? " lies" : "")
-                    + (role.hasBatches ? " has batches" : "")
+                    + (role.hasBatches ? " has batches" : "") + (role.hasChannel ? " has a channel" : "")
+                    + (role.grain < 64 << 10 ? " by \(role.grain) bytes" : "")
                     + (role.callsRarely ? " calls rarely" : ""))
         }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }

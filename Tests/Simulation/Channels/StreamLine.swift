@@ -1,0 +1,58 @@
+import MainLoop
+import ServiceClient
+
+/// The library's end of a stream, served by the loop of its process.
+final class StreamLine: ChannelLine, PolledSourceDelegate {
+    var onReady: (() -> Void)?
+    var isReading = false { didSet { if isReading, !oldValue { process?.wake() } } }
+    var isWaitingForRoom = false { didSet { if isWaitingForRoom, !oldValue { process?.wake() } } }
+    private let stream: Stream
+    private weak var process: LoopProcess?
+    private var source: PolledSource!
+
+    /// What a call of the system costs, in microseconds.
+    private static let cost: Int64 = 2
+
+    init(_ stream: Stream, of process: LoopProcess) {
+        self.stream = stream
+        self.process = process
+        stream.client.onChange = { [weak process] in process?.wake() }
+        source = PolledSource(delegate: self, priority: .default, context: process.context)
+    }
+
+    deinit {
+        stream.client.close()
+    }
+
+    private var ours: Stream.End { stream.client }
+    private var isAlive: Bool { process?.isDead == false }
+
+    func hasPendingWork() -> Bool {
+        guard isReading || isWaitingForRoom else { return false }
+        return isReading && ours.isReadable || isWaitingForRoom && ours.isWritable || ours.isHungUp || ours.hasError
+    }
+
+    func dispatch() {
+        if isAlive, hasPendingWork() { onReady?() }
+    }
+
+    func read(into room: UnsafeMutableRawBufferPointer) -> LineReading {
+        guard isAlive else { return .nothing }
+        process?.spend(Self.cost)
+        switch ours.read(into: room) {
+        case .bytes(let count): return .bytes(count)
+        case .nothing: return .nothing
+        case .end, .reset: return .end
+        }
+    }
+
+    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+        guard isAlive else { return .bytes(0) }
+        process?.spend(Self.cost)
+        return ours.write(bytes).map { .bytes($0) } ?? .broken
+    }
+
+    func endWriting() {
+        if isAlive { ours.stopWriting() }
+    }
+}
