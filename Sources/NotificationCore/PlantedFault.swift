@@ -28,6 +28,12 @@
         case unfairLines = "unfair-lines"
         /// Posts for which there is no room are lost without a word.
         case silentOverload = "silent-overload"
+        /// What a channel that ends had not written is forgotten.
+        case forgottenFrames = "forgotten-frames"
+        /// What lay unread in a channel that its client closed is not told as lost.
+        case silentCut = "silent-cut"
+        /// A frame of which a part was written counts as written.
+        case halfFrame = "half-frame"
 
         // A simulation has one thread.
         nonisolated(unsafe) private static var planted: PlantedFault?

@@ -93,7 +93,10 @@ final class Channels {
         releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
         remove(channel)
-        let effects = channel.frames.compactMap { $0.effect.map { adapted($0, for: channel) } }
+        let effects = unwritten(of: channel)
+        #if CARILLON_PLANTED
+            let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
+        #endif
         if mayBeUnread, channel.unread != SentSignals.Recent() {
             let first = effects.lazy.compactMap(\.firstNumber).first
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
@@ -101,6 +104,15 @@ final class Channels {
         sendOnBus(effects)
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
         if channel.owesWitness { witness.find(channel.client) }
+    }
+
+    /// What was to be written and was not, as the client gets it on the bus.
+    private func unwritten(of channel: Channel) -> [Effect] {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.forgottenFrames) { return [] }
+            if channel.isInFrame, PlantedFault.strikes(.halfFrame) { channel.frames.popFirst() }
+        #endif
+        return channel.frames.compactMap { $0.effect.map { adapted($0, for: channel) } }
     }
 
     /// The client has left the bus.
@@ -306,6 +318,13 @@ final class Channels {
 }
 
 extension Channel {
+    #if CARILLON_PLANTED
+        /// Whether a part of the first frame was written.
+        fileprivate var isInFrame: Bool {
+            frames.first.map { writer.written > $0.end - min($0.end, UInt64($0.byteCount)) } ?? false
+        }
+    #endif
+
     fileprivate func setAnswered(at index: Int, byPeer: Bool) {
         var probe = probes[index]
         probe.waitsForPing = false
