@@ -13,7 +13,15 @@ struct ModelCenter {
     private var view = View()
     private var outcomes = Outcomes()
     /// Whose turn it is (M6), in each lane.
-    private var turns: [(client: ModelClient, lane: DeliveryLane, bytes: Int)] = []
+    private var turns: [Turn] = []
+    private struct Turn {
+        let client: ModelClient
+        let lane: DeliveryLane
+        let bytes: Int
+        /// Whether what it was for went along with another one's. It keeps its place behind those before it.
+        var isVoid = false
+    }
+
     private var isBusy = false
     private var posters = ModelPosters()
 
@@ -88,10 +96,8 @@ struct ModelCenter {
         case .busy: isBusy = true
         case .send(let lane, let limit):
             isBusy = limit != nil
-            for _ in 0..<(limit ?? 0) {
-                guard let first = mostUrgent, first <= lane else { break }
-                takeTurn(in: first)
-            }
+            var left = limit ?? 0
+            while left > 0, let first = mostUrgent, first <= lane { left -= max(1, takeTurn(in: first)) }
         case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
         case .followActivity(let number): change(try known(number), word: nil)
         case .tell(let number, let activity): tell(number, activity)
@@ -109,6 +115,7 @@ struct ModelCenter {
                 settle()
             }
         case .witness(let number, let hasRead): witnessed(number, hasRead)
+        case .batches(let number, let isWanted): try known(number).batches = isWanted
         case .leave(let number): leave(number)
         case .limit(let key, let value): limits[key] = value
         case .restart: restart()
@@ -206,7 +213,9 @@ struct ModelCenter {
                 hold(post, for: client, wanting)
             }
         }
-        while turns.count > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 { takeTurn(in: mostUrgent!) }
+        while turns.count(where: { !$0.isVoid }) > 1024 || turns.reduce(0, { $0 + $1.bytes }) > 1 << 20 {
+            takeTurn(in: mostUrgent!)
+        }
         return UInt64(counted)
     }
 
@@ -242,7 +251,7 @@ struct ModelCenter {
         flush(client)
         let waiting = ModelClient.Waiting(post, for: observers, in: lane)
         client.waiting.append(waiting)
-        if client.reads { turns.append((client, lane, waiting.bytes)) }
+        if client.reads { turns.append(Turn(client: client, lane: lane, bytes: waiting.bytes)) }
         makeRoom(growing: client)
     }
 
@@ -356,7 +365,7 @@ struct ModelCenter {
         sendWhatIs(in: .flushed, to: client)
         guard client.reads else { return }
         for lane in DeliveryLane.allCases where client.first(in: lane) != nil && !hasTurn(client, lane) {
-            turns.append((client, lane, 0))
+            turns.append(Turn(client: client, lane: lane, bytes: 0))
         }
     }
 
@@ -371,7 +380,7 @@ struct ModelCenter {
     }
 
     private func hasTurn(_ client: ModelClient, _ lane: DeliveryLane) -> Bool {
-        turns.contains { $0.client === client && $0.lane == lane }
+        turns.contains { $0.client === client && $0.lane == lane && !$0.isVoid }
     }
 
     private var mostUrgent: DeliveryLane? { turns.map(\.lane).min() }
@@ -384,11 +393,22 @@ struct ModelCenter {
         while let lane = mostUrgent { takeTurn(in: lane) }
     }
 
-    private mutating func takeTurn(in lane: DeliveryLane) {
-        let (client, _, _) = turns.remove(at: turns.firstIndex { $0.lane == lane }!)
-        guard client.reads else { return }
-        if let first = client.first(in: lane) { send(at: first, to: client) }
-        if client.reads, client.first(in: lane) != nil, !hasTurn(client, lane) { turns.append((client, lane, 0)) }
+    /// - Returns: how many notifications that sent.
+    @discardableResult
+    private mutating func takeTurn(in lane: DeliveryLane) -> Int {
+        let client = turns.remove(at: turns.firstIndex { $0.lane == lane }!).client
+        dropVoidTurns(in: lane)
+        guard client.reads else { return 0 }
+        let count = client.first(in: lane) == nil ? 0 : sendNext(in: lane, to: client)
+        if client.reads, client.first(in: lane) != nil, !hasTurn(client, lane) {
+            turns.append(Turn(client: client, lane: lane, bytes: 0))
+        }
+        return count
+    }
+
+    /// No line begins with a turn that is void.
+    private mutating func dropVoidTurns(in lane: DeliveryLane) {
+        while let first = turns.firstIndex(where: { $0.lane == lane }), turns[first].isVoid { turns.remove(at: first) }
     }
 
     private mutating func sendAll(to client: ModelClient) {
@@ -398,10 +418,41 @@ struct ModelCenter {
     }
 
     private mutating func sendWhatIs(in lane: DeliveryLane, to client: ModelClient) {
-        while client.reads, let first = client.first(in: lane) { send(at: first, to: client) }
+        while client.reads, client.first(in: lane) != nil { sendNext(in: lane, to: client) }
     }
 
-    private mutating func send(at index: Int, to client: ModelClient) {
+    /// Sends what is first in a lane, and what goes along with it.
+    ///
+    /// - Returns: how many notifications that was.
+    @discardableResult
+    private mutating func sendNext(in lane: DeliveryLane, to client: ModelClient) -> Int {
+        guard client.batches else {
+            let bytes = deliver(at: client.first(in: lane)!, to: client)
+            count(bytes, to: client)
+            return 1
+        }
+        // F1: as much as a window has, which it fills then.
+        var (along, bytes) = (0, 0)
+        var isFull = false
+        for next in client.waiting where next.lane == lane {
+            isFull = along > 0 && (along == 64 || bytes + next.bytes > 65_536)
+            guard !isFull else { break }
+            along += 1
+            bytes += next.bytes
+        }
+        outcomes.append(.together(along), for: client.number)
+        for _ in 0..<along { _ = deliver(at: client.first(in: lane)!, to: client) }
+        // Those that went along need no turns of their own.
+        let left = client.waiting.count { $0.lane == lane }
+        let own = turns.indices.filter { turns[$0].client === client && turns[$0].lane == lane && !turns[$0].isVoid }
+        for index in own.prefix(max(0, own.count - left)) { turns[index].isVoid = true }
+        dropVoidTurns(in: lane)
+        count(bytes, to: client, fills: isFull || along == 64)
+        return along
+    }
+
+    /// - Returns: what it counts.
+    private mutating func deliver(at index: Int, to client: ModelClient) -> Int {
         let waiting = client.waiting.remove(at: index)
         client.sequence += 1
         client.delivered += 1
@@ -409,13 +460,13 @@ struct ModelCenter {
         outcomes.append(
             .delivered(waiting.post, observers: waiting.observers.map(\.id), sequence: client.sequence),
             for: client.number)
-        count(waiting.bytes, to: client)
+        return waiting.bytes
     }
 
-    private mutating func count(_ bytes: Int, to client: ModelClient) {
+    private mutating func count(_ bytes: Int, to client: ModelClient, fills: Bool = false) {
         client.messagesSinceProbe += 1
         client.bytesSinceProbe += bytes
-        if client.messagesSinceProbe == 64 || client.bytesSinceProbe >= 65_536 { probe(client) }
+        if fills || client.messagesSinceProbe == 64 || client.bytesSinceProbe >= 65_536 { probe(client) }
     }
 
     // MARK: Flow (A4)
@@ -471,6 +522,7 @@ struct ModelCenter {
         view = View()
         clients = clients.map { old in
             let client = ModelClient(old.number)
+            client.batches = old.batches
             client.observers = old.observers
             client.word = old.word
             client.isAutomationOn = isAutomationOn

@@ -36,6 +36,8 @@ final class ModelClient {
     }
 
     let number: Int
+    /// Whether it wants what is due together (F1).
+    var batches = false
     var observers: [Observer] = []
     var word: Bool?
     /// What the desktop said last, and what counts: inactivity only after its moment.

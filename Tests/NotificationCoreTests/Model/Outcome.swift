@@ -11,6 +11,8 @@ enum Answer: Equatable {
 /// Something that is done for a client because of an event.
 enum Outcome: Equatable {
     case delivered(Post, observers: [UInt64], sequence: UInt64)
+    /// The next so many are delivered in one message.
+    case together(Int)
     case dropped(UInt64, observers: [UInt64], DropReason, sequence: UInt64)
     case suspensionChanged(Bool, SuspensionCause)
     case probed
@@ -39,7 +41,7 @@ struct Outcomes: Equatable {
 
     mutating func append(_ outcome: Outcome, for client: Int) {
         switch outcome {
-        case .delivered, .dropped, .suspensionChanged, .probed: seen[client].append(outcome)
+        case .delivered, .together, .dropped, .suspensionChanged, .probed: seen[client].append(outcome)
         case .overflowed, .watched, .forgotten: noted[client].append(outcome)
         case .witnessed, .momentBegan: timed[client].append(outcome)
         }

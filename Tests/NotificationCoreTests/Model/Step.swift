@@ -32,6 +32,8 @@ enum Step {
     /// The timer of the client's probe ends, if there is one.
     case witness(client: Int, hasRead: Bool)
     case leave(client: Int)
+    /// The client's word whether it wants what is due together (F1).
+    case batches(client: Int, Bool)
     case limit(Limits.Key, UInt64)
     /// The process ends and another one takes over (E3).
     case restart
@@ -76,6 +78,7 @@ extension Step: CustomStringConvertible {
             return hasRead
                 ? "it is found that \(client(number)) reads" : "nothing tells whether \(client(number)) reads"
         case .leave(let number): return "\(client(number)) leaves"
+        case .batches(let number, let isWanted): return "\(client(number)) wants batches: \(isWanted)"
         case .limit(let key, let value): return "limit \(key.rawValue) = \(value)"
         case .restart: return "the service restarts"
         }
@@ -167,6 +170,7 @@ extension Step {
             return .lose(
                 poster: client, name: number(0..<20) == 0 ? number(0..<6) : number(1..<5), object: text(&generator),
                 UInt64(number(1..<4)))
+        case ..<(555 + answers): return .batches(client: client, number(0..<3) > 0)
         default:
             let isBurst = number(0..<60) == 0
             return .post(

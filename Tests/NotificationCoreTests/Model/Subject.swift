@@ -121,6 +121,9 @@ final class Subject {
             }
         case .witness(let client, let hasRead):
             center.clientWitnessed(Step.clients[client], hasRead: hasRead, effects: &effects)
+        case .batches(let client, let isWanted):
+            try center.setOptions(
+                ClientOptionsChange(batches: isWanted), of: Step.clients[client], effects: &effects)
         case .leave(let client): center.clientDisappeared(Step.clients[client], effects: &effects)
         case .limit(let key, let value): center.limits[key] = value
         case .restart: restart(beside: model)
@@ -136,7 +139,9 @@ final class Subject {
         func number(_ client: ClientName) -> Int { Step.clients.firstIndex(of: client)! }
         switch effect {
         case .deliver(let delivery): note(delivery)
-        case .deliverTogether(_, let batch): batch.forEach(note)
+        case .deliverTogether(let client, let batch):
+            outcomes.append(.together(batch.count), for: number(client))
+            batch.forEach(note)
         case .dropped(let client, let count, let observers, let reason, let sequence):
             outcomes.append(
                 .dropped(count, observers: observers.map(\.rawValue), reason, sequence: sequence), for: number(client))
