@@ -7,6 +7,10 @@ import Collections
 /// So every ``confirmEvery``th post asks for an answer, and no more than ``window`` are on their way without one; the
 /// rest waits here, bounded (E1).
 ///
+/// Where posts can go together (F1) the answers also tell whether the line is idle: with ``few`` of them on their way
+/// the next ones **pile up** until an answer comes, or there are as many as go together. Nobody waits for longer than that
+/// for company: whatever else is asked for has them go at once, and so does ``hurry()``.
+///
 /// Decides and does no input or output. Not thread-safe by itself.
 public struct Outbox<Request> {
     /// Posts on their way at most. Enough to keep the line busy for the time of an answer, and little memory.
@@ -15,6 +19,8 @@ public struct Outbox<Request> {
     /// Posts that go together at most, in number and in bytes: as many as one answer confirms.
     static var mostTogether: Int { 64 }
     static var mostBytesTogether: Int { 64 << 10 }
+    /// While fewer posts than this are on their way the line counts as idle.
+    static var few: Int { 8 }
 
     /// The same by a way of their own, on which nothing has to be looked up in the memory of others.
     static var ownWayWindow: Int { 1024 }
@@ -58,10 +64,28 @@ public struct Outbox<Request> {
             case .other: false
             }
         }
+
+        /// Whether nobody waits for it: a post that may wait for others.
+        var isPatient: Bool { isPost && !isAnswered }
+    }
+
+    /// Why ``next(_:)`` had nothing although something waits: until an answer comes.
+    private enum Hold {
+        /// No more may be on their way.
+        case window
+        /// They pile up.
+        case pile
     }
 
     private var waiting = Deque<Entry>()
     private var waitingPosts = 0
+    /// Those of all that wait that are no posts which may wait for others.
+    private var waitingUrgently = 0
+    /// So many of the first wait for nobody.
+    private var hurried = 0
+    private var hold: Hold?
+    /// How many have left, ever.
+    private(set) var departures: UInt64 = 0
     private var byteCount = 0
     private var unconfirmed = 0
     private var sinceConfirmation = 0
@@ -77,11 +101,35 @@ public struct Outbox<Request> {
         waitingPosts < limits.count && self.byteCount + byteCount <= limits.byteCount
     }
 
-    mutating func append(_ request: Request, _ kind: Kind, byteCount: Int = 0) {
+    /// - Returns: whether it may leave: ``next(_:)`` is to be asked. Otherwise it is when an answer comes.
+    @discardableResult
+    mutating func append(_ request: Request, _ kind: Kind, byteCount: Int = 0) -> Bool {
         waiting.append(Entry(request: request, kind: kind, byteCount: byteCount))
-        if kind.isPost { waitingPosts += 1 }
-        self.byteCount += byteCount
+        count(kind, byteCount, by: 1)
+        switch hold {
+        case nil: return true
+        case .window: return false
+        case .pile: return !pilesUp
+        }
     }
+
+    private mutating func count(_ kind: Kind, _ byteCount: Int, by sign: Int) {
+        if kind.isPost { waitingPosts += sign }
+        if !kind.isPatient { waitingUrgently += sign }
+        self.byteCount += sign * byteCount
+    }
+
+    /// Whether what waits, posts that can go together, waits for an answer to those on their way.
+    private var pilesUp: Bool {
+        unconfirmed >= Self.few && hurried == 0 && waitingUrgently == 0 && waitingPosts < Self.mostTogether
+            && byteCount < Self.mostBytesTogether
+    }
+
+    /// Whether posts pile up since ``next(_:)`` was asked.
+    var isPilingUp: Bool { hold == .pile }
+
+    /// What has piled up waits for nobody.
+    mutating func hurry() { hurried = waiting.count }
 
     /// How posts may leave.
     enum Posting {
@@ -97,11 +145,20 @@ public struct Outbox<Request> {
     /// - Returns: one request, or several posts that go together; for what shall be answered also how many the answer
     ///   confirms: it goes to ``confirmed(_:)``.
     mutating func next(_ posting: Posting = .oneByOne) -> (requests: [Request], confirms: Int?)? {
+        hold = nil
         guard let first = waiting.first else { return nil }
         if case .other = first.kind { return ([takeFirst()], nil) }
         if first.kind.isPost, posting == .not { return nil }
-        guard unconfirmed < Self.window else { return nil }
-        let most = first.kind.isPost && posting == .together ? Self.mostTogether : 1
+        guard unconfirmed < Self.window else {
+            hold = .window
+            return nil
+        }
+        let areTogether = first.kind.isPost && posting == .together
+        guard !areTogether || !pilesUp else {
+            hold = .pile
+            return nil
+        }
+        let most = areTogether ? Self.mostTogether : 1
         var requests: [Request] = []
         var (bytes, wantsAnswer) = (0, false)
         while let next = waiting.first, requests.isEmpty || next.kind.isPost, requests.count < most,
@@ -113,6 +170,8 @@ public struct Outbox<Request> {
             if next.kind.isAnswered || sinceConfirmation == Self.confirmEvery { wantsAnswer = true }
             requests.append(takeFirst())
         }
+        // Whoever piles up waits for an answer.
+        if areTogether, unconfirmed >= Self.few { wantsAnswer = true }
         guard wantsAnswer else { return (requests, nil) }
         defer { sinceConfirmation = 0 }
         return (requests, sinceConfirmation)
@@ -124,6 +183,7 @@ public struct Outbox<Request> {
     /// The posts that stand first and go together, by a way of their own; none when those on their way have to be
     /// confirmed first.
     mutating func nextPosts() -> [Request] {
+        hold = nil
         var requests: [Request] = []
         var bytes = 0
         while let next = waiting.first, next.kind.isPost, requests.count < Self.mostOnOwnWay,
@@ -139,10 +199,12 @@ public struct Outbox<Request> {
     /// Puts posts that were taken out before all others.
     mutating func putBack(_ posts: [(request: Request, wantsAnswer: Bool, byteCount: Int)]) {
         for (request, wantsAnswer, byteCount) in posts.reversed() {
-            waiting.prepend(Entry(request: request, kind: .post(wantsAnswer: wantsAnswer), byteCount: byteCount))
-            waitingPosts += 1
-            self.byteCount += byteCount
+            let kind = Kind.post(wantsAnswer: wantsAnswer)
+            waiting.prepend(Entry(request: request, kind: kind, byteCount: byteCount))
+            count(kind, byteCount, by: 1)
         }
+        if hurried > 0 { hurried += posts.count }
+        hold = nil
     }
 
     /// How many requests wait of those that fulfil the condition.
@@ -153,28 +215,31 @@ public struct Outbox<Request> {
     /// An answer came for a post that wanted one: so many are not on their way any more.
     mutating func confirmed(_ count: Int) {
         unconfirmed = max(0, unconfirmed - count)
+        hold = nil
     }
 
     /// Nothing that is on its way will be confirmed any more, but so many posts.
     mutating func reset(keeping count: Int = 0) {
         unconfirmed = count
         sinceConfirmation = 0
+        hold = nil
     }
 
     /// Takes out everything that waits, in order.
     mutating func removeAll() -> [Request] {
         defer {
             waiting.removeAll()
-            waitingPosts = 0
-            byteCount = 0
+            (waitingPosts, waitingUrgently, hurried, byteCount) = (0, 0, 0, 0)
+            hold = nil
         }
         return waiting.map(\.request)
     }
 
     private mutating func takeFirst() -> Request {
         let entry = waiting.popFirst()!
-        if entry.kind.isPost { waitingPosts -= 1 }
-        byteCount -= entry.byteCount
+        count(entry.kind, entry.byteCount, by: -1)
+        hurried = max(0, hurried - 1)
+        departures += 1
         return entry.request
     }
 }

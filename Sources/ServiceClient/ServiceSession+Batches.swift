@@ -16,6 +16,12 @@ struct Batching {
     var knowledge = Knowledge.unknown
     /// Whether the service was asked to send notifications together.
     var isAsked = false
+    /// Set while posts pile up.
+    var pile: AnyObject?
+
+    /// What has piled up goes after twice this at most, also when no answer comes: a service that is busy, or stopped, is
+    /// no reason to keep posts in a program that may end.
+    static let patienceMilliseconds: UInt32 = 10
 
     var posting: Outbox<Request>.Posting {
         switch knowledge {
@@ -29,6 +35,17 @@ struct Batching {
 /// Posts and notifications that go together: what piles up while the line is busy (F1). Nothing waits when it is idle:
 /// a post that is alone in the outbox goes alone, at once.
 extension ServiceSession {
+    /// Sees to it that what piles up does not wait for long.
+    func watchPile() {
+        guard batching.pile == nil, let departures = outbox.departuresBeforePile else { return }
+        batching.pile = bus.once(milliseconds: Batching.patienceMilliseconds) { [weak self] in
+            guard let self else { return }
+            batching.pile = nil
+            if outbox.departuresBeforePile == departures { outbox.hurry() }
+            pump()
+        }
+    }
+
     /// Asks the service, once, to send notifications together. One that does not know that goes on as ever.
     func askForBatches() {
         guard !batching.isAsked, let connection else { return }

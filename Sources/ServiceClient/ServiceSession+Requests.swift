@@ -23,6 +23,7 @@ extension ServiceSession {
                 sendTogether(requests.compactMap(\.post), confirms: confirms)
             }
         }
+        watchPile()
         if !registrations.isEmpty { lookForChannel() }
     }
 

@@ -98,6 +98,10 @@ public final class ServiceSession {
         case .offline, .absent: return true
         case .greeting, .asking: return outbox.isEmpty
         case .idle, .ready:
+            if !outbox.isEmpty {
+                outbox.hurry()
+                pump()
+            }
             guard outbox.isEmpty, pendingAnswers == 0, (channels.channel?.unsettled ?? 0) == 0 else { return false }
             guard !isBusAsked, let connection else { return true }
             isBusAsked = true

@@ -15,19 +15,22 @@ public final class SharedOutbox: Sendable {
 
     /// Puts a request behind all others.
     ///
+    /// - Returns: whether the session has to be told. Otherwise it waits for an answer, and finds the request then.
     /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
-    public func append(_ request: Request) throws(ServiceError) {
-        let limit = state.withLock { state -> Int? in
+    @discardableResult
+    public func append(_ request: Request) throws(ServiceError) -> Bool {
+        try state.withLock { state throws(ServiceError) in
             switch request {
             case .post(let post):
-                guard state.outbox.hasRoom(byteCount: post.byteCount) else { return state.outbox.limits.count }
-                state.outbox.append(request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
-            case .register: state.outbox.append(request, .registration)
-            case .unregister, .suspend, .call, .barrier: state.outbox.append(request, .other)
+                guard state.outbox.hasRoom(byteCount: post.byteCount) else {
+                    throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
+                }
+                return state.outbox.append(
+                    request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
+            case .register: return state.outbox.append(request, .registration)
+            case .unregister, .suspend, .call, .barrier: return state.outbox.append(request, .other)
             }
-            return nil
         }
-        if let limit { throw .tooManyUnsentPosts(limit: limit) }
     }
 
     /// Nothing more will come.
@@ -37,6 +40,11 @@ public final class SharedOutbox: Sendable {
     func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Int?)? {
         state.withLock { $0.outbox.next(posting) }
     }
+    /// How many have left when posts pile up; nil when none do.
+    var departuresBeforePile: UInt64? {
+        state.withLock { $0.outbox.isPilingUp ? $0.outbox.departures : nil }
+    }
+    func hurry() { state.withLock { $0.outbox.hurry() } }
     func confirmed(_ count: Int) { state.withLock { $0.outbox.confirmed(count) } }
     func reset(keeping count: Int = 0) { state.withLock { $0.outbox.reset(keeping: count) } }
     var isPostNext: Bool? { state.withLock { $0.outbox.isPostNext } }

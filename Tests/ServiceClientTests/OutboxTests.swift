@@ -57,7 +57,7 @@ struct OutboxTests {
 
     @Test("Posts that have piled up go together, up to 64 and 64 KiB, and one answer confirms them")
     func together() {
-        var outbox = filled(posts: 100)
+        var outbox = filled(posts: 130)
         #expect(outbox.next(.not) == nil, "they have to wait")
         var batches: [[Int]] = []
         var confirmed: [Int?] = []
@@ -65,18 +65,85 @@ struct OutboxTests {
             batches.append(requests)
             confirmed.append(confirms)
         }
-        #expect(batches == [Array(0..<64), Array(64..<100)])
-        #expect(confirmed == [64, nil])
+        #expect(batches == [Array(0..<64), Array(64..<128)])
+        #expect(confirmed == [64, 64])
+        for _ in confirmed { outbox.confirmed(64) }
+        var next = outbox.next(.together)
+        #expect(next?.requests == [128, 129] && next?.confirms == nil, "two are few")
         outbox.append(100, .post(wantsAnswer: false))
         outbox.append(101, .post(wantsAnswer: true))
         outbox.append(102, .other)
         outbox.append(103, .post(wantsAnswer: false))
-        let next = outbox.next(.together)
-        #expect(next?.requests == [100, 101] && next?.confirms == 38, "what is no post keeps its place")
+        next = outbox.next(.together)
+        #expect(next?.requests == [100, 101] && next?.confirms == 4, "what is no post keeps its place")
         #expect(outbox.next(.not)?.requests == [102])
         #expect(outbox.next(.together)?.requests == [103])
         for number in 0..<3 { outbox.append(number, .post(wantsAnswer: false), byteCount: 40 << 10) }
         #expect(outbox.next(.together)?.requests == [0], "two would be too large")
+    }
+
+    @Test("F1: with eight posts on their way the next ones pile up, until the answer comes or 64 are there")
+    func pilesUp() {
+        var outbox = Outbox<Int>()
+        /// Whether whoever sends has to be told.
+        func post(_ number: Int, answered: Bool = false) -> Bool {
+            outbox.append(number, .post(wantsAnswer: answered))
+        }
+        for number in 0..<8 {
+            #expect(post(number))
+            let (requests, confirms) = outbox.next(.together) ?? ([], nil)
+            #expect(requests == [number] && confirms == (number == 7 ? 8 : nil), "the eighth is answered")
+        }
+        #expect(post(8))
+        #expect(outbox.next(.together) == nil)
+        #expect(outbox.isPilingUp)
+        #expect(!post(9), "it waits for the same answer")
+        outbox.confirmed(8)
+        #expect(!outbox.isPilingUp && post(10))
+        var next = outbox.next(.together)
+        #expect(next?.requests == [8, 9, 10] && next?.confirms == nil)
+        for number in 11..<16 {
+            #expect(post(number))
+            next = outbox.next(.together)
+        }
+        #expect(next?.requests == [15] && next?.confirms == 8)
+        for number in 16..<79 {
+            #expect(post(number) == (number == 16))
+            #expect(outbox.next(.together) == nil)
+        }
+        #expect(post(79), "they are as many as go together")
+        next = outbox.next(.together)
+        #expect(next?.requests == Array(16..<80) && next?.confirms == 64)
+    }
+
+    @Test("F1: what has piled up goes when somebody waits for what is behind it, and when it is told to")
+    func hurries() {
+        var outbox = filled(posts: 8)
+        #expect(outbox.next(.together)?.confirms == 8)
+        func pileUp() {
+            outbox.append(1, .post(wantsAnswer: false))
+            #expect(outbox.next(.together) == nil)
+            #expect(outbox.isPilingUp)
+        }
+        /// Whether whoever sends has to be told.
+        func ask(_ number: Int, _ kind: Outbox<Int>.Kind) -> Bool { outbox.append(number, kind) }
+        pileUp()
+        #expect(ask(2, .post(wantsAnswer: true)))
+        #expect(outbox.next(.together)?.requests == [1, 2])
+        pileUp()
+        #expect(ask(3, .other))
+        #expect(outbox.next(.together)?.requests == [1])
+        #expect(outbox.next(.together)?.requests == [3])
+        pileUp()
+        #expect(ask(4, .registration))
+        #expect(outbox.next(.together)?.requests == [1])
+        #expect(outbox.next(.together)?.requests == [4])
+        pileUp()
+        outbox.hurry()
+        outbox.append(5, .post(wantsAnswer: false))
+        let next = outbox.next(.together)
+        #expect(next?.requests == [1, 5] && next?.confirms == 2, "it asks for an answer, too")
+        pileUp()
     }
 
     @Test("However they leave, no more than 256 posts are on their way")

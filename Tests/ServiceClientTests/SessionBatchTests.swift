@@ -34,6 +34,35 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["Post"])
     }
 
+    @Test("What piles up goes with the answer; without one after a while; and before anything else that is asked for")
+    func pile() throws {
+        let stage = SessionTests.Stage()
+        let served = stage.bus.answer
+        for _ in 0..<2 { try stage.ask(post()) }
+        stage.start()
+        stage.bus.answer = { [PostMany.member, PostCall.member].contains($0.member) ? nil : served($0) }
+        for _ in 0..<6 { try stage.ask(post()) }
+        _ = stage.bus.connection.takeSent()
+        for name in ["a", "b"] { try stage.ask(post(name)) }
+        #expect(stage.bus.connection.takeSent() == [])
+        #expect(!stage.session.mayStop())
+        #expect(stage.bus.connection.takeSent() == ["PostMany?", "GetId?"], "whoever stops sends it")
+
+        try stage.ask(post("c"))
+        stage.bus.pass(milliseconds: 9)
+        #expect(stage.bus.connection.takeSent() == [])
+        stage.bus.pass(milliseconds: 11)
+        #expect(stage.bus.connection.takeSent() == ["Post?"])
+
+        try stage.ask(post("d"), .unregister(Self.ding), post("e"))
+        #expect(stage.bus.connection.takeSent() == ["Post?"])
+        for name in ["f", "g"] { try stage.ask(post(name)) }
+        #expect(stage.bus.connection.takeSent() == [])
+        let first = stage.bus.connection.pending[0].message
+        stage.bus.connection.answerFirst(.success(first.answered { PostCall.append(1, to: &$0) }))
+        #expect(stage.bus.connection.takeSent() == ["PostMany"])
+    }
+
     @Test("Who observes asks for batches, once, before its first observer; again at a new service")
     func asks() throws {
         let stage = SessionTests.Stage()

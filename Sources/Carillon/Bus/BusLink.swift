@@ -42,9 +42,9 @@ final class BusLink: Sendable {
     ///
     /// - Throws: ``ServiceError/tooManyUnsentPosts(limit:)`` for a post that would go beyond the bound.
     func submit(_ request: Request) throws(ServiceError) {
-        try outbox.append(request)
+        let isToBeTold = try outbox.append(request)
         if hasStarted.exchange(true, ordering: .acquiringAndReleasing) {
-            source.signal()
+            if isToBeTold { source.signal() }
         } else {
             startThread()
         }
