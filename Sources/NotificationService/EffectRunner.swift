@@ -124,9 +124,11 @@ final class EffectRunner {
         let bus = bus
         let now = bus.context.now
         bus.gather {
-            for effect in effects { carryOut(effect, at: now, over: bus) }
-            // With what was sent, unless it would be answered at once.
-            if barrier.isAnsweredLater { receipts?.eventEnded() }
+            barrier.share {
+                for effect in effects { carryOut(effect, at: now, over: bus) }
+                // With what was sent, unless it would be answered at once.
+                if barrier.isAnsweredLater { receipts?.eventEnded() }
+            }
         }
     }
 

@@ -52,7 +52,7 @@ struct BatchTests {
         send(tower)
         #expect(takeBatches(tower) == [Array(1...64), Array(65...70)])
         tower.center.clientAnswered(":1.1", effects: &tower.effects)
-        try stage(3, on: tower, size: 30 << 10)
+        try stage(3, on: tower, size: 22 << 10)
         send(tower)
         #expect(takeBatches(tower) == [[71, 72], [73]])
     }

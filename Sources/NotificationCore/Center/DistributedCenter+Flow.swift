@@ -51,7 +51,7 @@ extension DistributedCenter {
     ///
     /// - Parameters:
     ///   - told: what it tells that has a number.
-    ///   - fills: whether it fills a window.
+    ///   - fills: whether the next would not find room in the window.
     func countSent(
         _ byteCount: Int, telling told: FlowWindow.Told = FlowWindow.Told(), fills: Bool = false, to peer: Peer,
         effects: inout [Effect]

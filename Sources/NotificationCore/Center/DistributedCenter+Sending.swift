@@ -90,14 +90,15 @@ extension DistributedCenter {
 
     /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
     private func sendBatch(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
-        var batch = Batch()
-        // A full one is a window, so that no more of them are unconfirmed than of single ones.
+        var batch = Batch(mostBytes: client.peer.flow.room)
+        // So that no more bytes are unconfirmed than of single ones.
         var isFull = false
-        while let next = client.queue.first(in: lane), !isFull {
-            guard next.carriedBytes < mostBytes, hasRoomOnTheWay(for: client.peer, batch.byteCount + next.byteCount)
+        while let next = client.queue.first(in: lane) {
+            isFull = !batch.hasRoom(for: next.byteCount)
+            guard next.carriedBytes < mostBytes, batch.takes(next, mostCarried: mostBytes),
+                hasRoomOnTheWay(for: client.peer, batch.byteCount + next.byteCount),
+                let entry = changeQueue(of: client, { $0.popDue(lane) })
             else { break }
-            isFull = !batch.takes(next, mostCarried: mostBytes)
-            guard !isFull, let entry = changeQueue(of: client, { $0.popDue(lane) }) else { break }
             batch.append(makeDelivery(of: entry, to: client), entry)
         }
         let count = batch.deliveries.count
@@ -105,8 +106,8 @@ extension DistributedCenter {
         effects.append(.deliverTogether(client.name, batch.deliveries))
         noteSent(count, of: lane, to: client, effects: &effects)
         countSent(
-            batch.byteCount, telling: FlowWindow.Told(notifications: count),
-            fills: isFull || count == Batch.mostCount, to: client.peer, effects: &effects)
+            batch.byteCount, telling: FlowWindow.Told(notifications: count), fills: isFull, to: client.peer,
+            effects: &effects)
         return count
     }
 

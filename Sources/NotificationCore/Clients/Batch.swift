@@ -1,19 +1,26 @@
-/// The bounds of what goes to a client together (F1): as much as a window has (``FlowWindow``), so that a batch costs one
-/// that reads no more at a time than what goes alone, and the urgent never waits behind more than that.
+/// The bounds of what goes to a client together (F1): no more bytes than there is room for in its window
+/// (``FlowWindow``), in which a batch counts as what it is for the bus, one message; and so few notifications that the
+/// urgent does not wait for long.
 struct Batch {
     static let mostCount = FlowWindow.messages
-    static let mostBytes = FlowWindow.bytes
 
+    private let mostBytes: Int
     private(set) var deliveries: [Delivery] = []
     /// As the limits of queues count it.
     private(set) var byteCount = 0
     /// Of the notifications with their observers, as the bus's limit of a message counts it.
     private(set) var carriedBytes = 0
 
+    /// - Parameter mostBytes: as ``byteCount``.
+    init(mostBytes: Int) { self.mostBytes = mostBytes }
+
+    /// Whether there is room for so many bytes more; for the first always.
+    func hasRoom(for byteCount: Int) -> Bool { deliveries.isEmpty || self.byteCount + byteCount <= mostBytes }
+
     /// Whether one more goes along; the first always does.
     func takes(_ entry: DueQueue.Entry, mostCarried: Int) -> Bool {
         deliveries.isEmpty
-            || deliveries.count < Self.mostCount && byteCount + entry.byteCount <= Self.mostBytes
+            || deliveries.count < Self.mostCount && hasRoom(for: entry.byteCount)
                 && carriedBytes + entry.carriedBytes < mostCarried
     }
 

@@ -70,9 +70,12 @@ struct FlowWindow {
         }
     }
 
+    /// Bytes that may be added before a window is full.
+    var room: Int { max(0, Self.bytes - unprobed.bytes) }
+
     /// Counts a message that is sent now.
     ///
-    /// - Parameter fills: whether it fills a window, whatever there is in that.
+    /// - Parameter fills: whether the next would not find room in the window.
     /// - Returns: whether a window is full, so that the connection has to be probed.
     mutating func sent(byteCount: Int, telling told: Told, fills: Bool = false) -> Bool {
         unprobed.messages += 1

@@ -1,3 +1,4 @@
+import BusNames
 import DBus
 import NotificationCore
 import NotificationWire
@@ -9,13 +10,19 @@ import NotificationWire
 /// the bus to a call on the main connection would tell the same, but wait there behind all posts that the bus holds for
 /// it. It is a call, as every bus answers one that it can't carry.
 ///
+/// Those that are asked for by one event are one (``share(_:)``): it tells the same to all who asked.
+///
 /// dbus-monitor shows it as `org.carillon.Internal1.Barrier`.
 final class BusBarrier {
     private unowned let bus: any MessageBus
     private(set) weak var control: Connection?
     private var last: UInt64 = 0
-    /// By their numbers, those that have not come out.
-    private var waiting: [UInt64: (Result<Void, BusError>) -> Void] = [:]
+    /// By their numbers, those that have not come out, with all who asked.
+    private var waiting: [UInt64: [Completion]] = [:]
+    private typealias Completion = (Result<Void, BusError>) -> Void
+    /// Those who asked for the next one, while it is not known who else does.
+    private var asking: [Completion] = []
+    private var sharers = 0
 
     private static let interface: InterfaceName = "org.carillon.Internal1"
     private static let member: MemberName = "Barrier"
@@ -40,9 +47,28 @@ final class BusBarrier {
     ///   bus that did not carry the barrier; at once while there is no control connection.
     func pass(_ completion: @escaping (Result<Void, BusError>) -> Void) {
         guard let name = control?.uniqueName else { return completion(.success(())) }
+        asking.append(completion)
+        if sharers == 0 { send(to: name) }
+    }
+
+    /// What passes while `body` runs does so with one barrier, behind all that was sent in it.
+    func share(_ body: () -> Void) {
+        sharers += 1
+        body()
+        sharers -= 1
+        guard sharers == 0, !asking.isEmpty else { return }
+        // The control connection ends no sooner than from the loop.
+        if let name = control?.uniqueName { return send(to: name) }
+        let completions = asking
+        asking = []
+        for completion in completions { completion(.success(())) }
+    }
+
+    private func send(to name: UniqueName) {
         last += 1
         let number = last
-        waiting[number] = completion
+        waiting[number] = asking
+        asking = []
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.lostBarrier, oneOf: 16) { return }
         #endif
@@ -50,8 +76,12 @@ final class BusBarrier {
         bus.call(barrier) { [weak self] result in
             // One that has arrived is not waited for any more, however its answer fared.
             guard let self, case .failure(let error) = result else { return }
-            waiting.removeValue(forKey: number)?(.failure(error))
+            end(number, .failure(error))
         }
+    }
+
+    private func end(_ number: UInt64, _ result: Result<Void, BusError>) {
+        for completion in waiting.removeValue(forKey: number) ?? [] { completion(result) }
     }
 
     /// Takes a barrier that arrived on the control connection. Returns whether the message was one.
@@ -62,7 +92,7 @@ final class BusBarrier {
         else { return false }
         control.send(Self.answer.message(to: sender, answering: message.serial, size: 0) { _ in })
         let number = message.hasSignature("t") ? message.withMarshalledBody(Self.number(in:)) : nil
-        if let number { waiting.removeValue(forKey: number)?(.success(())) }
+        if let number { end(number, .success(())) }
         return true
     }
 
