@@ -87,6 +87,8 @@ public final class Connection: BusConnection {
 
     public var carriesDescriptors: Bool { transport.carriesDescriptors }
 
+    public var directLine: DirectLine? { transport.directLine }
+
     /// The most that messages which arrived and have not been given up may take together, in bytes; beyond it nothing is
     /// read from the bus until some have been. One message may be larger. By default 63 MiB.
     public var mostReceivedBytes: Int {

@@ -48,8 +48,14 @@ public protocol BusConnection: MessageBus {
     var onDisconnect: (() -> Void)? { get set }
     /// Whether file descriptors can come with what arrives; known when ``hello(completion:)`` has completed.
     var carriesDescriptors: Bool { get }
+    /// By which other threads can send; nil where only the connection's own does.
+    var directLine: DirectLine? { get }
     /// Registers with the bus, which every connection does once, first.
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void)
+}
+
+extension BusConnection {
+    public var directLine: DirectLine? { nil }
 }
 
 /// How long a caller waits for a reply.

@@ -27,6 +27,8 @@ package protocol MessageTransport: AnyObject {
     func takeDescriptors()
     /// See ``BusConnection/carriesDescriptors``.
     var carriesDescriptors: Bool { get }
+    /// See ``BusConnection/directLine``.
+    var directLine: DirectLine? { get }
     /// The bus has given the connection this name.
     func registered(as name: UniqueName)
     /// See ``Connection/mostReceivedBytes``.
@@ -51,5 +53,6 @@ extension MessageTransport {
     package func gatherTurns() {}
     package func takeDescriptors() {}
     package var carriesDescriptors: Bool { true }
+    package var directLine: DirectLine? { nil }
     package func registered(as name: UniqueName) {}
 }

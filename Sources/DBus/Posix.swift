@@ -16,3 +16,25 @@ func isSocket(_ path: String) -> Bool {
     var status = stat()
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFSOCK
 }
+
+/// Whether a descriptor is that of a Unix socket.
+func isUnixSocket(_ descriptor: Int32) -> Bool {
+    var family: Int32 = 0
+    var size = socklen_t(MemoryLayout.size(ofValue: family))
+    return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && family == AF_UNIX
+}
+
+/// Writes what a socket takes at once.
+///
+/// - Returns: how many bytes that were; less than none for an error, of which `errno` says more.
+func sendAtOnce(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Int {
+    while true {
+        let count = send(descriptor, bytes.baseAddress!, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+        if count >= 0 || errno != EINTR { return count }
+    }
+}
+
+/// Has whatever uses a socket find that it has ended.
+func endSocket(_ descriptor: Int32) {
+    _ = shutdown(descriptor, Int32(SHUT_RDWR))
+}

@@ -12,7 +12,7 @@ final class SocketTransport: MessageTransport {
     private let writer: SocketWriter
     private var lastSerial: UInt32 = 0
     /// The upper half of the numbers is for those who number their messages themselves.
-    private static let firstForeignSerial: UInt32 = 1 << 31
+    static let firstForeignSerial: UInt32 = 1 << 31
     /// How many are at it to send more, besides a turn of the loop.
     private var gatherers = 0
     private var isInTurn = false
@@ -107,6 +107,11 @@ final class SocketTransport: MessageTransport {
     func takeDescriptors() { reader.takesDescriptors = true }
 
     var carriesDescriptors: Bool { dbus_connection_can_send_type(pointer, Int32(TypeCode.unixFD.rawValue)) != 0 }
+
+    private(set) lazy var directLine: DirectLine? = {
+        guard let socket, isUnixSocket(socket) else { return nil }
+        return writer.share()
+    }()
 
     private func flushIfNobodyGathers() {
         if gatherers == 0, !isInTurn { writer.flush() }

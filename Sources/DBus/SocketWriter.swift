@@ -47,6 +47,8 @@ final class SocketWriter: PolledSourceDelegate {
     private var source: PolledSource!
     /// While the socket is full.
     private var tag: PolledSource.Tag?
+    /// Through which others write to the same socket.
+    private var line: DirectLine?
 
     /// - Parameters:
     ///   - connection: to which libdbus writes nothing by itself.
@@ -64,7 +66,20 @@ final class SocketWriter: PolledSourceDelegate {
     }
 
     /// Writes nothing more: the descriptor is about to be closed.
-    func stop() { giveUp() }
+    func stop() {
+        line?.close()
+        giveUp()
+    }
+
+    /// Lets others write to the same socket, from any thread. What has descriptors with it ends that.
+    func share() -> DirectLine {
+        if let line { return line }
+        let line = DirectLine(descriptor: descriptor, isBusy: !hasStarted || hasRest)
+        self.line = line
+        return line
+    }
+
+    private var hasRest: Bool { byteCount > 0 || isLibraryWriting }
 
     /// Whether a portion is full, so that it is time for ``flush()``.
     var isFull: Bool { hasPortions || last.count >= Self.portionSize }
@@ -112,6 +127,8 @@ final class SocketWriter: PolledSourceDelegate {
     /// Puts a message at the end that libdbus has to write.
     func append(_ message: Message) {
         guard !isBroken else { return }
+        // libdbus knows of no others.
+        line?.close()
         if last.count > 0 { closeLast() }
         portions.append(.message(message))
         hasPortions = true
@@ -131,6 +148,14 @@ final class SocketWriter: PolledSourceDelegate {
     }
 
     private func write() {
+        guard let line else { return writeAll() }
+        line.write {
+            writeAll()
+            return hasRest
+        }
+    }
+
+    private func writeAll() {
         while !isBroken {
             if isLibraryWriting {
                 // It goes on as the loop turns.

@@ -125,6 +125,15 @@ public struct Outbox<Request> {
             && byteCount < Self.mostBytesTogether
     }
 
+    /// Whether a post that nobody waits for may pass by, as it would leave at once, alone and unanswered.
+    var mayPass: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few && sinceConfirmation + 1 < Self.confirmEvery }
+
+    /// Such a post has left.
+    mutating func passed() {
+        unconfirmed += 1
+        sinceConfirmation += 1
+    }
+
     /// Whether posts pile up since ``next(_:)`` was asked.
     var isPilingUp: Bool { hold == .pile }
 

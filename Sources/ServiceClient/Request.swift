@@ -48,7 +48,8 @@ public enum Request: Sendable {
 
 /// A post, ready to be sent.
 public struct OutgoingPost: @unchecked Sendable {
-    // Sendable: the poster's thread makes the message and never touches it again; the session's thread sends it.
+    // Sendable: the poster's thread makes the message, and sends it or never touches it again; the session's thread sends
+    // it then.
     let message: Message
     /// What it counts against the bound of what waits, in bytes.
     let byteCount: Int

@@ -7,6 +7,7 @@ import NotificationWire
 extension ServiceSession {
     /// Sends what the outbox lets out.
     func sendRequests() {
+        takeLineBack()
         while case .ready = state {
             if wish.value == .channel, outbox.isPostNext == true { lookForChannel() }
             if let channel = channels.channel {
@@ -25,6 +26,23 @@ extension ServiceSession {
         }
         watchPile()
         if !registrations.isEmpty { lookForChannel() }
+        lendLine()
+    }
+
+    /// Lets posts that would leave at once do so from their threads, where nothing is to be said before them.
+    private func lendLine() {
+        guard case .ready = state, case .none = channels.phase, !channels.isHoldingPosts, wish.value == .bus,
+            batching.posting != .not, let line = connection?.directLine
+        else { return }
+        outbox.lend(line)
+    }
+
+    /// From now on all leaves from here, behind what has left.
+    func takeLineBack() {
+        let count = outbox.takeLineBack()
+        guard count > 0 else { return }
+        isBusAsked = false
+        channels.sentOnBus += count
     }
 
     func sendOnBus(_ request: Request, confirms: Int?) {

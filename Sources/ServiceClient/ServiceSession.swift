@@ -29,7 +29,9 @@ public final class ServiceSession {
     let outbox: SharedOutbox
     let receiver: any ServiceReceiver
     private(set) var connection: (any BusConnection)?
-    private(set) var state = State.offline(.disconnected("not connected yet"))
+    private(set) var state = State.offline(.disconnected("not connected yet")) {
+        didSet { if case .ready = state {} else { takeLineBack() } }
+    }
     private(set) var owners = ServiceOwners()
     /// Who has the service's name, as far as the bus told.
     var owner: UniqueName? { owners.present }
@@ -94,6 +96,7 @@ public final class ServiceSession {
     /// may be an answer or a Ping, is reset, and the bus then drops what it has not read. So the bus is asked something,
     /// and has read all that was sent before when it answers.
     public func mayStop() -> Bool {
+        takeLineBack()
         switch state {
         case .offline, .absent: return true
         case .greeting, .asking: return outbox.isEmpty

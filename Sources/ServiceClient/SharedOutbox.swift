@@ -1,10 +1,18 @@
+import DBus
 import MainLoop
 
 /// What a program's threads fill and its session empties. Threads: any.
+///
+/// While the line is idle and lent to it, a post leaves from the thread that posts, and does not wait for the session's
+/// to wake up: the order is that of ``append(_:)`` either way.
 public final class SharedOutbox: Sendable {
     private struct State {
         var outbox: Outbox<Request>
         var isClosed = false
+        /// While the session has nothing to do with posts that may pass by.
+        var line: DirectLine?
+        /// How many did.
+        var passed: UInt64 = 0
     }
 
     private let state: Locked<State>
@@ -25,6 +33,11 @@ public final class SharedOutbox: Sendable {
                 guard state.outbox.hasRoom(byteCount: post.byteCount) else {
                     throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
                 }
+                if post.completion == nil, let line = state.line, state.outbox.mayPass, line.send(post.message) {
+                    state.outbox.passed()
+                    state.passed += 1
+                    return false
+                }
                 return state.outbox.append(
                     request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
             case .register: return state.outbox.append(request, .registration)
@@ -40,6 +53,20 @@ public final class SharedOutbox: Sendable {
     func next(_ posting: Outbox<Request>.Posting) -> (requests: [Request], confirms: Int?)? {
         state.withLock { $0.outbox.next(posting) }
     }
+    /// Lets posts leave by this line, until ``takeLineBack()``.
+    func lend(_ line: DirectLine) { state.withLock { $0.line = line } }
+
+    /// From now on everything goes by the session.
+    ///
+    /// - Returns: how many posts did not since the last time.
+    func takeLineBack() -> UInt64 {
+        state.withLock { state in
+            state.line = nil
+            defer { state.passed = 0 }
+            return state.passed
+        }
+    }
+
     /// How many have left when posts pile up; nil when none do.
     var departuresBeforePile: UInt64? {
         state.withLock { $0.outbox.isPilingUp ? $0.outbox.departures : nil }

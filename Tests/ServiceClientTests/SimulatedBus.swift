@@ -49,6 +49,8 @@ final class SimulatedBus: SessionBus {
     /// The lines of the channels that were opened, and why the next one can't be.
     private(set) var lines: [SimulatedLine] = []
     var carriesDescriptors = true
+    /// Of all connections.
+    var directLine: DirectLine?
 
     func channelLine(in reply: Message) throws(BusError) -> any ChannelLine {
         lines.append(SimulatedLine())
@@ -105,6 +107,8 @@ final class SimulatedConnection: BusConnection {
     }
 
     var carriesDescriptors: Bool { bus.carriesDescriptors }
+    /// By which other threads send.
+    var directLine: DirectLine? { bus.directLine }
 
     func hello(completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         let name = UniqueName(rawValue: ":1.\(number)")!

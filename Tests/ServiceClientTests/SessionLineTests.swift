@@ -1,0 +1,100 @@
+import Collections
+import NotificationCore
+import TestLimits
+import Testing
+
+@testable import DBus
+@testable import ServiceClient
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Posts that leave from the threads that make them, while the line is idle.
+@Suite("Posts past a service session", .watched)
+struct SessionLineTests {
+    private final class Line {
+        let stage = SessionTests.Stage()
+        private let ends: (Int32, Int32)
+
+        init() throws {
+            var both: [Int32] = [-1, -1]
+            try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &both) == 0)
+            ends = (both[0], both[1])
+            stage.bus.directLine = DirectLine(descriptor: both[0], isBusy: false)
+            // The first request has the session ask the service, which makes it ready.
+            stage.start()
+            try stage.ask(.post(OutgoingPost(name: "Ding")))
+            _ = stage.bus.connection.takeSent()
+        }
+
+        deinit {
+            close(ends.0)
+            close(ends.1)
+        }
+
+        /// Posts, and tells nobody.
+        ///
+        /// - Returns: whether the session would have to be told.
+        func post(_ completion: Request.Completion<Result<Int, ServiceError>>? = nil) throws -> Bool {
+            try stage.outbox.append(.post(OutgoingPost(name: "Ding", completion: completion)))
+        }
+
+        /// How many bytes left past the session.
+        func take() -> Int {
+            var bytes = [UInt8](repeating: 0, count: 1 << 16)
+            return max(0, recv(ends.1, &bytes, bytes.count, Int32(MSG_DONTWAIT)))
+        }
+    }
+
+    @Test("A post that would leave at once does so by itself; the eighth is answered, and goes by the session")
+    func passes() throws {
+        let line = try Line()
+        for _ in 0..<6 {
+            #expect(try !line.post())
+            #expect(line.take() > 0)
+        }
+        #expect(try line.post())
+        #expect(line.take() == 0)
+        line.stage.session.pump()
+        #expect(line.stage.bus.connection.takeSent() == ["Post?"])
+        #expect(try !line.post(), "all are confirmed")
+        #expect(line.take() > 0)
+        #expect(!line.stage.session.mayStop(), "the bus may not have read it")
+        #expect(line.stage.bus.connection.takeSent() == ["GetId?"])
+    }
+
+    @Test("D4: nothing passes what was asked for before, or is waited for")
+    func order() throws {
+        let line = try Line()
+        let key = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
+        #expect(try line.stage.outbox.append(.register(key)))
+        #expect(try line.post())
+        #expect(line.take() == 0)
+        line.stage.session.pump()
+        #expect(line.stage.bus.connection.takeSent() == ["AddObserver?", "Post"])
+        #expect(try line.post { _ in })
+        #expect(line.take() == 0)
+        line.stage.session.pump()
+        #expect(try !line.post())
+        #expect(line.take() > 0)
+    }
+
+    @Test("E3: when the service is another one, or the bus closes, all waits for the session")
+    func changes() throws {
+        let line = try Line()
+        let served = line.stage.bus.answer
+        line.stage.bus.answer = { $0.member == "ListObservers" ? nil : served($0) }
+        for owner in ["", ":1.100"] {
+            _ = line.stage.arrive(.ownerChange("org.carillon.NotificationCenter1", to: owner))
+        }
+        #expect(try line.post())
+        #expect(line.take() == 0)
+        let other = try Line()
+        other.stage.bus.connection.onDisconnect?()
+        #expect(try other.post())
+        #expect(other.take() == 0)
+    }
+}
