@@ -92,6 +92,7 @@ struct ModelTests {
                         counts["suspended \(isSuspended), \(cause)", default: 0] += 1
                     case .delivered(_, let observers, _):
                         counts["delivered to \(min(observers.count, 3))", default: 0] += 1
+                    case .together(let count): counts["together, \(min(count, 2))", default: 0] += 1
                     default: counts["\(outcome)", default: 0] += 1
                     }
                 }
@@ -104,7 +105,7 @@ struct ModelTests {
             "delivered to 2", "delivered to 3", "witnessed", "probed",
             "overflowed(NotificationCore.DropReason.queueFull)",
             "overflowed(NotificationCore.DropReason.totalQueueFull)", "forgotten", "watched", "coalesced",
-            "over the limit queued-posts-per-client = ", "the urgent first",
+            "over the limit queued-posts-per-client = ", "the urgent first", "together, 1", "together, 2",
         ] {
             #expect(counts[what, default: 0] >= 20, "\(what), in \(counts)")
         }
