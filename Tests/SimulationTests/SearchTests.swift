@@ -40,9 +40,16 @@ struct SearchTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("Without sieges and floods, as the older seeds were found")
+    @Test("F2: with channels in each run")
+    func channels() throws {
+        let result = try simulate("--runs", "8", "--first", "2001", "--seconds", "8", "--channels", "2")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
+    @Test("Without sieges, floods and channels, as the older seeds were found")
     func peaceful() throws {
-        let result = try simulate("--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0")
+        let result = try simulate(
+            "--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0", "--channels", "0")
         #expect(result.exitCode == 0, "\(result)")
     }
 
