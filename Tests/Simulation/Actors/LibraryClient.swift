@@ -226,6 +226,7 @@ final class LibraryClient: Client {
         func suspensionChanged(_ isSuspended: Bool, cause: String) {}
 
         func transportChanged(to transport: Transport, because reason: String?) {
+            if let witness = client.witness { client.ledger.channelClients.insert(witness.client) }
             let why = reason.map { ": \($0)" } ?? ""
             client.world.note("\(client.witness?.client.rawValue ?? "?") goes by the \(transport.rawValue)\(why)")
         }

@@ -67,6 +67,7 @@ extension PlainClient {
         if let before = channels.channel { readToEnd(before, behind: service) }
         let channel = PlainChannel(stream, of: service, grain: role.grain)
         world.note("\(name) has a channel")
+        if let witness { ledger.channelClients.insert(witness.client) }
         channels.channel = channel
         // A liar's posts are lost behind its lies.
         channels.isForReading = !isInTime || role.isLiar

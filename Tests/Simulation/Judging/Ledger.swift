@@ -41,6 +41,8 @@ final class Ledger {
     var wasBusCrowded = false
     var mayBusDiscard = false
     var wasBusSlow = false
+    /// Clients that have or had a channel.
+    var channelClients: Set<UniqueName> = []
     private var reportedLosses: [UniqueName: Int] = [:]
     private var stretches: [UniqueName: Int] = [:]
     private var lastPattern: (plan: PostPlan, pattern: MessagePattern)?
