@@ -176,6 +176,8 @@ final class RecoveryCounters {
     ///
     /// - Parameter serial: of what it is for; 0 for a loss.
     func count(_ sequence: UInt64, serial: UInt64, in slot: UInt32) {
+        // A word about losses may stand before what has its numbers already, as where a channel ends.
+        guard sequence >= self[slot, .sequence] else { return }
         self[slot, .sequence] = sequence
         self[slot, .serial] = serial
         changedSlots.append(slot)
