@@ -166,8 +166,11 @@ final class Channel: PolledSourceDelegate {
     func write(_ written: (Frame) -> Void) {
         isDirty = false
         guard isOpen else { return }
-        if unread != SentSignals.Recent(), !socket.isAnythingUnread { unread = SentSignals.Recent() }
+        let isNothingUnread = unread != SentSignals.Recent() && !socket.isAnythingUnread
+        let before = writer.written
         writer.write(socket.send)
+        // What a client leaves unread goes with its end as well, and to that nothing can be written.
+        if isNothingUnread, writer.written > before { unread = SentSignals.Recent() }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
             if frame.effect == nil { outcomeBytes -= frame.byteCount }
