@@ -28,7 +28,7 @@ final class CenterDriver {
     init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
         self.machine = machine
         context = bus.context
-        memory = MemoryReturn(context: bus.context)
+        memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
         effects.answers.maySend = { [unowned self] caller, byteCount in
             perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }

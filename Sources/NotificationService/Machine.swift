@@ -29,6 +29,8 @@ package struct Machine {
     var sockets: () -> UnixSockets?
     /// The two ends of a stream that does not block; nil where there are no descriptors left.
     var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
+    /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
+    var letGoOfPages: (() -> Void)?
     /// Told of each call when it is served, for a simulation in which that takes time.
     var noteServing: () -> Void = {}
 
@@ -41,7 +43,8 @@ package struct Machine {
             },
             runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(), processes: ProcFileSystem(), session: .own,
             maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
-            readConfiguration: { () throws(KeyFile.Fault) in try Configuration() }, sockets: { UnixSockets() })
+            readConfiguration: { () throws(KeyFile.Fault) in try Configuration() }, sockets: { UnixSockets() },
+            letGoOfPages: UnusedPages.letGo)
     }
 
     /// A simulated one: without sandboxes, a desktop, or a kernel that tells of sockets.

@@ -6,6 +6,8 @@ import MainLoop
 /// The C library keeps what was freed for later allocations, all of it when something that is still used lies above.
 /// Looking for whole pages takes milliseconds, so that is done in a quiet moment, and only after something that may have
 /// left many: a long row of events, or much that was kept and is not any more.
+///
+/// Behind the first event, and then behind each load, it also lets go of what is mapped of files (``UnusedPages``).
 final class MemoryReturn {
     private let context: MainContext
     private var events = 0
@@ -13,6 +15,9 @@ final class MemoryReturn {
     private var mostHeld = 0
     private var held = 0
     private var timer: EventSource?
+    private let letGoOfPages: (() -> Void)?
+    /// Set when the service has been used; it needs no more of what starting took.
+    private var firstRest: EventSource?
 
     private static let manyEvents = 4096
     /// Events in a ``pause`` that are no load.
@@ -21,8 +26,9 @@ final class MemoryReturn {
     /// In milliseconds.
     private static let pause: UInt32 = 500
 
-    init(context: MainContext) {
+    init(context: MainContext, letGoOfPages: (() -> Void)?) {
         self.context = context
+        self.letGoOfPages = letGoOfPages
     }
 
     /// An event of the core has ended, after which so many bytes are kept for clients.
@@ -30,6 +36,13 @@ final class MemoryReturn {
         events += 1
         self.held = held
         mostHeld = max(mostHeld, held)
+        if firstRest == nil, let letGoOfPages {
+            // As soon as there is nothing else to do, so that nobody waits for it, and without a wake-up of its own.
+            firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
+                letGoOfPages()
+                return .remove
+            }
+        }
         guard timer == nil, events >= Self.manyEvents || mostHeld - held >= Self.manyBytes else { return }
         start()
     }
@@ -54,5 +67,6 @@ final class MemoryReturn {
         #if canImport(Glibc)
             _ = malloc_trim(0)
         #endif
+        letGoOfPages?()
     }
 }
