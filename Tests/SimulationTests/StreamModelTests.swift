@@ -102,13 +102,16 @@ struct StreamModelTests {
                     #expect(other.read(most) == one.read(most), "\(round): \(calls)")
                 case 7:
                     calls.append("\(side) stops reading")
-                    (one.stopReading(), other.stopReading())
+                    one.stopReading()
+                    other.stopReading()
                 case 8:
                     calls.append("\(side) stops writing")
-                    (one.stopWriting(), other.stopWriting())
+                    one.stopWriting()
+                    other.stopWriting()
                 default:
                     calls.append("\(side) closes")
-                    (one.close(), other.close())
+                    one.close()
+                    other.close()
                     isOpen[side] = false
                 }
                 for side in 0..<2 where isOpen[side] {

@@ -156,7 +156,7 @@ final class LibraryClient: Client {
 
     private func ask(_ request: Request) {
         process.perform {
-            try? outbox.append(request)
+            _ = try? outbox.append(request)
             session.pump()
         }
     }
@@ -191,7 +191,7 @@ final class LibraryClient: Client {
             // What was lost with the state is registered again: known when that is answered.
             for (_, (_, number)) in client.slots.sorted(by: { $0.key < $1.key })
             where client.ledger.wasStateLost(since: witness.registrations[number].asked) {
-                try? client.outbox.append(
+                _ = try? client.outbox.append(
                     .barrier { [client = Unchecked(client)] isDone in
                         guard isDone, let witness = client.value.witness else { return }
                         if witness.registrations[number].removed == nil { witness.acknowledge(number) }
