@@ -431,12 +431,13 @@ struct ModelCenter {
             count(bytes, to: client)
             return 1
         }
-        // F1: as much as a window has, which it fills then.
+        // F1: 64, and as many bytes as its window has room for, which is full then.
+        let room = max(0, 65_536 - client.bytesSinceProbe)
         var (along, bytes) = (0, 0)
         var isFull = false
         for next in client.waiting where next.lane == lane {
-            isFull = along > 0 && (along == 64 || bytes + next.bytes > 65_536)
-            guard !isFull else { break }
+            isFull = along > 0 && bytes + next.bytes > room
+            guard !isFull, along < 64 else { break }
             along += 1
             bytes += next.bytes
         }
@@ -447,7 +448,7 @@ struct ModelCenter {
         let own = turns.indices.filter { turns[$0].client === client && turns[$0].lane == lane && !turns[$0].isVoid }
         for index in own.prefix(max(0, own.count - left)) { turns[index].isVoid = true }
         dropVoidTurns(in: lane)
-        count(bytes, to: client, fills: isFull || along == 64)
+        count(bytes, to: client, fills: isFull)
         return along
     }
 

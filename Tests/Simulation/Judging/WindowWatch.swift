@@ -41,9 +41,9 @@ final class WindowWatch {
         guard answered.contains(pair), !liars.contains(receiver.number) else { return }
         let count = receiver.unreadMessages(from: sender)
         let hadChannel = receiver.name.map(ledger.channelClients.contains) == true
-        if count <= Self.most + (hadChannel ? Self.mostBesideChannel : 0) {
+        if count <= Self.most {
             bounded.insert(pair)
-        } else if bounded.contains(pair) {
+        } else if count > Self.most + (hadChannel ? Self.mostBesideChannel : 0), bounded.contains(pair) {
             world.violate("A4", "\(count) messages lie unread before \(receiver.name?.rawValue ?? "?")")
         }
     }
