@@ -182,6 +182,9 @@ extension PlainClient {
             channel.closeInOrder()
             return scheduleChannel()
         }
+        // Of one that the service has ended nobody hears what is left there.
+        if channel.end.isHungUp { take(channel.read(calls: 1 << 12, grain: 64 << 10), from: channel) }
+        guard channels.channel === channel else { return }
         ledger.beginStretch(of: witness!.client)
         ended(channel)
     }
