@@ -112,7 +112,7 @@ final class Channels {
             if PlantedFault.strikes(.forgottenFrames) { return [] }
             if channel.isInFrame, PlantedFault.strikes(.halfFrame) { channel.frames.popFirst() }
         #endif
-        return channel.frames.compactMap { $0.effect.map { adapted($0, for: channel) } }
+        return forBus(channel.frames, of: channel)
     }
 
     /// The client has left the bus.
@@ -145,10 +145,30 @@ final class Channels {
         answered.removeAll { $0 === channel }
     }
 
-    /// As the client gets it on the bus.
-    private func adapted(_ effect: Effect, for channel: Channel) -> Effect {
-        guard channel.wantsBatches, case .deliver(let delivery) = effect else { return effect }
-        return .deliverTogether(channel.client, [delivery])
+    /// What frames carry out, as the client gets it on the bus. What went together goes together there, within the same
+    /// bounds, as windows count messages.
+    private func forBus(_ frames: some Sequence<Channel.Frame>, of channel: Channel) -> [Effect] {
+        guard channel.wantsBatches else { return frames.compactMap(\.effect) }
+        var effects: [Effect] = []
+        var (batch, byteCount): ([Delivery], Int) = ([], 0)
+        func endBatch() {
+            if !batch.isEmpty { effects.append(.deliverTogether(channel.client, batch)) }
+            (batch, byteCount) = ([], 0)
+        }
+        for frame in frames {
+            guard let effect = frame.effect else { continue }
+            guard case .deliver(let delivery) = effect else {
+                endBatch()
+                effects.append(effect)
+                continue
+            }
+            let most = DistributedCenter.mostTogether
+            if batch.count == most.count || byteCount + frame.byteCount > most.byteCount { endBatch() }
+            batch.append(delivery)
+            byteCount += frame.byteCount
+        }
+        endBatch()
+        return effects
     }
 
     // MARK: Effects
