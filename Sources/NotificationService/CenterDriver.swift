@@ -38,6 +38,7 @@ final class CenterDriver {
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
                 case .ofChannel(.answered(let client)): center.clientAnswered(client, effects: &effects)
+                case .ofChannel(.answers(let client)): center.clientAnswers(client)
                 case .ofChannel(.drained(let client)): center.channelDrained(client, effects: &effects)
                 case .ofChannel(.witnessed(let client, let hasRead)):
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)

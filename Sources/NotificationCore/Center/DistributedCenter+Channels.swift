@@ -3,11 +3,21 @@
 extension DistributedCenter {
     /// The connection gets a channel; it is a client from now on.
     ///
-    /// - Returns: how many of its probes may still be answered on the bus.
+    /// - Returns: how many of its probes may still be answered on the bus, and whether it is being found out in another way
+    ///   whether it reads.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
-    public func channelOpened(of name: ClientName, effects: inout [Effect]) throws(CenterError) -> Int {
+    public func channelOpened(
+        of name: ClientName, effects: inout [Effect]
+    ) throws(CenterError) -> (unansweredProbes: Int, isBeingWitnessed: Bool) {
         defer { eventEnded() }
-        return try client(name, effects: &effects).peer.flow.unansweredProbes
+        let flow = try client(name, effects: &effects).peer.flow
+        return (flow.unansweredProbes, flow.isBeingWitnessed)
+    }
+
+    /// The client has answered a Ping that is not waited for any more: it is known to answer.
+    public func clientAnswers(_ name: ClientName) {
+        defer { eventEnded() }
+        peers[name]?.flow.noteAnswering()
     }
 
     /// All that was given for the client's channel before its oldest probe has been written.

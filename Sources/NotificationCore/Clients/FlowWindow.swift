@@ -40,7 +40,7 @@ struct FlowWindow {
     /// Whether it has used up its windows without ever having answered.
     private(set) var isSilent = false
     /// Whether it is being found out in another way whether it reads.
-    private var isBeingWitnessed = false
+    private(set) var isBeingWitnessed = false
     /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
     private var answersUntilRoom = 0
     /// Whether it has to wait for room in what all together may have on their way.
@@ -108,6 +108,12 @@ struct FlowWindow {
             return 0
         }
         return probed.removeFirst().bytes
+    }
+
+    /// An answer of its own came for a probe that was taken for answered.
+    mutating func noteAnswering() {
+        hasAnswered = true
+        isSilent = false
     }
 
     /// Nothing more is to be sent until all probes that are on their way have been answered. The last of them was sent

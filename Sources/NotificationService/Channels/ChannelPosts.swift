@@ -72,12 +72,15 @@ final class ChannelPosts {
         guard let (own, other) = machine.makeStream() else {
             throw BusError(.limitExceeded, message: "the service has no file descriptors left")
         }
-        let probes = try mappingCenterErrors { () throws(CenterError) in
+        let state = try mappingCenterErrors { () throws(CenterError) in
             try driver.perform { effects throws(CenterError) in
                 try driver.center.channelOpened(of: client, effects: &effects)
             }
         }
-        let channel = Channel(of: client, account, own, context: driver.context, unansweredProbes: probes)
+        let channel = Channel(
+            of: client, account, own, context: driver.context, unansweredProbes: state.unansweredProbes)
+        // What was asked on the bus is answered here.
+        channel.owesWitness = state.isBeingWitnessed
         channel.isServed = { [unowned driver] in driver.center.isServed(client) }
         channel.onReadable = { [unowned self] channel in
             if let calls { calls.take(channel) } else { _ = take(from: channel) }

@@ -19,6 +19,8 @@ final class Channels {
     /// What comes of an effect later: the core's next event.
     enum Event {
         case answered(ClientName)
+        /// It answered a Ping for which nothing waits any more.
+        case answers(ClientName)
         case drained(ClientName)
         case witnessed(ClientName, hasRead: Bool)
         case cut(ClientName, SentSignals.Recent, last: UInt64?)
@@ -249,7 +251,10 @@ final class Channels {
     func answered(_ client: ClientName) -> Bool {
         sentOnBus[client]? = 0
         guard let channel = channels[client] else { return false }
-        guard let index = channel.probes.firstIndex(where: \.waitsForPing) else { return true }
+        guard let index = channel.probes.firstIndex(where: \.waitsForPing) else {
+            report(.answers(client))
+            return true
+        }
         channel.setAnswered(at: index, byPeer: true)
         noteAnswer(channel)
         return true
