@@ -158,6 +158,8 @@ package final class CenterObject {
 
     /// To look at.
     var center: DistributedCenter { driver.center }
+    /// Whether what waits would be lost with the process, for want of room in the state.
+    var isWithoutQueues: Bool { driver.effects.store?.isWithoutQueues ?? false }
 
     /// What the bus carries of a notification, in bytes; larger ones are not sent, and announced as lost.
     var mostBytes: Int {

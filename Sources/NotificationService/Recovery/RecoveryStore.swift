@@ -67,6 +67,8 @@ final class RecoveryStore {
     /// Whose number of waiting notifications may have changed; only where they are not kept.
     private var touched: Set<ClientName> = []
     private var extent = Extent.whole
+    /// Whether what waits would be lost with the process, for want of room.
+    var isWithoutQueues: Bool { extent == .withoutQueues }
     private var wait = RecoveryStore.firstWait
     /// The size of the log when it was last written anew.
     private var rewrittenSize = 0

@@ -30,6 +30,8 @@ final class ServiceHost {
         var service: Service?
         var peers: [Peer] = []
         var iterations = 0
+        /// Whether it kept no queues when it was last looked at.
+        var isWithoutQueues = false
         /// Whether it was told to end.
         var isLeaving = false
 
@@ -128,6 +130,7 @@ final class ServiceHost {
 
     private func check(_ instance: Instance) {
         instance.iterations += 1
+        instance.isWithoutQueues = instance.service?.isWithoutQueues ?? false
         guard instance.iterations % Self.checkEvery == 0 else { return }
         checkCore(of: instance)
         if let waiting = instance.service?.center?.statistics.waitingCallBytes,
@@ -156,7 +159,8 @@ final class ServiceHost {
 
     private func died(_ instance: Instance) {
         instances.removeAll { $0 === instance }
-        if mayLoseState { ledger.loseState() }
+        // The state of one with large queues can be more than even the standard lets it keep.
+        if mayLoseState || instance.isWithoutQueues { ledger.loseState() }
         for peer in instance.peers { peer.close(losing: true) }
         // What it had goes, with no effect on anything any more.
         instance.service = nil
