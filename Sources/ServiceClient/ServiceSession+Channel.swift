@@ -133,6 +133,8 @@ extension ServiceSession {
         connection.call(OpenChannel().message(), timeout: .never) { [weak self, weak connection] result in
             guard let self, connection === self.connection, channels.isAsking(number) else { return }
             stopHoldingPosts()
+            // What the service says from here on is not about an earlier channel.
+            channels.wasReadToEnd = false
             do throws(BusError) {
                 let reply = try result.get()
                 guard let service = reply.sender else { throw .invalidArgs("the answer has no sender") }

@@ -31,8 +31,10 @@ extension ServiceSession {
 
     func take(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
-        // The service can't know what is read behind its end.
-        if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd { return }
+        // The service can't know what is read behind its end. While another channel is asked for, it may be about that.
+        if signal.reason == DropReason.channelEnded.rawValue, case .none = channels.phase, channels.wasReadToEnd {
+            return
+        }
         sequence.dropped(signal.count, isBound: signal.isBound)
         receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
     }
