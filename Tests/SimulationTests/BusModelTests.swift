@@ -5,7 +5,7 @@ import Testing
 @testable import Simulation
 
 /// The model of the bus does what the real ones do, as far as the service can see it.
-@Suite("The model of the bus", .timeLimit(.minutes(5)))
+@Suite("The model of the bus", .timeLimit(.minutes(20)))
 struct BusModelTests {
     /// A connection that keeps what arrives.
     private final class Ear {

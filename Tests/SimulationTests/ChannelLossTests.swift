@@ -4,7 +4,7 @@ import Testing
 @testable import Simulation
 
 /// What a channel loses with its end, in virtual time, where nothing races.
-@Suite("F2, S4: ends of channels", .timeLimit(.minutes(5)))
+@Suite("F2, S4: ends of channels", .timeLimit(.minutes(20)))
 struct ChannelLossTests {
     @Test("What a client leaves unread as it closes its channel is told, though the service waits for room in it")
     func closedWhileFull() throws {

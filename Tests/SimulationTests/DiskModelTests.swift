@@ -5,7 +5,7 @@ import Testing
 @testable import Simulation
 
 /// The model of the disk does what a file system does to a process that dies, and to one that finds it full.
-@Suite("The model of the disk", .timeLimit(.minutes(5)))
+@Suite("The model of the disk", .timeLimit(.minutes(20)))
 struct DiskModelTests {
     private let world = World(seed: 1)
     private let disk: Disk

@@ -7,7 +7,7 @@ import Testing
 @testable import Simulation
 
 /// Judges of the simulation, on cases of which the verdict is known.
-@Suite("Judging", .timeLimit(.minutes(5)))
+@Suite("Judging", .timeLimit(.minutes(20)))
 struct JudgingTests {
     private final class Stage {
         let world = World(seed: 1)

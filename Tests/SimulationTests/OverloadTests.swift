@@ -4,7 +4,7 @@ import Testing
 @testable import Simulation
 
 /// What becomes of posts that come faster than they can be served, on a bus that makes nobody wait (E4, S4).
-@Suite("Overload", .timeLimit(.minutes(5)))
+@Suite("Overload", .timeLimit(.minutes(20)))
 struct OverloadTests {
     private static let posts = 2500
 

@@ -4,7 +4,7 @@ import Testing
 @testable import Simulation
 
 /// What the bus refused, and the service had no time to tell (E5, S4).
-@Suite("Refusals", .timeLimit(.minutes(5)))
+@Suite("Refusals", .timeLimit(.minutes(20)))
 struct RefusalTests {
     private static let posts = 40
 

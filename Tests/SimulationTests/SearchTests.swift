@@ -4,7 +4,7 @@ import Testing
 
 /// The short form of the search, in a process of its own whose hash tables have the same order in every run, as a seed
 /// means nothing without that.
-@Suite("Simulation", .timeLimit(.minutes(5)))
+@Suite("Simulation", .timeLimit(.minutes(20)))
 struct SearchTests {
     private func simulate(_ arguments: String...) throws -> CommandResult { try simulate(arguments) }
 

@@ -3,7 +3,7 @@ import Testing
 @testable import Simulation
 
 /// The way from a failure with hundreds of steps to one that a person can read, with judges whose answers are known.
-@Suite("Shortening", .timeLimit(.minutes(5)))
+@Suite("Shortening", .timeLimit(.minutes(20)))
 struct ShrinkerTests {
     private let steps = Array(0..<400)
 
