@@ -129,9 +129,16 @@ final class X11Desktop: Desktop {
         manager = try RunningCommand(
             managerCommand[0], Array(managerCommand.dropFirst()), environment: environment)
         guard managerKind == .i3 else { return }
-        // Windows that come before it is there would be placed by nobody.
+        // Windows that come before it is there would be placed by nobody. Now and then it ends as it starts.
+        var attempts = 5
         try eventually("i3 serves: \(transcript)") {
-            try Command.run("i3-msg", ["-q", "nop"], environment: environment).exitCode == 0
+            if manager?.isRunning == false {
+                guard attempts > 1 else { throw NotInTime("i3 ends as it starts: \(transcript)") }
+                attempts -= 1
+                manager = try RunningCommand(
+                    managerCommand[0], Array(managerCommand.dropFirst()), environment: environment)
+            }
+            return try Command.run("i3-msg", ["-q", "nop"], environment: environment).exitCode == 0
         }
     }
 
