@@ -134,6 +134,13 @@ public struct Outbox<Request> {
         sinceConfirmation += 1
     }
 
+    /// The same by a way of their own, on which each is answered.
+    var mayPassOnOwnWay: Bool { waiting.isEmpty && unconfirmed + 1 < Self.few }
+
+    mutating func passedOnOwnWay() {
+        unconfirmed += 1
+    }
+
     /// Whether posts pile up since ``next(_:)`` was asked.
     var isPilingUp: Bool { hold == .pile }
 

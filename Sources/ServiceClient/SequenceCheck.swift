@@ -45,7 +45,8 @@ struct SequenceCheck {
 
     /// What was heard until now may come again, in its order: nobody knows how much of what a channel held was read.
     mutating func mayRepeat() {
-        heard = last
+        // Numbers that were given before a count that may have begun anew are no measure of that count's.
+        heard = anew == nil ? last : nil
     }
 
     /// The next service may go on with the count, or know nothing of it.

@@ -112,7 +112,9 @@ extension ServiceSession {
     func lookForChannel() {
         guard wish.value == .channel else {
             // Behind the outcomes of all posts, so that none has to be told as lost.
-            if let channel = channels.channel, channel.unsettled == 0 { channel.close("it is no longer wished for") }
+            if let channel = channels.channel, channel.sender.unsettled == 0 {
+                channel.close("it is no longer wished for")
+            }
             return
         }
         guard case .ready = state, channels.mayAsk(at: { bus.now }), let connection else { return }
@@ -187,7 +189,7 @@ extension ServiceSession {
         guard let isPost = outbox.isPostNext else { return false }
         if isPost {
             // A former service's: what is posted is for the present one.
-            guard channel.service == owner, channel.hasRoom else { return false }
+            guard channel.service == owner, channel.sender.hasRoom else { return false }
             guard channels.isBusSettled else {
                 settleBus()
                 return false
@@ -197,7 +199,7 @@ extension ServiceSession {
             channel.send(posts)
             return true
         }
-        guard channel.unsettled == 0, let (requests, confirms) = outbox.next(.not), let request = requests.first
+        guard channel.sender.unsettled == 0, let (requests, confirms) = outbox.next(.not), let request = requests.first
         else { return false }
         sendOnBus(request, confirms: confirms)
         return true
@@ -247,7 +249,7 @@ extension ServiceSession {
             return .taken
         case .outcome:
             guard let outcome = ChannelOutcome(channelBody: frame.body),
-                let (post, count) = channels.channel?.settle(frame.number)
+                let (post, count) = channels.channel?.sender.settle(frame.number)
             else { break }
             outbox.confirmed(count)
             post.settle(outcome.error.map { .failure($0) } ?? .success(outcome.receivers), receiver)
@@ -279,7 +281,7 @@ extension ServiceSession {
         channels.wasReadToEnd = channel.isReadToEnd
         // What the service can't know to have been read it sends again.
         sequence.mayRepeat()
-        let (unknown, unsent) = channel.takeFlights()
+        let (unknown, unsent) = channel.sender.takeFlights()
         outbox.confirmed(unknown.count + unsent.count)
         outbox.putBack(unsent)
         if !unknown.isEmpty { channels.doomedBarriers = outbox.barriers }

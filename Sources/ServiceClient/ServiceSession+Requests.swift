@@ -8,6 +8,7 @@ extension ServiceSession {
     /// Sends what the outbox lets out.
     func sendRequests() {
         takeLineBack()
+        channels.channel?.flush()
         while case .ready = state {
             if wish.value == .channel, outbox.isPostNext == true { lookForChannel() }
             if let channel = channels.channel {
@@ -31,10 +32,16 @@ extension ServiceSession {
 
     /// Lets posts that would leave at once do so from their threads, where nothing is to be said before them.
     private func lendLine() {
-        guard case .ready = state, case .none = channels.phase, !channels.isHoldingPosts, wish.value == .bus,
-            batching.posting != .not, let line = connection?.directLine
-        else { return }
-        outbox.lend(line)
+        guard case .ready = state, !channels.isHoldingPosts else { return }
+        switch (wish.value, channels.phase) {
+        case (.bus, .none):
+            if batching.posting != .not, let line = connection?.directLine { outbox.lend(.bus(line)) }
+        case (.channel, .there(let channel)):
+            if channel.service == owner, channels.isBusSettled, channel.sender.hasRoom {
+                outbox.lend(.channel(channel.sender))
+            }
+        default: break
+        }
     }
 
     /// From now on all leaves from here, behind what has left.
@@ -128,6 +135,8 @@ extension ServiceSession {
                 registrationFailed(key, error, isForeign: error.meansAnotherProgram, asked: asked)
             }
         }
+        // Ahead of many more, whose answers pile up: the service gives no channel to whom it keeps many for.
+        if channels.isFirstAttempt { lookForChannel() }
     }
 
     private func registrationFailed(_ key: RegistrationKey, _ error: BusError, isForeign: Bool, asked: UniqueName?) {

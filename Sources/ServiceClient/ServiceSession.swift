@@ -105,7 +105,9 @@ public final class ServiceSession {
                 outbox.hurry()
                 pump()
             }
-            guard outbox.isEmpty, pendingAnswers == 0, (channels.channel?.unsettled ?? 0) == 0 else { return false }
+            guard outbox.isEmpty, pendingAnswers == 0, (channels.channel?.sender.unsettled ?? 0) == 0 else {
+                return false
+            }
             guard !isBusAsked, let connection else { return true }
             isBusAsked = true
             pendingAnswers += 1
@@ -232,7 +234,7 @@ public final class ServiceSession {
         let repair = registrations.compare(with: listed)
         // A service that knows none of ours may not know us, and then counts our notifications from one.
         if !registrations.areAnyKnown { sequence.mayBeginAnew() }
-        outbox.reset(keeping: channels.channel?.unsettled ?? 0)
+        outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0)
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready

@@ -6,13 +6,37 @@ import MainLoop
 /// While the line is idle and lent to it, a post leaves from the thread that posts, and does not wait for the session's
 /// to wake up: the order is that of ``append(_:)`` either way.
 public final class SharedOutbox: Sendable {
+    /// By which posts may pass by the session.
+    enum Line {
+        case bus(DirectLine)
+        case channel(ChannelSender)
+    }
+
     private struct State {
         var outbox: Outbox<Request>
         var isClosed = false
-        /// While the session has nothing to do with posts that may pass by.
-        var line: DirectLine?
-        /// How many did.
-        var passed: UInt64 = 0
+        /// While the session has nothing to do with posts.
+        var line: Line?
+        /// How many passed on the bus.
+        var passedOnBus: UInt64 = 0
+
+        /// - Returns: whether the session has to be told that a part of it is left; nil when it may not pass.
+        mutating func pass(_ post: OutgoingPost) -> Bool? {
+            switch line {
+            case nil: return nil
+            case .bus(let line)?:
+                guard post.completion == nil, outbox.mayPass, line.send(post.message) else { return nil }
+                outbox.passed()
+                passedOnBus += 1
+                return false
+            case .channel(let line)?:
+                guard outbox.mayPassOnOwnWay else { return nil }
+                let passing = line.pass(post)
+                guard passing != .refused else { return nil }
+                outbox.passedOnOwnWay()
+                return passing == .partly
+            }
+        }
     }
 
     private let state: Locked<State>
@@ -33,11 +57,7 @@ public final class SharedOutbox: Sendable {
                 guard state.outbox.hasRoom(byteCount: post.byteCount) else {
                     throw .tooManyUnsentPosts(limit: state.outbox.limits.count)
                 }
-                if post.completion == nil, let line = state.line, state.outbox.mayPass, line.send(post.message) {
-                    state.outbox.passed()
-                    state.passed += 1
-                    return false
-                }
+                if let isToBeTold = state.pass(post) { return isToBeTold }
                 return state.outbox.append(
                     request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
             case .register: return state.outbox.append(request, .registration)
@@ -54,16 +74,16 @@ public final class SharedOutbox: Sendable {
         state.withLock { $0.outbox.next(posting) }
     }
     /// Lets posts leave by this line, until ``takeLineBack()``.
-    func lend(_ line: DirectLine) { state.withLock { $0.line = line } }
+    func lend(_ line: Line) { state.withLock { $0.line = line } }
 
     /// From now on everything goes by the session.
     ///
-    /// - Returns: how many posts did not since the last time.
+    /// - Returns: how many posts went by the bus without it since the last time.
     func takeLineBack() -> UInt64 {
         state.withLock { state in
             state.line = nil
-            defer { state.passed = 0 }
-            return state.passed
+            defer { state.passedOnBus = 0 }
+            return state.passedOnBus
         }
     }
 

@@ -169,6 +169,29 @@ struct RegistrationsTests {
         #expect(outcome(6, dropped: 3) == .next)
         #expect(outcome(8, dropped: 3) == .missing(count: 2))
     }
+
+    @Test("What a channel brought may come again when it has ended, unless it is of a count that begins anew (D6)")
+    func comesAgain() {
+        func checked() -> SequenceCheck {
+            var check = SequenceCheck()
+            for number: UInt64 in 1...3 { _ = check.check(sequence: number, serial: 100 + number) }
+            return check
+        }
+        var check = checked()
+        check.mayRepeat()
+        #expect(check.check(sequence: 2, serial: 102) == .repeated)
+        #expect(check.check(sequence: 3, serial: 103) == .repeated)
+        #expect(check.check(sequence: 4, serial: 104) == .next)
+        // The next service knows nothing of us, and its channel ends before it had anything for us.
+        for isAnnounced in [false, true] {
+            check = checked()
+            check.mayBeginAnew()
+            if isAnnounced { check.dropped(2) }
+            check.mayRepeat()
+            #expect(check.check(sequence: isAnnounced ? 3 : 1, serial: 1) == .next)
+            #expect(check.check(sequence: isAnnounced ? 4 : 2, serial: 2) == .next)
+        }
+    }
 }
 
 extension ObserverID: ExpressibleByIntegerLiteral {

@@ -61,6 +61,13 @@ struct SessionTests {
             session.start()
         }
 
+        /// Another service comes, and does not tell what it has of ours.
+        func changeToSilentService() {
+            let served = bus.answer
+            bus.answer = { $0.member == ListObservers.member ? nil : served($0) }
+            for owner in ["", ":1.100"] { _ = arrive(.ownerChange(Wire.busName.rawValue, to: owner)) }
+        }
+
         /// From now on there is a service that answers.
         func serve() {
             bus.answer = { [unowned self] call in

@@ -32,7 +32,16 @@ final class SimulatedLine: ChannelLine {
         return .bytes(count)
     }
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+    var writing: any ChannelWriting { Writing(line: self) }
+
+    private struct Writing: ChannelWriting, @unchecked Sendable {
+        // Sendable: a test of it has one thread.
+        unowned let line: SimulatedLine
+
+        func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting { line.write(bytes) }
+    }
+
+    private func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
         guard !isBroken else { return .broken }
         writes += 1
         let count = min(bytes.count, room)

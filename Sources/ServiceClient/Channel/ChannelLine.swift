@@ -12,10 +12,16 @@ public protocol ChannelLine: AnyObject {
 
     /// Reads into `room`, which is not empty, as much as there is and fits. Waits for nothing.
     func read(into room: UnsafeMutableRawBufferPointer) -> LineReading
-    /// Writes as much of `bytes` as there is room for. Waits for nothing.
-    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting
+    /// Where the session, and who posts, write.
+    var writing: any ChannelWriting { get }
     /// Nothing more is written: the other side reads the end behind all that was.
     func endWriting()
+}
+
+/// The end of a line that is written to. Threads: any, one at a time.
+public protocol ChannelWriting: Sendable {
+    /// Writes as much of `bytes` as there is room for. Waits for nothing.
+    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting
 }
 
 public enum LineReading: Equatable {

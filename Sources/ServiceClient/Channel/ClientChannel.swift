@@ -1,9 +1,8 @@
 import BusNames
-import Collections
 import DBus
 import NotificationWire
 
-/// A program's end of a channel (F2): frames in and out, and the posts of which nobody knows yet what became of them.
+/// A program's end of a channel (F2): frames in, posts out (``ChannelSender``), and its end.
 ///
 /// It knows nothing of the bus and of what frames mean: ``ServiceSession`` does. Threads: everything on the session's.
 final class ClientChannel {
@@ -30,16 +29,6 @@ final class ClientChannel {
         let body: UnsafeRawBufferPointer
     }
 
-    private struct Flight {
-        let post: OutgoingPost
-        /// 0 where no outcome was asked for: the next one that has a number tells that it was taken.
-        let number: UInt64
-        /// Where its frame ends in all that was ever laid out.
-        let end: UInt64
-    }
-
-    /// Of posts of which nobody wants to know, every so manieth is answered, and the last one of those that go together.
-    static let answeredEvery = 64
     private static let readsPerTurn = 4
     /// As much as no socket holds, so that what lay there is read, and what comes meanwhile does not keep us.
     private static let mostBytesAtOnce = 8 << 20
@@ -62,19 +51,18 @@ final class ClientChannel {
     /// Whether it ended, and all that the service wrote to it was heard.
     private(set) var isReadToEnd = false
 
+    /// Lays posts out and writes them, and has those without an outcome.
+    let sender: ChannelSender
     private let line: any ChannelLine
     private var state = State.open
     private let reader = ChannelFrameReader(from: .service)
-    private let writer = ChannelFrameWriter()
     private var isTaking = false
     /// The frame that waits for ``goOn()``.
     private var held: (kind: ChannelFrame.Kind, number: UInt64, body: [UInt8])?
-    private var flights = Deque<Flight>()
-    private var lastNumber: UInt64 = 0
-    private var unnumbered = 0
 
     init(_ line: any ChannelLine, from service: UniqueName) {
         self.line = line
+        sender = ChannelSender(line.writing)
         self.service = service
         line.onReady = { [unowned self] in ready() }
         line.isReading = true
@@ -86,69 +74,20 @@ final class ClientChannel {
 
     // MARK: Out
 
-    /// Whether posts may be sent now: the line took all before.
-    var hasRoom: Bool { if case .open = state { writer.byteCount == 0 } else { false } }
-
-    /// How many posts have no outcome yet.
-    var unsettled: Int { flights.count }
-
-    /// Sends posts, as many as there are, in one go. There is room.
+    /// Sends posts, as many as there are, in one go. ``ChannelSender/hasRoom`` says that they may be.
     func send(_ posts: [OutgoingPost]) {
-        for (place, post) in posts.enumerated() {
-            unnumbered += 1
-            let isAnswered =
-                post.completion != nil || place == posts.count - 1 || unnumbered >= Self.answeredEvery
-            if isAnswered {
-                lastNumber += 1
-                unnumbered = 0
-            }
-            let number = isAnswered ? lastNumber : 0
-            post.message.withMarshalledBody { body in
-                writer.append(.post, number: number, atMost: body.count) { $0.append(laidOut: body) }
-            }
-            flights.append(Flight(post: post, number: number, end: writer.position))
-        }
-        flush()
+        wrote(sender.send(posts))
     }
 
-    private func flush() {
+    /// Writes what there is room for of what is left, also of what threads that post have left.
+    func flush() {
         guard case .open = state else { return }
-        var isBroken = false
-        writer.write { bytes in
-            switch line.write(bytes) {
-            case .bytes(let count): return count
-            case .broken:
-                isBroken = true
-                return 0
-            }
-        }
+        wrote(sender.flush())
+    }
+
+    private func wrote(_ outcome: ChannelSender.Flushing) {
         // What was written to us before is still to be read.
-        if isBroken { close("nobody reads it") } else { line.isWaitingForRoom = writer.byteCount > 0 }
-    }
-
-    /// The service says what became of a post.
-    ///
-    /// - Returns: the post, and how many posts are not on their way any more; nil when there is none of this number.
-    func settle(_ number: UInt64) -> (post: OutgoingPost, count: Int)? {
-        guard number != 0, let place = flights.firstIndex(where: { $0.number == number }) else { return nil }
-        var others: [Flight] = []
-        for _ in 0..<place {
-            let flight = flights.popFirst()!
-            if flight.number != 0 { others.append(flight) }
-        }
-        let post = flights.popFirst()!.post
-        for flight in others.reversed() { flights.prepend(flight) }
-        return (post, place + 1 - others.count)
-    }
-
-    /// The posts without an outcome: those of which nobody knows whether they were made, and those that were not.
-    func takeFlights() -> (unknown: [OutgoingPost], unsent: [OutgoingPost]) {
-        var (unknown, unsent): ([OutgoingPost], [OutgoingPost]) = ([], [])
-        // A frame that is not all there is nothing to the service.
-        while let flight = flights.popFirst() {
-            if flight.end <= writer.written { unknown.append(flight.post) } else { unsent.append(flight.post) }
-        }
-        return (unknown, unsent)
+        if outcome == .broken { close("nobody reads it") } else { line.isWaitingForRoom = outcome == .rest }
     }
 
     // MARK: In
@@ -248,6 +187,7 @@ final class ClientChannel {
     func close(_ reason: String, passesOver: Bool = false) {
         guard case .open = state else { return }
         state = .closing(reason: reason, passesOver: passesOver)
+        sender.close()
         line.isWaitingForRoom = false
         line.endWriting()
         onClosing?(reason, passesOver)
@@ -258,6 +198,7 @@ final class ClientChannel {
         guard !isOver else { return }
         let told = if case .closing(let ours, _) = state { ours } else { reason }
         state = .over
+        sender.close()
         line.onReady = nil
         line.isReading = false
         line.isWaitingForRoom = false

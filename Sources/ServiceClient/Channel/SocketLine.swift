@@ -55,7 +55,14 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
         }
     }
 
-    public func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+    public var writing: any ChannelWriting { SocketWriting(socket: socket) }
+    public func endWriting() { _ = shutdown(socket.rawValue, Int32(SHUT_WR)) }
+}
+
+private struct SocketWriting: ChannelWriting {
+    let socket: FileDescriptor
+
+    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
         while true {
             let count = send(
                 socket.rawValue, bytes.baseAddress!, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
@@ -64,6 +71,4 @@ public final class SocketLine: ChannelLine, PolledSourceDelegate {
             return errno == EAGAIN || errno == EWOULDBLOCK ? .bytes(0) : .broken
         }
     }
-
-    public func endWriting() { _ = shutdown(socket.rawValue, Int32(SHUT_WR)) }
 }

@@ -46,7 +46,16 @@ final class StreamLine: ChannelLine, PolledSourceDelegate {
         }
     }
 
-    func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
+    var writing: any ChannelWriting { Writing(line: self) }
+
+    private struct Writing: ChannelWriting, @unchecked Sendable {
+        // Sendable: a simulation has one thread.
+        unowned let line: StreamLine
+
+        func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting { line.write(bytes) }
+    }
+
+    private func write(_ bytes: UnsafeRawBufferPointer) -> LineWriting {
         guard isAlive else { return .bytes(0) }
         process?.spend(Self.cost)
         return ours.write(bytes).map { .bytes($0) } ?? .broken

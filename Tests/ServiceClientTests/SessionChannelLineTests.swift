@@ -1,0 +1,141 @@
+import Collections
+import MainLoop
+import NotificationCore
+import TestLimits
+import Testing
+
+@testable import ServiceClient
+
+/// Posts that leave over a channel from the threads that make them, while it is idle.
+@Suite("Posts past a service session, over a channel", .watched)
+struct SessionChannelLineTests {
+    private final class Line {
+        let stage = SessionTests.Stage(wish: TransportWish(.channel))
+        let line: SimulatedLine
+
+        /// An observer is registered, and a first post has its outcome.
+        init() throws {
+            try stage.ask(.register(RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())))
+            stage.start()
+            line = try #require(stage.bus.lines.last)
+            try stage.ask(.post(OutgoingPost(name: "Ding")))
+            line.settle(1)
+            _ = (stage.takeTold(), stage.bus.connection.takeSent(), try line.takePosts())
+        }
+
+        /// Posts, and tells nobody.
+        ///
+        /// - Returns: whether the session would have to be told.
+        func post(
+            _ name: String = "Ding", byteCount: Int = 0,
+            _ completion: Request.Completion<Result<Int, ServiceError>>? = nil
+        ) throws -> Bool {
+            try stage.outbox.append(
+                .post(
+                    OutgoingPost(
+                        name: name,
+                        userInfo: byteCount > 0 ? ["data": .data([UInt8](repeating: 7, count: byteCount))] : [:],
+                        completion: completion)))
+        }
+    }
+
+    @Test("A post leaves by itself, with an outcome, also one that somebody waits for; the eighth goes by the session")
+    func passes() throws {
+        let line = try Line()
+        let results = Results()
+        for number in 2...7 as ClosedRange<UInt64> {
+            #expect(try !line.post { results.add($0) })
+            #expect(try line.line.takePosts() == ["Ding \(number)"])
+        }
+        #expect(try !line.post("seventh"))
+        #expect(try line.line.takePosts() == ["seventh 8"])
+        #expect(try line.post("eighth"))
+        #expect(try line.line.takePosts() == [])
+        #expect(!line.stage.session.mayStop(), "outcomes are missing")
+        #expect(try line.line.takePosts() == ["eighth 9"])
+        for number in 2...9 as ClosedRange<UInt64> { line.line.settle(number, receivers: Int(number)) }
+        #expect(results.values == [2, 3, 4, 5, 6, 7].map { .success($0) })
+        #expect(try !line.post("last"))
+        #expect(try line.line.takePosts() == ["last 10"])
+    }
+
+    @Test("D4: what is asked for behind such a post waits for its outcome, and what comes next for that")
+    func order() throws {
+        let line = try Line()
+        #expect(try !line.post("a"))
+        let key = RegistrationKey(name: ExactText("Dong"), object: nil, options: ObserverOptions())
+        #expect(try line.stage.outbox.append(.register(key)))
+        #expect(try line.post("b"))
+        line.stage.session.pump()
+        #expect(try line.line.takePosts() == ["a 2"])
+        #expect(line.stage.bus.connection.takeSent() == [])
+        line.line.settle(2)
+        #expect(line.stage.bus.connection.takeSent() == ["AddObserver?", "Ping?"])
+        #expect(try line.line.takePosts() == ["b 3"], "the service has taken what went by the bus")
+        #expect(try !line.post("c"))
+        #expect(try line.line.takePosts() == ["c 4"])
+    }
+
+    @Test("Where there is no room the session writes the rest, and what comes next is behind it")
+    func partly() throws {
+        let line = try Line()
+        line.line.room = 20
+        #expect(try line.post("a"), "the session has to wait for room")
+        #expect(try line.post("b"))
+        line.stage.session.pump()
+        #expect(line.line.isWaitingForRoom)
+        #expect(try line.line.takePosts() == [])
+        line.line.room = .max
+        line.line.turn()
+        #expect(try line.line.takePosts() == ["a 2", "b 3"])
+        #expect(!line.line.isWaitingForRoom)
+    }
+
+    @Test("A large post goes by the session")
+    func large() throws {
+        let line = try Line()
+        #expect(try line.post(byteCount: 20_000))
+        #expect(try line.line.takePosts() == [])
+        line.stage.session.pump()
+        #expect(try line.line.takePosts() == ["Ding 2"])
+    }
+
+    @Test("E3: of a channel that ends what has left may have been made, and the rest goes by the bus")
+    func ends() throws {
+        let line = try Line()
+        let results = Results()
+        #expect(try !line.post { results.add($0) })
+        #expect(try !line.post())
+        line.line.room = 30
+        #expect(try line.post("unsent"))
+        line.line.end()
+        let lost = line.stage.takeTold().filter { $0.hasPrefix("lost") }
+        #expect(lost.count == 1, "\(lost)")
+        guard case .failure? = results.values.first else {
+            Issue.record("\(results.values)")
+            return
+        }
+        #expect(results.values.count == 1)
+        #expect(line.stage.bus.connection.takeSent() == ["Post"])
+        #expect(try line.post(), "the session has to ask for another channel")
+    }
+
+    @Test("Another service, or the end of the bus: nothing passes")
+    func changes() throws {
+        let line = try Line()
+        line.stage.changeToSilentService()
+        #expect(try line.post())
+        #expect(try line.line.takePosts() == [])
+        let other = try Line()
+        other.stage.bus.connection.onDisconnect?()
+        #expect(try other.post())
+        #expect(try other.line.takePosts() == [])
+    }
+}
+
+/// What posts came to.
+private final class Results: Sendable {
+    private let results = Locked<[Result<Int, ServiceError>]>([])
+    var values: [Result<Int, ServiceError>] { results.withLock { $0 } }
+    func add(_ result: Result<Int, ServiceError>) { results.withLock { $0.append(result) } }
+}
