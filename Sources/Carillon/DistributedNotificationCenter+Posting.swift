@@ -90,9 +90,16 @@ extension DistributedNotificationCenter {
         options: Options = [], style: NotificationQueue.PostingStyle = .now,
         coalescing: NotificationQueue.NotificationCoalescing = []
     ) async throws(DistributedNotificationError) -> Int {
-        let post = try outgoing(
-            name, object: object, userInfo: userInfo,
-            options: try wireOptions(options, style: style, coalescing: coalescing))
+        try await outcome(
+            of: try outgoing(
+                name, object: object, userInfo: userInfo,
+                options: try wireOptions(options, style: style, coalescing: coalescing)))
+    }
+
+    // MARK: The one way out
+
+    /// - Returns: how many clients of the service it matched.
+    func outcome(of post: OutgoingPost) async throws(DistributedNotificationError) -> Int {
         let result = await withCheckedContinuation { continuation in
             do throws(DistributedNotificationError) {
                 try submit(
@@ -106,15 +113,13 @@ extension DistributedNotificationCenter {
         return try result.get()
     }
 
-    // MARK: The one way out
-
     func send(
         _ name: Foundation.Notification.Name, object: Any?, userInfo: [AnyHashable: Any]?, options: PostOptions
     ) throws(DistributedNotificationError) {
         try submit(try outgoing(name, object: object, userInfo: userInfo, options: options))
     }
 
-    private func submit(_ post: OutgoingPost) throws(DistributedNotificationError) {
+    func submit(_ post: OutgoingPost) throws(DistributedNotificationError) {
         do throws(ServiceError) {
             try link.submit(.post(post))
         } catch {
@@ -128,7 +133,18 @@ extension DistributedNotificationCenter {
     ) throws(DistributedNotificationError) -> OutgoingPost {
         try check(name: name)
         let object = try text(ofObject: object)
-        let entries = try UserInfoEncoder.entries(of: userInfo ?? [:])
+        return try laidOut(
+            name, object: object, entries: try UserInfoEncoder.entries(of: userInfo ?? [:]), options: options)
+    }
+
+    /// - Parameters:
+    ///   - name: one that ``check(name:)`` lets pass.
+    ///   - object: of ``text(ofObject:)``.
+    ///   - entries: of the userInfo.
+    func laidOut(
+        _ name: Foundation.Notification.Name, object: String?, entries: [(key: String, value: PropertyList)],
+        options: PostOptions
+    ) throws(DistributedNotificationError) -> OutgoingPost {
         do throws(CenterError) {
             return try OutgoingPost(name: name.rawValue, object: object ?? "", entries: entries, options: options)
         } catch {

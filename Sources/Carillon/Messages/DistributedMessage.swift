@@ -1,5 +1,7 @@
 import Foundation
 import MainLoop
+import NotificationCore
+import ServiceClient
 
 /// A type whose values are posted as notifications, with their properties as userInfo.
 ///
@@ -34,10 +36,7 @@ extension DistributedNotificationCenter {
         _ message: Message, object: String? = nil, options: Options = [],
         style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = []
     ) throws(DistributedNotificationError) {
-        let userInfo = try MessageCoder.userInfo(of: message)
-        try post(
-            named: Message.name, object: object, userInfo: userInfo, options: options, style: style,
-            coalescing: coalescing)
+        try submit(try outgoing(message, object, try wireOptions(options, style: style, coalescing: coalescing)))
     }
 
     /// Posts a message, and waits until the service has accepted it.
@@ -48,10 +47,18 @@ extension DistributedNotificationCenter {
         _ message: Message, object: String? = nil, options: Options = [],
         style: NotificationQueue.PostingStyle = .now, coalescing: NotificationQueue.NotificationCoalescing = []
     ) async throws(DistributedNotificationError) -> Int {
-        let userInfo = try MessageCoder.userInfo(of: message)
-        return try await post(
-            named: Message.name, object: object, userInfo: userInfo, options: options, style: style,
-            coalescing: coalescing)
+        try await outcome(
+            of: try outgoing(message, object, try wireOptions(options, style: style, coalescing: coalescing)))
+    }
+
+    /// What a message is on the wire is made of it directly: there is no userInfo of Foundation's types in between.
+    private func outgoing<Message: DistributedMessage>(
+        _ message: Message, _ object: String?, _ options: PostOptions
+    ) throws(DistributedNotificationError) -> OutgoingPost {
+        try check(name: Message.name)
+        return try laidOut(
+            Message.name, object: try text(ofObject: object), entries: Array(try MessageCoder.entries(of: message)),
+            options: options)
     }
 
     /// Has `handler` called with every message of a type.

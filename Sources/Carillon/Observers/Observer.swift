@@ -63,13 +63,12 @@ final class Received: Sendable {
     }
 
     private func makeNotification() -> MadeNotification {
-        let entries: [AnyHashable: Any]? =
-            if arrived.userInfo.isEmpty { nil } else if shared != nil { UserInfoDecoder.decode(userInfo) } else {
-                UserInfoDecoder.decode(arrived.userInfo)
-            }
+        // What several share is decoded once, also where others want the values; what one gets goes straight there.
+        let entries = shared == nil ? UserInfoDecoder.decode(arrived.userInfo) : UserInfoDecoder.decode(userInfo)
         return MadeNotification(
             value: Foundation.Notification(
-                name: .init(arrived.name), object: arrived.object.isEmpty ? nil : arrived.object, userInfo: entries))
+                name: .init(arrived.name), object: arrived.object.isEmpty ? nil : arrived.object,
+                userInfo: entries.isEmpty ? nil : entries))
     }
 }
 

@@ -33,6 +33,28 @@ enum UserInfoEncoder {
         Dictionary(uniqueKeysWithValues: try entries(of: userInfo).lazy.map { ($0.key, $0.value) })
     }
 
+    /// A single value that is known to be of a property-list type, if the wire carries it.
+    ///
+    /// - Parameter path: to it, below the userInfo.
+    static func value(_ value: Any, at path: () -> String) throws(DistributedNotificationError) -> PropertyList {
+        do throws(Fault) {
+            return try encode(value, depth: 0)
+        } catch {
+            throw .invalidUserInfo(keyPath: "userInfo" + path() + error.path, reason: error.reason)
+        }
+    }
+
+    /// - Parameters:
+    ///   - depth: how many collections the one stands in that holds a value.
+    ///   - path: to it, below the userInfo.
+    static func checkDepth(_ depth: Int, at path: () -> String) throws(DistributedNotificationError) {
+        do throws(Fault) {
+            try checkDepth(depth)
+        } catch {
+            throw .invalidUserInfo(keyPath: "userInfo" + path(), reason: error.reason)
+        }
+    }
+
     /// - Parameter depth: of the collection that holds the value.
     fileprivate static func encode(_ value: Any, depth: Int) throws(Fault) -> PropertyList {
         // Most values are of these. A cast to a protocol looks for the type in tables, where this compares two pointers.

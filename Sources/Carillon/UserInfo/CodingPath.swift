@@ -1,0 +1,51 @@
+/// The way to a value in what is coded: made at each step, and an array only when somebody asks.
+indirect enum CodingPath {
+    case root
+    case step(any CodingKey, after: CodingPath)
+
+    var keys: [any CodingKey] {
+        var keys: [any CodingKey] = []
+        var rest = self
+        while case .step(let key, let before) = rest {
+            keys.append(key)
+            rest = before
+        }
+        return keys.reversed()
+    }
+
+    /// Such as `.size[2]`.
+    var text: String {
+        keys.map { $0 is PlaceKey ? "[\($0.intValue ?? 0)]" : ".\($0.stringValue)" }.joined()
+    }
+
+    func appending(_ key: any CodingKey) -> CodingPath { .step(key, after: self) }
+    func appending(place: Int) -> CodingPath { .step(PlaceKey(place: place), after: self) }
+}
+
+/// A place in an array.
+private struct PlaceKey: CodingKey {
+    let place: Int
+
+    var intValue: Int? { place }
+    var stringValue: String { "Index \(place)" }
+
+    init(place: Int) {
+        self.place = place
+    }
+
+    init?(intValue: Int) {
+        place = intValue
+    }
+
+    init?(stringValue: String) { nil }
+}
+
+/// The key under which a type has what it inherits from.
+struct SuperKey: CodingKey {
+    var intValue: Int? { nil }
+    var stringValue: String { "super" }
+
+    init() {}
+    init?(intValue: Int) { nil }
+    init?(stringValue: String) { nil }
+}

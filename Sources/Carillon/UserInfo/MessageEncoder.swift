@@ -1,0 +1,245 @@
+import Foundation
+import NotificationCore
+import NotificationWire
+
+/// Values of `Encodable` types as property lists. What comes of each type is what Foundation's encoder of property lists
+/// makes of it, without that in between.
+struct MessageEncoder: Encoder {
+    /// What a value becomes, as long as somebody may add to it.
+    private final class Node {
+        enum Kind {
+            case nothing
+            case single
+            case dictionary
+            case array
+        }
+
+        var kind = Kind.nothing
+        var single: PropertyList?
+        var entries: [String: Element] = [:]
+        var elements: [Element] = []
+
+        var value: PropertyList {
+            switch kind {
+            case .single: single!
+            // What codes nothing is a type without properties.
+            case .nothing, .dictionary: .dictionary(entries.mapValues(\.value))
+            case .array: .array(elements.map(\.value))
+            }
+        }
+
+        /// What it will be; several containers of one kind share it.
+        func become(_ other: Kind, at path: CodingPath) {
+            precondition(kind == .nothing || kind == other, "the type is coded in two ways at userInfo\(path.text)")
+            kind = other
+        }
+    }
+
+    private enum Element {
+        case ready(PropertyList)
+        case growing(Node)
+
+        var value: PropertyList {
+            switch self {
+            case .ready(let value): value
+            case .growing(let node): node.value
+            }
+        }
+    }
+
+    /// For nil where a type codes it: property lists have no such value, and Foundation's coders write it so.
+    static let null = PropertyList.string("$null")
+
+    private let node: Node
+    private let path: CodingPath
+    /// How many collections it stands in.
+    private let depth: Int
+
+    var codingPath: [any CodingKey] { path.keys }
+    var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+    /// - Throws: what the value throws, and ``DistributedNotificationError/invalidUserInfo(keyPath:reason:)``.
+    static func encode(_ value: some Encodable) throws -> PropertyList {
+        // As the entries of a userInfo, where it has any, it stands in nothing.
+        try element(of: value, at: .root, depth: 0).value
+    }
+
+    private static func element<Value: Encodable>(
+        of value: Value, at path: @autoclosure () -> CodingPath, depth: Int
+    ) throws -> Element {
+        // Before the recursion, which a class that holds itself would never end.
+        if depth > 0 { try UserInfoEncoder.checkDepth(depth - 1, at: { path().text }) }
+        if let leaf = try leaf(of: value, at: path()) { return .ready(leaf) }
+        let node = Node()
+        try value.encode(to: MessageEncoder(node: node, path: path(), depth: depth))
+        return .growing(node)
+    }
+
+    /// Nil for what has to be asked how it is coded.
+    private static func leaf<Value>(of value: Value, at path: @autoclosure () -> CodingPath) throws -> PropertyList? {
+        if Value.self == String.self || Value.self == Date.self { return try checked(value, at: path()) }
+        if Value.self == Int.self { return .int64(Int64(value as! Int)) }
+        if Value.self == Double.self { return .double(value as! Double) }
+        if Value.self == Bool.self { return .boolean(value as! Bool) }
+        if Value.self == Data.self { return .data([UInt8](value as! Data)) }
+        return nil
+    }
+
+    /// What the wire can't carry is refused with the way to it.
+    private static func checked(
+        _ value: Any, at path: @autoclosure () -> CodingPath
+    ) throws(DistributedNotificationError) -> PropertyList {
+        try UserInfoEncoder.value(value, at: { path().text })
+    }
+
+    private static func integer(_ value: some FixedWidthInteger) -> PropertyList {
+        Int64(exactly: value).map { .int64($0) } ?? .uint64(UInt64(truncatingIfNeeded: value))
+    }
+
+    // MARK: Containers
+
+    func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
+        node.become(.dictionary, at: path)
+        return KeyedEncodingContainer(Keyed(node: node, path: path, depth: depth))
+    }
+
+    func unkeyedContainer() -> any UnkeyedEncodingContainer {
+        node.become(.array, at: path)
+        return Unkeyed(node: node, path: path, depth: depth)
+    }
+
+    func singleValueContainer() -> any SingleValueEncodingContainer { Single(encoder: self) }
+
+    private struct Keyed<Key: CodingKey>: KeyedEncodingContainerProtocol {
+        let node: Node
+        let path: CodingPath
+        let depth: Int
+        var codingPath: [any CodingKey] { path.keys }
+
+        private func put(_ element: Element, _ key: some CodingKey) throws {
+            try UserInfoEncoder.checkDepth(depth, at: { path.text })
+            let text = key.stringValue
+            if text.holdsNUL { _ = try checked(text, at: path.appending(key)) }
+            node.entries[text] = element
+        }
+
+        private func put(_ value: PropertyList, _ key: Key) throws { try put(.ready(value), key) }
+
+        func encodeNil(forKey key: Key) throws { try put(null, key) }
+        func encode(_ value: Bool, forKey key: Key) throws { try put(.boolean(value), key) }
+        func encode(_ value: String, forKey key: Key) throws { try put(checked(value, at: path.appending(key)), key) }
+        func encode(_ value: Double, forKey key: Key) throws { try put(.double(value), key) }
+        func encode(_ value: Float, forKey key: Key) throws { try put(.double(Double(value)), key) }
+        func encode(_ value: Int, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: Int8, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: Int16, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: Int32, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: Int64, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: UInt, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: UInt8, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: UInt16, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: UInt32, forKey key: Key) throws { try put(integer(value), key) }
+        func encode(_ value: UInt64, forKey key: Key) throws { try put(integer(value), key) }
+
+        func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
+            try put(element(of: value, at: path.appending(key), depth: depth + 1), key)
+        }
+
+        func nestedContainer<Other: CodingKey>(
+            keyedBy type: Other.Type, forKey key: Key
+        ) -> KeyedEncodingContainer<Other> {
+            later(key).container(keyedBy: type)
+        }
+
+        func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer { later(key).unkeyedContainer() }
+        func superEncoder() -> any Encoder { later(SuperKey()) }
+        func superEncoder(forKey key: Key) -> any Encoder { later(key) }
+
+        /// One whose value is made until all is read.
+        private func later(_ key: some CodingKey) -> MessageEncoder {
+            let other = Node()
+            node.entries[key.stringValue] = .growing(other)
+            return MessageEncoder(node: other, path: path.appending(key), depth: depth + 1)
+        }
+    }
+
+    private struct Unkeyed: UnkeyedEncodingContainer {
+        let node: Node
+        let path: CodingPath
+        let depth: Int
+        var codingPath: [any CodingKey] { path.keys }
+        var count: Int { node.elements.count }
+        private var here: CodingPath { path.appending(place: count) }
+
+        private func put(_ element: Element) throws {
+            try UserInfoEncoder.checkDepth(depth, at: { path.text })
+            node.elements.append(element)
+        }
+
+        private func put(_ value: PropertyList) throws { try put(.ready(value)) }
+
+        func encodeNil() throws { try put(null) }
+        func encode(_ value: Bool) throws { try put(.boolean(value)) }
+        func encode(_ value: String) throws { try put(checked(value, at: here)) }
+        func encode(_ value: Double) throws { try put(.double(value)) }
+        func encode(_ value: Float) throws { try put(.double(Double(value))) }
+        func encode(_ value: Int) throws { try put(integer(value)) }
+        func encode(_ value: Int8) throws { try put(integer(value)) }
+        func encode(_ value: Int16) throws { try put(integer(value)) }
+        func encode(_ value: Int32) throws { try put(integer(value)) }
+        func encode(_ value: Int64) throws { try put(integer(value)) }
+        func encode(_ value: UInt) throws { try put(integer(value)) }
+        func encode(_ value: UInt8) throws { try put(integer(value)) }
+        func encode(_ value: UInt16) throws { try put(integer(value)) }
+        func encode(_ value: UInt32) throws { try put(integer(value)) }
+        func encode(_ value: UInt64) throws { try put(integer(value)) }
+
+        func encode<Value: Encodable>(_ value: Value) throws {
+            try put(element(of: value, at: here, depth: depth + 1))
+        }
+
+        func nestedContainer<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
+            later().container(keyedBy: type)
+        }
+
+        func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { later().unkeyedContainer() }
+        func superEncoder() -> any Encoder { later() }
+
+        private func later() -> MessageEncoder {
+            let (other, place) = (Node(), here)
+            node.elements.append(.growing(other))
+            return MessageEncoder(node: other, path: place, depth: depth + 1)
+        }
+    }
+
+    private struct Single: SingleValueEncodingContainer {
+        let encoder: MessageEncoder
+        var codingPath: [any CodingKey] { encoder.codingPath }
+
+        private func put(_ value: PropertyList) {
+            encoder.node.become(.single, at: encoder.path)
+            encoder.node.single = value
+        }
+
+        func encodeNil() { put(null) }
+        func encode(_ value: Bool) { put(.boolean(value)) }
+        func encode(_ value: String) throws { put(try checked(value, at: encoder.path)) }
+        func encode(_ value: Double) { put(.double(value)) }
+        func encode(_ value: Float) { put(.double(Double(value))) }
+        func encode(_ value: Int) { put(integer(value)) }
+        func encode(_ value: Int8) { put(integer(value)) }
+        func encode(_ value: Int16) { put(integer(value)) }
+        func encode(_ value: Int32) { put(integer(value)) }
+        func encode(_ value: Int64) { put(integer(value)) }
+        func encode(_ value: UInt) { put(integer(value)) }
+        func encode(_ value: UInt8) { put(integer(value)) }
+        func encode(_ value: UInt16) { put(integer(value)) }
+        func encode(_ value: UInt32) { put(integer(value)) }
+        func encode(_ value: UInt64) { put(integer(value)) }
+
+        func encode<Value: Encodable>(_ value: Value) throws {
+            if let leaf = try leaf(of: value, at: encoder.path) { return put(leaf) }
+            try value.encode(to: encoder)
+        }
+    }
+}
