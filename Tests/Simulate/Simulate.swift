@@ -59,7 +59,7 @@ struct Simulate {
             return Double(time.seconds) + Double(time.attoseconds) / 1e18
         }
         func make(_ run: SeededRun) {
-            CrashNote.set(run.seed, run.dials)
+            CrashNote.set(run.seed, run.dials, mostSeconds: 300)
             let outcome = run.make()
             runs += 1
             seconds += outcome.seconds
@@ -184,12 +184,14 @@ struct Simulate {
     }
 }
 
-/// Says at which seed the process was when an assertion ended it.
+/// Says at which seed the process was when an assertion ended it, or when it did not come to the end of that.
 private enum CrashNote {
-    static func set(_ seed: UInt64, _ dials: Dials) {
+    /// - Parameter mostSeconds: which end the process, as virtual time does not pass in a loop without an end; 0 for none.
+    static func set(_ seed: UInt64, _ dials: Dials, mostSeconds: UInt32 = 0) {
+        alarm(mostSeconds)
         if crashText == nil {
             crashText = .allocate(capacity: 512)
-            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT] { signal(number, writeCrashText) }
+            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGALRM] { signal(number, writeCrashText) }
         }
         let run = SeededRun(seed: seed, dials: dials)
         let text = "seed \(seed) ended the process\n  to see it: \(run.command)\n"
@@ -201,8 +203,10 @@ private enum CrashNote {
 // One thread, and a signal handler that only reads.
 nonisolated(unsafe) private var crashText: UnsafeMutablePointer<CChar>?
 nonisolated(unsafe) private var crashTextLength = 0
+private let timeText: StaticString = "it went on for too long:\n"
 
 private func writeCrashText(_ number: Int32) {
+    if number == SIGALRM { _ = write(STDERR_FILENO, timeText.utf8Start, timeText.utf8CodeUnitCount) }
     _ = write(STDERR_FILENO, crashText, crashTextLength)
     signal(number, SIG_DFL)
     raise(number)

@@ -54,9 +54,11 @@ extension PlainClient {
     private var name: String { witness?.client.rawValue ?? "?" }
 
     private func channelAnswered(_ result: Result<Message, BusError>, _ question: Int) {
-        guard isThere, question == channels.question else { return }
-        let isInTime = channels.isAsking
-        channels.isAsking = false
+        guard isThere else { return }
+        // One that it had given up has something for it all the same.
+        let isLatest = question == channels.question
+        let isInTime = isLatest && channels.isAsking
+        if isLatest { channels.isAsking = false }
         guard case .success(let reply) = result, let descriptor = try? OpenChannel.reply(in: reply),
             let stream = streams.take(descriptor), let service = reply.sender
         else {

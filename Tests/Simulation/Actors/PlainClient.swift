@@ -22,7 +22,7 @@ final class PlainClient: Client {
     private(set) var isStopped = false
     private(set) var slowness: Int64 = 1
     private var isReadingScheduled = false
-    /// When it was known that it gets its notifications together; nil before, and where it did not ask.
+    /// When it asked for its notifications together; nil before that is answered, and where it did not ask.
     private var batchesSince: Int64?
     private static let mostTogether = 100
     /// Answers that took longer than this while nothing was the matter are a violation of fairness.
@@ -166,8 +166,9 @@ final class PlainClient: Client {
 
     private func askForBatches() {
         guard role.hasBatches, !role.isLiar else { return }
+        let asked = world.now
         call(SetClientOptions(ClientOptionsChange(batches: true)).message()) { [unowned self] result in
-            if case .success = result { batchesSince = world.now }
+            if case .success = result { batchesSince = asked }
         }
     }
 

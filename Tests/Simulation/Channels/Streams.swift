@@ -36,6 +36,7 @@ final class Streams {
     private var entries: [UInt64: Entry] = [:]
     private var lastNumber: UInt64 = 0
     private var random: Random
+    private let fixedCapacity: Int?
     var trouble: Trouble?
     /// How many there have been.
     var count: UInt64 { lastNumber }
@@ -43,8 +44,10 @@ final class Streams {
     /// Until a descriptor that nobody has taken is looked after again, in microseconds; twice as long each time.
     private static let pause = (first: Int64(500), last: Int64(500_000))
 
-    init(_ world: World) {
+    /// - Parameter capacity: of each direction, in bytes; nil for any.
+    init(_ world: World, capacity: Int? = nil) {
         self.world = world
+        fixedCapacity = capacity
         random = Random(seed: world.seed, stream: 2 << 32)
     }
 
@@ -65,7 +68,8 @@ final class Streams {
     }
 
     private func capacity() -> Int {
-        switch random.number(0...3) {
+        if let fixedCapacity { return fixedCapacity }
+        return switch random.number(0...3) {
         case 0: random.number(200...2000)
         case 1: random.number(2000...20_000)
         default: random.number(20_000...220_000)

@@ -47,7 +47,9 @@ extension Plan {
     private mutating func addBrokenChannel(_ random: inout Random) {
         let victims = roles.indices.filter { roles[$0].hasChannel && !roles[$0].isLiar }
         guard let victim = victims.randomElement(using: &random) else { return }
-        let poster = random.number(0...roles.count - 1)
+        let chosen = random.number(0...roles.count - 1)
+        // Who calls rarely is owed its answers soon because of that.
+        let poster = roles[chosen].callsRarely ? victim : chosen
         let start = time(&random)
         let mode = roles[victim].mode ?? .default
         add(.openChannel, of: victim, at: start)

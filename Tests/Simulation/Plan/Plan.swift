@@ -66,6 +66,9 @@ struct Plan {
         var batches = Random(seed: seed, stream: 3)
         for actor in roles.indices where roles[actor].kind == .plain { roles[actor].hasBatches = batches.happens(0.4) }
         if dials.channels > 0 { addChannels() }
+        // Then the calm begins.
+        let end = Int64(dials.seconds) * 1_000_000
+        steps.removeAll { $0.time >= end }
         // Those of one moment stay as they were made.
         steps = steps.enumerated().sorted { ($0.element.time, $0.offset) < ($1.element.time, $1.offset) }.map(\.element)
     }
