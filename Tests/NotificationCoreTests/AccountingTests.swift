@@ -204,4 +204,17 @@ struct AccountingTests {
         #expect(first > 50 && first * 1257 <= 87_500)
         #expect(fill(from: two) > 0)
     }
+
+    @Test("E4: a registration costs the bytes of its texts, and any costs none")
+    func registrations() throws {
+        func cost(_ name: String, _ object: String) throws -> UInt64 {
+            let center = Scenario()
+            try center.observe(one, "", "")
+            let before = UInt64(center.center.heldBytes)
+            try center.observe(one, name, object)
+            return UInt64(center.center.heldBytes) - before
+        }
+        let any = try cost("", "")
+        #expect(try cost("A", "") == any + 1 && cost("", "Ä") == any + 2 && cost("ABC", "DE") == any + 5)
+    }
 }

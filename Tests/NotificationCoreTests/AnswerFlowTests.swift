@@ -227,6 +227,23 @@ struct AnswerFlowTests {
         #expect(center.witnesses[client(1)] == 1 && center.witnesses[client(2)] == 1)
     }
 
+    @Test("B6, E4: who never answers and gets something while another waits for room is looked at")
+    func silentGetter() throws {
+        let center = Scenario([.inFlightBytes: 10_000])
+        try center.observe(one, "A")
+        try center.observe(two, "B")
+        center.stop(two)
+        try center.post("B", bytes: 1000)
+        try center.post("A", bytes: 9000)
+        #expect(center.names(one) == [], "it does not leave as much to others")
+        center.stop(three)
+        #expect(center.answer(to: three))
+        #expect(center.witnesses == [three: 1])
+        center.witness(three, hasRead: true)
+        center.goOn(two)
+        #expect(center.names(one) == ["A"])
+    }
+
     @Test("E4: a notification larger than all that may be on its way goes alone")
     func largest() throws {
         let center = Scenario([.inFlightBytes: 1000])

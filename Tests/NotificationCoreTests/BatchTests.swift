@@ -57,6 +57,25 @@ struct BatchTests {
         #expect(takeBatches(tower) == [[71, 72], [73]])
     }
 
+    @Test("E4: a batch takes no more of the room on the way than single ones would")
+    func room() throws {
+        let tower = try tower()
+        tower.center.clientAnswered(":1.1", effects: &tower.effects)
+        tower.center.limits[.inFlightBytes] = 20_000
+        // Some of it is taken, and as much as it has a client leaves to others.
+        #expect(tower.center.mayAnswer(":1.7", byteCount: 1000, effects: &tower.effects))
+        try stage(12, on: tower, size: 1500)
+        send(tower)
+        let sent = takeBatches(tower)
+        #expect(sent == [Array(1...5)], "\(sent)")
+        #expect(tower.center.statistics.inFlightBytes <= 10_500)
+        for _ in 0..<4 {
+            tower.center.clientAnswered(":1.1", effects: &tower.effects)
+            send(tower)
+        }
+        #expect(takeBatches(tower).joined().elementsEqual(6...12))
+    }
+
     @Test("Others get theirs one by one")
     func others() throws {
         let tower = try tower()

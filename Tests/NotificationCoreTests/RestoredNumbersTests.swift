@@ -157,6 +157,31 @@ struct RestoredNumbersTests {
         #expect(center.statistics.clients == 0 && center.statistics.queuedPosts == 0)
     }
 
+    @Test("Q7, E3: a post that was taken out of turn leaves no queue behind")
+    func takenOutOfTurn() throws {
+        let center = Self.center()
+        for poster in [one, two] {
+            let post = PendingPost(
+                name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), deliverImmediately: false,
+                style: .asap)
+            #expect(center.restore(.postQueued(poster, post, coalescing: [])))
+        }
+        #expect(center.restore(.postTaken(two, .asap)))
+        #expect(center.statistics.queuedPosts == 1)
+        try center.checkInvariants()
+        #expect(!center.restore(.postTaken(two, .asap)))
+        #expect(center.restore(.postTaken(one, .asap)))
+        #expect(center.statistics.queuedPosts == 0)
+        try center.checkInvariants()
+    }
+
+    @Test("D4, E3: a number from the first half of all can have been given")
+    func greatest() {
+        let center = Self.center()
+        #expect(!center.restore(Self.due(.max / 2 + 1)))
+        #expect(center.restore(Self.due(.max / 2)))
+    }
+
     @Test("E3, S4: a loss in the log counts once, whether or not the client was told")
     func lossesOfTheLog() {
         let center = Self.center(ClientCounts(sequence: 4, delivered: 3, dropped: 1))

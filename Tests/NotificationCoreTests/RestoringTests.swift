@@ -225,4 +225,11 @@ struct RestoringTests {
         }
         #expect(serials.last == 8, "D4: the serial of what came back is not given again")
     }
+
+    @Test("E3: a loss that the log has of a client for which nothing waits is none")
+    func lossOfNothing() {
+        let center = Self.center()
+        #expect(center.restore(.lost(one, .queueFull)))
+        #expect(center.clientStatuses.first { $0.name == one }?.dropped == 0)
+    }
 }

@@ -68,6 +68,29 @@ struct StateAfterKillTests: StateTests {
         #expect(losses(effects) == (count == 0 ? [] : [[UInt64(count), 5]]))
     }
 
+    @Test("D4, E3: a word about earlier numbers takes no later ones back, as where a channel ends")
+    func wordAboutEarlier() throws {
+        let directory = try TemporaryDirectory()
+        let (next, _) = try afterKill(in: directory) { center, store in
+            var effects: [Effect] = []
+            _ = try center.addObserver(
+                of: ":1.1", name: "", object: "", options: ObserverOptions(), effects: &effects)
+            for _ in 1...5 {
+                _ = try center.post(
+                    name: "Ding", object: "", userInfo: try userInfo("Ding"), from: ":1.9", effects: &effects)
+            }
+            center.sendAllReady(effects: &effects)
+            carryOut(&effects, in: store)
+            // The first three were written to the channel, and may lie unread there.
+            store.countLoss(of: ":1.1", sequence: 3)
+            store.flush()
+        }
+        var effects: [Effect] = []
+        _ = try next.post(name: "Ding", object: "", userInfo: try userInfo("Ding"), from: ":1.9", effects: &effects)
+        next.sendAllReady(effects: &effects)
+        #expect(deliveries(effects).map(\.sequence) == [6])
+    }
+
     @Test("D6, E3: killed between sending what had waited and noting that, it comes neither twice nor not at all")
     func betweenSendingAndNoting() throws {
         for isConfirmed in [false, true] {

@@ -153,20 +153,36 @@ struct CheckerTests {
     func deepTypes(opening: String) {
         func isAccepted(_ levels: Int) -> Bool {
             let closing = opening.hasSuffix("{s") ? "}" : ""
-            let type = String(repeating: opening, count: levels) + "y" + String(repeating: closing, count: levels)
-            // One entry, whose value is an empty array of this type.
-            var entry: [UInt8] = [1, 0, 0, 0, UInt8(ascii: "k"), 0, UInt8(type.utf8.count)] + type.utf8 + [0]
-            while entry.count % 4 != 0 { entry.append(0) }
-            entry += [0, 0, 0, 0]
-            while opening == "a{s", entry.count % 8 != 0 { entry.append(0) }
-            let body: [UInt8] = [UInt8(entry.count), 0, 0, 0, 0, 0, 0, 0] + entry
-            return body.withUnsafeBytes { bytes in
-                var reader = MarshalledReader(bytes)
-                return (try? WireUserInfo(at: &reader, limits: Limits())) != nil
-            }
+            return Self.isAccepted(
+                type: String(repeating: opening, count: levels) + "y" + String(repeating: closing, count: levels))
         }
         #expect(isAccepted(1) && isAccepted(32))
         #expect(!isAccepted(33) && !isAccepted(40))
+    }
+
+    @Test("N3: a type that is cut short, or goes on, is none: who lays bytes out is not trusted to know what a type is")
+    func brokenTypes() {
+        for type in ["as", "aas", "a{ss}", "aa{sv}", "a{sa{sy}}", "a(x)"] {
+            #expect(Self.isAccepted(type: type), "\(type)")
+            #expect(!Self.isAccepted(type: type + "}") && !Self.isAccepted(type: type + "s"), "\(type)")
+        }
+        for type in ["a{s", "a{sy", "aa{sy", "a{sa{sy}", "a", "a{", "a(x", "a{s}"] {
+            #expect(!Self.isAccepted(type: type), "\(type)")
+        }
+    }
+
+    /// Whether one entry is, whose value is an empty array of this type.
+    private static func isAccepted(type: String) -> Bool {
+        var entry: [UInt8] = [1, 0, 0, 0, UInt8(ascii: "k"), 0, UInt8(type.utf8.count)] + type.utf8 + [0]
+        while entry.count % 4 != 0 { entry.append(0) }
+        entry += [0, 0, 0, 0]
+        // Where its elements would begin.
+        while type.hasPrefix("a{") || type.hasPrefix("a("), entry.count % 8 != 0 { entry.append(0) }
+        let body: [UInt8] = [UInt8(entry.count), 0, 0, 0, 0, 0, 0, 0] + entry
+        return body.withUnsafeBytes { bytes in
+            var reader = MarshalledReader(bytes)
+            return (try? WireUserInfo(at: &reader, limits: Limits())) != nil
+        }
     }
 
     @Test("A post whose arguments nobody has looked at is refused when they are not laid out as they should be")
