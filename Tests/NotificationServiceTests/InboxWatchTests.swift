@@ -22,12 +22,12 @@ struct InboxWatchTests {
     @Test("E4: where a bus holds little it may be left unread for longer, so that all is read within a second")
     func bounded() {
         // It takes 20 ms to read what it holds, however long nothing was read.
-        expectPauses([251, 503, 770, 780, 781]) { _ in 20 }
+        expectPauses([251, 503, 578, 580, 581]) { _ in 20 }
     }
 
     @Test("E4: where reading what it holds takes as long as not reading did, both take less than a second together")
     func slow() {
-        expectPauses([251, 401, 401]) { $0 }
+        expectPauses([251, 301, 301]) { $0 }
     }
 
     /// For so many milliseconds nothing is read, each time.

@@ -29,6 +29,13 @@ final class CallQueue {
     private static let timeInInterval = Duration.milliseconds(4)
     /// The same while what the bus holds has to wait there: reading it is what others wait for.
     private static let leastTimeInInterval = Duration.milliseconds(1)
+    /// Where a processor is shared with many, an interval is no measure of what this process did in it: while others wait
+    /// for what is read, no more than this part of what reading took is for serving.
+    private static let partOfReading = 4
+    /// What reading a message takes, roughly: so long, and a microsecond for so many bytes.
+    private static let timePerMessage = Duration.microseconds(5)
+    private static let bytesPerMicrosecond = 250
+    private static let mostOverdrawn = Duration.milliseconds(10)
     /// The time of a turn when there is nothing to read.
     private static let timeAtRest = Duration.milliseconds(2)
     /// Calls that are served in each interval however far observers are behind: 3,200 in a second.
@@ -85,6 +92,11 @@ final class CallQueue {
     private var full: UniqueName?
     /// Calls that may be served before the next interval.
     private var credit = Int.max
+    /// What it took to read what was kept since the last interval, about.
+    private var readingTime = Duration.zero
+    /// What serving took beyond its part while others waited for what is read: a single call may take long, as when the
+    /// state is written anew. It is made up for.
+    private var overdrawn = Duration.zero
     /// Posts that were lost since the last interval, and ever.
     private var lost: [LostPost: UInt64] = [:]
     private var lostCount: UInt64 = 0
@@ -196,6 +208,7 @@ final class CallQueue {
         let call = Call(message, of: caller, account)
         let driver = driver
         inbox.noteRead(call.byteCount, at: now)
+        readingTime += Self.timePerMessage + .microseconds(call.byteCount / Self.bytesPerMicrosecond)
         let wantsAnswer = !message.expectsNoReply
         func mayKeep(isRead: Bool) -> Bool {
             driver.center.mayKeepCall(
@@ -291,7 +304,13 @@ final class CallQueue {
         announceLost()
         let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0
         credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
-        serve(for: isBehind(at: now) ? Self.leastTimeInInterval : Self.timeInInterval)
+        if isBehind(at: now) {
+            serveBesideReading()
+        } else {
+            serve(for: Self.timeInInterval)
+            overdrawn = .zero
+        }
+        readingTime = .zero
         // A limit may leave no room for that at all.
         if let caller = full,
             lines.isEmpty || inbox.isLate(at: now)
@@ -300,6 +319,18 @@ final class CallQueue {
             full = nil
             connection.isPaused = false
         }
+    }
+
+    private func serveBesideReading() {
+        let part =
+            readingTime == .zero
+            ? Self.leastTimeInInterval : min(readingTime / Self.partOfReading, Self.leastTimeInInterval)
+        overdrawn = max(.zero, overdrawn - part)
+        guard overdrawn == .zero else { return }
+        let start = connection.context.now
+        serve(for: part)
+        // Nobody whose call was read waits for much longer than it took.
+        overdrawn = min(max(.zero, connection.context.now - start - part), Self.mostOverdrawn)
     }
 
     /// Whether others wait for what is read now. While nothing is read on purpose, serving costs them nothing.

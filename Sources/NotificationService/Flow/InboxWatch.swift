@@ -14,8 +14,9 @@ struct InboxWatch {
     private static let mostBehind = Duration.milliseconds(50)
     /// So long nothing is read at first.
     private static let firstDelay = Duration.milliseconds(250)
-    /// Others are to be served within a second: not reading, and reading then what the bus holds, may take so long.
-    private static let mostDelay = Duration.milliseconds(800)
+    /// Others are to be served within a second, also where this process does not get all of a processor: not reading, and
+    /// reading then what the bus holds, may take so long.
+    private static let mostDelay = Duration.milliseconds(600)
     /// For so long what was found out counts.
     private static let memory = Duration.seconds(60)
 
