@@ -14,6 +14,8 @@ final class CenterDriver {
         @exclusivity(unchecked)
     #endif
     private var waitingPosters = WaitingPosters()
+    /// Whether some of those are being answered, which is an event for each.
+    private var isAnswering = false
     private let memory: MemoryReturn
     private let machine: Machine
     let context: MainContext
@@ -80,12 +82,18 @@ final class CenterDriver {
         }
         if !decided.isEmpty { decided.removeAll(keepingCapacity: true) }
         spareEffects = decided
-        if !waitingPosters.isEmpty { answerPassed() }
+        if !waitingPosters.isEmpty, !isAnswering { answerPassed() }
         store?.tidy(from: center)
         effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
         if center.isCrowded { onCrowded?() }
         return result
+    }
+
+    /// A call is served.
+    func noteServing() {
+        machine.noteServing()
+        memory.noteServing()
     }
 
     /// Answers a post that was accepted, behind its deliveries.
@@ -119,16 +127,22 @@ final class CenterDriver {
     }
 
     private func answerPassed() {
+        isAnswering = true
+        defer { isAnswering = false }
         var answers: [ChannelAnswer] = []
-        while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) {
-            if waiting.isCall, !answers.isEmpty {
-                // In their order: answering a call is an event as well.
-                send(answers)
-                answers = []
+        while true {
+            while let waiting = waitingPosters.popPassed(hasPassed: center.hasPassed) {
+                if waiting.isCall, !answers.isEmpty {
+                    // In their order: answering a call is an event as well.
+                    send(answers)
+                    answers = []
+                }
+                if let answer = waiting.send() { answers.append(answer) }
             }
-            if let answer = waiting.send() { answers.append(answer) }
+            guard !answers.isEmpty else { return }
+            send(answers)
+            answers = []
         }
-        send(answers)
     }
 
     /// Answers a call that brought many posts, behind the deliveries of all of them.
@@ -190,14 +204,17 @@ final class CenterDriver {
     /// The bus closed the connection: gives away what there is, in order, for ``inherit(_:_:)``.
     func handOver() -> (center: DistributedCenter, store: RecoveryStore?, largest: Int) {
         var (counts, largest) = effects.recentDeliveries()
-        for (client, unwritten) in effects.channels.closeAll() {
-            counts[client, default: SentSignals.Recent()].notifications += unwritten.notifications
-            counts[client, default: SentSignals.Recent()].losses += unwritten.losses
-        }
+        let lost = effects.channels.closeAll()
+        for (client, one) in lost { counts[client, default: SentSignals.Recent()].add(one.unwritten) }
         perform { effects in
             for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
+                // Before a channel that was not carried, nothing was either; but to the channel's windows it is confirmed.
+                let unreachable = lost[client]?.unreachable.map {
+                    (notifications: $0.notifications + recent.notifications, losses: $0.losses + recent.losses)
+                }
                 center.deliveriesCut(
-                    client, atMost: recent.notifications, losses: recent.losses, effects: &effects)
+                    client, atMost: recent.notifications, losses: recent.losses, unreachable: unreachable,
+                    effects: &effects)
             }
             center.rememberAllDue(effects: &effects)
         }

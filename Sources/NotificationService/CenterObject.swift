@@ -123,7 +123,7 @@ package final class CenterObject {
     /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
     func settle(_ completion: @escaping () -> Void) {
         calls?.serveAll(for: Self.timeToSettle)
-        channelPosts.finishAll()
+        channelPosts.endAll(isLast: true)
         guard callers.isAnythingWaiting else { return driver.settle(completion) }
         // Behind the answers that are waited for.
         (callers.control ?? bus).busID { [weak self] result in
@@ -236,7 +236,7 @@ package final class CenterObject {
     /// Serves a call of a connection of which it is known who is behind it.
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
-        machine.noteServing()
+        driver.noteServing()
         driver.effects.activity?.noteUse()
         if driver.center.isAnythingReady, isBarrier(call) {
             driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
@@ -310,7 +310,7 @@ package final class CenterObject {
             driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
         }
         driver.effects.activity?.choose(configuration.activityChoice)
-        if !configuration.allowsChannels { channelPosts.finishAll() }
+        if !configuration.allowsChannels { channelPosts.endAll() }
         guard configuration.policy != gate.policy else { return }
         gate.policy = configuration.policy
         for client in driver.center.clientStatuses where callers[client.name] != nil {

@@ -109,6 +109,11 @@ final class EffectRunner {
         sentSignals.recent(at: bus.context.now)
     }
 
+    /// Calls `completion` when the bus has carried all that was sent before; never where it can't be asked.
+    func whenCarried(_ completion: @escaping () -> Void) {
+        barrier.pass { result in if case .success = result { completion() } }
+    }
+
     /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
     func settle(_ completion: @escaping () -> Void) {
         bus.busID { [weak self] result in

@@ -22,11 +22,6 @@ final class ManyPosts {
         }
     }
 
-    /// Posts of one piece: some hundreds of microseconds.
-    private static let piece = 32
-    /// The same while an observer is behind that reads: what one caller is served at once in a slot.
-    private static let pieceInCrowd = 8
-
     private unowned let driver: CenterDriver
     private unowned let turns: DeliveryTurns
     private unowned let gate: PolicyGate
@@ -53,7 +48,7 @@ final class ManyPosts {
         try call.expectNoDescriptors()
         let work = Work(call, posts)
         begun[ObjectIdentifier(call.message)] = work
-        goOn(work, most: isContinued ? piece : .max)
+        goOn(work, isContinued ? nextPiece : Piece(most: .max))
     }
 
     /// Whether some posts of a call were taken, and not all.
@@ -66,7 +61,7 @@ final class ManyPosts {
     /// - Returns: false for another call.
     func goOn(_ message: Message) -> Bool {
         guard !begun.isEmpty, let work = begun[ObjectIdentifier(message)] else { return false }
-        goOn(work, most: piece)
+        goOn(work, nextPiece)
         return true
     }
 
@@ -75,7 +70,7 @@ final class ManyPosts {
     /// - Returns: these calls.
     func finishAll() -> [Message] {
         let works = Array(begun.values)
-        for work in works { goOn(work, most: .max) }
+        for work in works { goOn(work, Piece(most: .max)) }
         return works.map(\.call.message)
     }
 
@@ -85,15 +80,15 @@ final class ManyPosts {
         return max(0, taken - 1)
     }
 
-    private var piece: Int { driver.center.isCrowded ? Self.pieceInCrowd : Self.piece }
+    private var nextPiece: Piece { Piece(isCrowded: driver.center.isCrowded, at: driver.context.now) }
 
-    private func goOn(_ work: Work, most: Int) {
+    private func goOn(_ work: Work, _ piece: Piece) {
+        var piece = piece
         var refused: [(String, BusError)] = []
         var waitsForIdleness = false
-        var left = most
         driver.perform { effects in
-            while left > 0, !work.posts.isAtEnd {
-                left -= 1
+            while !work.posts.isAtEnd, piece.hasRoom(at: driver.context.now) {
+                piece.take()
                 let (name, post) = work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
                     // That a name is missing is for the post's own check to say.
                     if !name.isEmpty { try gate.check(work.call.sender) { .post(name: name) } }

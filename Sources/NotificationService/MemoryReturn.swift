@@ -7,7 +7,7 @@ import MainLoop
 /// Looking for whole pages takes milliseconds, so that is done in a quiet moment, and only after something that may have
 /// left many: a long row of events, or much that was kept and is not any more.
 ///
-/// Behind the first event, and then behind each load, it also lets go of what is mapped of files (``UnusedPages``).
+/// Behind the first call, and then behind each load, it also lets go of what is mapped of files (``UnusedPages``).
 final class MemoryReturn {
     private let context: MainContext
     private var events = 0
@@ -16,7 +16,7 @@ final class MemoryReturn {
     private var held = 0
     private var timer: EventSource?
     private let letGoOfPages: (() -> Void)?
-    /// Set when the service has been used; it needs no more of what starting took.
+    /// Set by the first call.
     private var firstRest: EventSource?
 
     private static let manyEvents = 4096
@@ -36,15 +36,19 @@ final class MemoryReturn {
         events += 1
         self.held = held
         mostHeld = max(mostHeld, held)
-        if firstRest == nil, let letGoOfPages {
-            // As soon as there is nothing else to do, so that nobody waits for it, and without a wake-up of its own.
-            firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
-                letGoOfPages()
-                return .remove
-            }
-        }
         guard timer == nil, events >= Self.manyEvents || mostHeld - held >= Self.manyBytes else { return }
         start()
+    }
+
+    /// A call was served: the first is the one that the service was started for, and what starting took is not needed any
+    /// more.
+    func noteServing() {
+        guard firstRest == nil, let letGoOfPages else { return }
+        // As soon as there is nothing else to do, so that nobody waits for it, and without a wake-up of its own.
+        firstRest = .idle(on: context, priority: .of(.queuedWhenIdle)) {
+            letGoOfPages()
+            return .remove
+        }
     }
 
     /// Much was read and not kept: the state of an earlier process.

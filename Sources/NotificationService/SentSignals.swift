@@ -17,6 +17,11 @@ struct SentSignals {
         var notifications = 0
         /// Losses that it was told of.
         var losses: UInt64 = 0
+
+        mutating func add(_ other: Self) {
+            notifications += other.notifications
+            losses += other.losses
+        }
     }
 
     /// More than the bus leaves unread in any but the worst case; a power of two.
@@ -56,8 +61,7 @@ struct SentSignals {
         var (counts, largest): ([ClientName: Recent], Int) = ([:], 0)
         for entry in entries where entry.time > earliest {
             guard let client = entry.client else { continue }
-            counts[client, default: Recent()].notifications += entry.content.notifications
-            counts[client, default: Recent()].losses += entry.content.losses
+            counts[client, default: Recent()].add(entry.content)
             largest = max(largest, entry.size)
         }
         return (counts, largest)

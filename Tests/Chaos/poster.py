@@ -96,11 +96,14 @@ class Poster(Client):
         end(receivers, f"{error}: {text}" if error else None)
 
     def _channel_changed(self):
-        if self.keeper.channel is None:
-            # They may have been posted, or not.
-            unanswered, self.on_channel = self.on_channel, {}
-            for end in unanswered.values():
-                end(0, "the channel ended")
+        if self.keeper.channel is not None:
+            self.channel_began = now()
+            return
+        # They may have been posted, or not. One to a service that is dead already, and whose successor is there, is lost
+        # with its channel all the same.
+        unanswered, self.on_channel = self.on_channel, {}
+        for end in unanswered.values():
+            end(0, "the channel ended", since=self.channel_began)
 
     def _post_together(self, batch):
         posts = [GLib.Variant.new_tuple(*arguments) for arguments, _ in batch]
@@ -123,12 +126,12 @@ class Poster(Client):
         sent = now()
         self.pending += 1
 
-        def end(receivers, error):
+        def end(receivers, error, since=sent):
             self.pending -= 1
             if error is None:
                 self.record("accepted", sent, now(), self.lane(style), number, name, object_, receivers)
             else:
-                self.record("refused", sent, now(), self.lane(style), number, name, object_, error)
+                self.record("refused", min(sent, since), now(), self.lane(style), number, name, object_, error)
             if then:
                 then(error)
             elif self.stopping and self.pending == 0:

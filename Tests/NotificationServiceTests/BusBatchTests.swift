@@ -46,6 +46,23 @@ struct BusBatchTests {
         #expect(service.isRunning)
     }
 
+    @Test("D3: calls of a client are answered in their order, behind what they caused", arguments: BusKind.available)
+    func answersInOrder(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let client = try Client(on: bus)
+        try client.addObserver("Ding")
+        var answered: [Int] = []
+        for number in 0..<200 {
+            // They arrive together, so that some of them wait for the turn of their deliveries.
+            client.connection.call(try PostCall(name: "Ding").message()) { result in
+                if case .success = result { answered.append(number) }
+            }
+        }
+        try client.run("all: \(service.transcript)") { answered.count == 200 && client.signals.count == 200 }
+        #expect(answered == Array(0..<200))
+    }
+
     @Test("Without an answer errors are counted and logged with the sender, each", arguments: BusKind.available)
     func unanswered(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -41,15 +41,20 @@ extension DistributedCenter {
     /// - Parameters:
     ///   - count: of them, at most.
     ///   - losses: that it was told of at the same time, at most.
+    ///   - unreachable: instead of those, what it did not get whatever it confirmed, at most: where it has a channel that it
+    ///     may never have got, what was written there counts as confirmed.
     public func deliveriesCut(
-        _ name: ClientName, atMost count: Int, losses: UInt64, effects: inout [Effect]
+        _ name: ClientName, atMost count: Int, losses: UInt64,
+        unreachable: (notifications: Int, losses: UInt64)? = nil, effects: inout [Effect]
     ) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }
         let told = client.peer.flow.writeOff()
+        let (notifications, losses) =
+            unreachable ?? (min(count, told.notifications), min(losses, told.losses))
         noteUncarried(
-            FlowWindow.Told(notifications: min(count, told.notifications), losses: min(losses, told.losses)),
-            of: client, because: .busDisconnected, effects: &effects)
+            FlowWindow.Told(notifications: notifications, losses: losses), of: client, because: .busDisconnected,
+            effects: &effects)
     }
 
     /// Sends nothing more until the client answers, which has to be asked for that.

@@ -77,7 +77,7 @@ struct FlowWindow {
     ///
     /// - Parameter fills: whether the next would not find room in the window.
     /// - Returns: whether a window is full, so that the connection has to be probed.
-    mutating func sent(byteCount: Int, telling told: Told, fills: Bool = false) -> Bool {
+    mutating func sent(byteCount: Int, telling told: Told, fills: Bool) -> Bool {
         unprobed.messages += 1
         unprobed.told.notifications += told.notifications
         unprobed.told.losses += told.losses

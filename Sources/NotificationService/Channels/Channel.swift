@@ -27,6 +27,14 @@ final class Channel: PolledSourceDelegate {
         let byteCount: Int
     }
 
+    /// How a channel ends to which the client can write no more.
+    enum End {
+        /// Its client goes on by the bus, or with the next channel. `mayBeUnread`: what lies unread may never be read.
+        case finishing(mayBeUnread: Bool)
+        /// Its client has left the bus.
+        case left
+    }
+
     /// Outcomes that a client leaves unread, in bytes, and those that wait for deliveries, until nothing more is read from
     /// it. Earlier where its process has its share of what is kept for all.
     private static let mostOutcomeBytes = 64 << 10
@@ -48,6 +56,11 @@ final class Channel: PolledSourceDelegate {
     var onWritable: ((Channel) -> Void)?
     /// Called when there is something to be written.
     var onAppended: ((Channel) -> Void)?
+
+    /// Whether the bus is known to have carried the answer that has the client's end.
+    var isCarried = false
+    /// What was written before that is known.
+    var writtenBefore = DeliveryReceipts.Sent()
 
     // What is sent.
     var frames = Deque<Frame>()
@@ -77,8 +90,10 @@ final class Channel: PolledSourceDelegate {
     private(set) var fault: ChannelFrame.Fault?
     private var readsLeft = 0
     private(set) var isOpen = true
-    /// Whether its end has begun: whoever began that goes on with it.
-    var isEnding = false
+    /// What comes when all has been taken that the client had written; nil as long as it can write.
+    var end: End?
+    /// The call that wants another channel behind this one.
+    var next: MethodCall?
 
     init(
         of client: ClientName, _ account: AccountID, _ socket: any ChannelStream, context: MainContext,
@@ -166,6 +181,11 @@ final class Channel: PolledSourceDelegate {
     func write(_ written: (Frame) -> Void) {
         isDirty = false
         guard isOpen else { return }
+        if case .finishing(mayBeUnread: true)? = end, socket.isAnythingUnread {
+            // Nobody may read it any more. What is not written goes to the bus.
+            isFull = false
+            return
+        }
         let isNothingUnread = unread != SentSignals.Recent() && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
@@ -202,7 +222,8 @@ final class Channel: PolledSourceDelegate {
                 guard !isAtEnd, readsLeft > 0 else { return nil }
                 readsLeft -= 1
                 let (count, isFull) = reader.read(socket.receive)
-                if count == 0 { isAtEnd = true }
+                // Nothing will come of who can't write.
+                if count == 0 || count < 0 && end != nil { isAtEnd = true }
                 guard count > 0 else { return nil }
                 if !isFull { readsLeft = 0 }
             }
@@ -211,6 +232,9 @@ final class Channel: PolledSourceDelegate {
             return nil
         }
     }
+
+    /// Whether all was taken that can be: there is nothing more, or it makes no sense.
+    var isExhausted: Bool { fault != nil || isAtEnd && !reader.hasNext }
 
     /// What came is no post.
     func fail(_ found: ChannelFrame.Fault) {

@@ -14,10 +14,6 @@ final class ChannelPosts {
         case refused(ChannelPost, name: String, BusError)
     }
 
-    /// Posts of one piece: some hundreds of microseconds.
-    private static let piece = 32
-    /// The same while an observer is behind that reads.
-    private static let pieceInCrowd = 8
     /// Options of a post that nobody keeps more of.
     private static let mostBytesOfOptions = 4 << 10
 
@@ -49,7 +45,8 @@ final class ChannelPosts {
 
     // MARK: Opening
 
-    /// Answers a call of ``OpenChannel``. A channel that the caller had before ends: who asks anew may never have got it.
+    /// Answers a call of ``OpenChannel``. A channel that the caller had before ends first: who asks anew may never have
+    /// got it. What was posted on it is taken before the answer.
     func open(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         _ = try OpenChannel(from: &arguments)
@@ -63,7 +60,13 @@ final class ChannelPosts {
         guard !driver.effects.answers.keepsReplies(for: client) else {
             throw BusError(.limitExceeded, message: "the caller does not read its answers")
         }
-        if let before = channels[client] { finish(before, mayBeUnread: true) }
+        if let before = channels[client] {
+            // What the client calls next waits in its line.
+            assert(before.next == nil)
+            before.next = call
+            end(before, .finishing(mayBeUnread: true))
+            return
+        }
         let account = callers[client]?.account ?? .connection(client)
         let most = driver.center.limits[.channelsPerProcess]
         guard channels.count(of: account) < most else {
@@ -88,6 +91,11 @@ final class ChannelPosts {
         // Before the answer, with which a probe may be due.
         channels.add(channel)
         call.reply(to: OpenChannel.self, other)
+        driver.effects.whenCarried { [weak channel, unowned self] in
+            guard let channel, !driver.isOver else { return }
+            channels.noteCarried(channel)
+            driver.effects.eventEnded(isMoreDue: false)
+        }
         Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
     }
 
@@ -97,22 +105,25 @@ final class ChannelPosts {
     ///
     /// - Returns: how many, and whether there may be more at once.
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
-        let count = take(from: channel, most: driver.center.isCrowded ? Self.pieceInCrowd : Self.piece)
-        let isMore = channel.isOpen && channel.reader.hasNext && channel.readsOutcomes
-        return (count, isMore)
+        let count = take(from: channel, Piece(isCrowded: driver.center.isCrowded, at: driver.context.now))
+        let isMore =
+            channel.end == nil ? channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted
+        return (count, isMore && channel.isOpen && !driver.isOver)
     }
 
-    private func take(from channel: Channel, most: Int) -> Int {
+    /// - Returns: how many.
+    private func take(from channel: Channel, _ piece: Piece) -> Int {
         guard channel.isOpen, !driver.isOver else { return 0 }
         let limits = driver.center.limits
         channel.beginPiece(
             mostKept: Int(limits[.nameLength] + limits[.objectLength] + limits[.userInfoBytes])
                 + Self.mostBytesOfOptions)
+        var piece = piece
         var results: [Result] = []
-        var (count, waitsForIdleness) = (0, false)
+        var waitsForIdleness = false
         driver.perform { effects in
-            while count < most, let frame = channel.nextFrame() {
-                count += 1
+            while piece.hasRoom(at: driver.context.now), let frame = channel.nextFrame() {
+                piece.take()
                 do throws(ChannelFrame.Fault) {
                     guard let result = try take(frame, of: channel, limits: limits, &waitsForIdleness, &effects) else {
                         continue
@@ -123,7 +134,7 @@ final class ChannelPosts {
                 }
             }
         }
-        for _ in 0..<(count + 7) / 8 { turns.noteActivity() }
+        for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
         let answers = results.compactMap { result -> ChannelAnswer? in
             switch result {
             case .accepted(let post, let receipt): return driver.answer(to: post, with: receipt)
@@ -135,7 +146,7 @@ final class ChannelPosts {
         driver.send(answers)
         if waitsForIdleness { turns.expectIdleness() }
         endIfOver(channel)
-        return count
+        return piece.count
     }
 
     /// - Returns: nil for what was accepted and wants no outcome.
@@ -143,7 +154,7 @@ final class ChannelPosts {
         _ frame: ChannelFrame, of channel: Channel, limits: Limits, _ waitsForIdleness: inout Bool,
         _ effects: inout [Effect]
     ) throws(ChannelFrame.Fault) -> Result? {
-        machine.noteServing()
+        driver.noteServing()
         let answer = ChannelPost(channel: channel, number: frame.number)
         guard !frame.isCut else {
             let error = BusError(.limitExceeded(.userInfoBytes, value: limits[.userInfoBytes]))
@@ -174,8 +185,24 @@ final class ChannelPosts {
 
     // MARK: Ending
 
+    /// Has a channel end when all is taken that its client has written, which comes in its turns, as ever.
+    private func end(_ channel: Channel, _ end: Channel.End) {
+        channel.end = end
+        driver.effects.answers.release(for: channel)
+        // The client can't write any more, so this comes to an end.
+        channel.socket.stopReceiving()
+        if let calls { calls.keep(channel) } else { takeRest(of: channel) }
+    }
+
     private func endIfOver(_ channel: Channel) {
-        guard channel.isOpen, !channel.isEnding else { return }
+        switch channel.end {
+        case .finishing(let mayBeUnread)?:
+            if channel.isOpen, channel.isExhausted { finish(channel, mayBeUnread: mayBeUnread) }
+            return
+        case .left?: return
+        case nil: break
+        }
+        guard channel.isOpen, channel.isExhausted else { return }
         if let fault = channel.fault {
             if let count = Log.throttle(&faults) {
                 Log.warning(
@@ -183,40 +210,40 @@ final class ChannelPosts {
                     ["CARILLON_CLIENT": channel.client.rawValue, "CARILLON_REASON": "malformed-frame"])
             }
             channels.end(channel, mayBeUnread: false)
-        } else if channel.isAtEnd {
+        } else {
             let isCut = !channel.reader.isBetweenFrames
             Log.info(
                 "the channel of \(channel.client) ended\(isCut ? " in the middle of a frame" : "")",
                 ["CARILLON_CLIENT": channel.client.rawValue])
             channels.end(channel, mayBeUnread: channel.socket.wasReset || channel.socket.isAnythingUnread)
-        } else {
-            return
         }
         driver.effects.eventEnded(isMoreDue: false)
     }
 
-    /// Takes what the client has written, and ends the channel.
-    ///
-    /// - Parameter mayBeUnread: whether what lies unread in the socket may never be read.
-    private func finish(_ channel: Channel, mayBeUnread: Bool = false) {
-        takeRest(of: channel)
+    /// Ends a channel of which all is taken, and opens the next.
+    private func finish(_ channel: Channel, mayBeUnread: Bool) {
         // Outcomes stand behind them.
         driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
         let isUnread = channel.socket.isAnythingUnread
         channels.end(channel, mayBeUnread: channel.socket.wasReset || mayBeUnread && isUnread)
         driver.effects.eventEnded(isMoreDue: false)
+        guard let call = channel.next else { return }
+        channel.next = nil
+        do throws(BusError) {
+            try open(call)
+        } catch {
+            refusals.note(call, error)
+            call.reply(with: error)
+        }
     }
 
-    /// The client can't write any more, so this comes to an end.
+    /// Takes it at once: there is no later.
     private func takeRest(of channel: Channel) {
-        channel.isEnding = true
-        driver.effects.answers.release(for: channel)
-        channel.socket.stopReceiving()
         for _ in 0..<Self.mostPiecesAtEnd {
-            guard channel.isOpen, channel.fault == nil, !driver.isOver, !channel.isAtEnd || channel.reader.hasNext
-            else { return }
-            _ = take(from: channel, most: Self.pieceAtEnd)
+            guard channel.isOpen, !channel.isExhausted, !driver.isOver else { break }
+            _ = take(from: channel, Piece(most: Self.pieceAtEnd))
         }
+        endIfOver(channel)
     }
 
     private static let pieceAtEnd = 256
@@ -224,15 +251,19 @@ final class ChannelPosts {
     private static let mostPiecesAtEnd = 1 << 16
 
     /// Ends all channels. Their clients go on by the bus.
-    func finishAll() {
-        for channel in channels.all { finish(channel) }
+    ///
+    /// - Parameter isLast: whether the process ends, and there are no turns any more.
+    func endAll(isLast: Bool = false) {
+        for channel in channels.all {
+            if channel.end == nil { end(channel, .finishing(mayBeUnread: false)) }
+            if isLast { takeRest(of: channel) }
+        }
     }
 
     /// The client has left the bus, and its turn comes with what it has posted before.
     func isLeaving(_ client: UniqueName) {
-        guard let channel = channels[client], let calls else { return }
-        channel.isEnding = true
-        calls.keep(channel)
+        guard let channel = channels[client] else { return }
+        end(channel, .left)
     }
 
     /// The client has left the bus.

@@ -87,6 +87,15 @@ final class Channels {
         noteAnswer(channel)
     }
 
+    /// The bus has carried the client's end to it: what was written is there for it now, whatever becomes of the service.
+    func noteCarried(_ channel: Channel) {
+        guard channels[channel.client] === channel else { return }
+        channel.isCarried = true
+        guard channel.writtenBefore != DeliveryReceipts.Sent() else { return }
+        carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
+        channel.writtenBefore = DeliveryReceipts.Sent()
+    }
+
     /// The channel ends, and its client goes on by the bus.
     ///
     /// - Parameter mayBeUnread: whether what lies unread in the socket may never be read.
@@ -94,6 +103,8 @@ final class Channels {
         guard channels[channel.client] === channel else { return }
         releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
+        // Whether it had it or not, from here on the client is told what it misses.
+        noteCarried(channel)
         remove(channel)
         let effects = unwritten(of: channel)
         #if CARILLON_PLANTED
@@ -124,20 +135,26 @@ final class Channels {
         sentOnBus[client] = nil
     }
 
+    /// What of a client's channel it may never get.
+    struct Lost {
+        var unwritten = SentSignals.Recent()
+        /// What was written to one that it may never have got itself; nil where it has.
+        var unreachable: SentSignals.Recent?
+    }
+
     /// Ends all at once: there is no bus to go on by.
-    ///
-    /// - Returns: what was not written for each client.
-    func closeAll() -> [ClientName: SentSignals.Recent] {
-        var unwritten: [ClientName: SentSignals.Recent] = [:]
+    func closeAll() -> [ClientName: Lost] {
+        var lost: [ClientName: Lost] = [:]
         for channel in all {
             releaseKept(channel)
             write(channel)
             remove(channel)
-            for case let effect? in channel.frames.map(\.effect) {
-                unwritten[channel.client, default: SentSignals.Recent()].add(effect.content)
-            }
+            var one = Lost()
+            for case let effect? in channel.frames.map(\.effect) { one.unwritten.add(effect.content) }
+            if !channel.isCarried { one.unreachable = channel.unread }
+            lost[channel.client] = one
         }
-        return unwritten
+        return lost
     }
 
     private func remove(_ channel: Channel) {
@@ -334,9 +351,13 @@ final class Channels {
             let content = effect.content
             channel.unread.add(content)
             guard let number = effect.lastNumber else { return }
-            carried[channel.client, default: DeliveryReceipts.Sent()].add(
-                DeliveryReceipts.Sent(
-                    sequence: number, delivered: UInt64(content.notifications), dropped: content.losses))
+            let sent = DeliveryReceipts.Sent(
+                sequence: number, delivered: UInt64(content.notifications), dropped: content.losses)
+            if channel.isCarried {
+                carried[channel.client, default: DeliveryReceipts.Sent()].add(sent)
+            } else {
+                channel.writtenBefore.add(sent)
+            }
         }
         noteAnswer(channel)
     }
@@ -355,13 +376,6 @@ extension Channel {
         probe.waitsForPing = false
         probe.isOfPeer = byPeer
         probes[index] = probe
-    }
-}
-
-extension SentSignals.Recent {
-    fileprivate mutating func add(_ other: Self) {
-        notifications += other.notifications
-        losses += other.losses
     }
 }
 

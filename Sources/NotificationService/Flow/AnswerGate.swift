@@ -64,7 +64,7 @@ final class AnswerGate {
         let channel = answer.post.channel
         guard channel.isOpen else { return }
         // At its end it gets what there is room for, of what it had written before.
-        if channel.isEnding || maySend(channel.client, answer.byteCount) {
+        if channel.end != nil || maySend(channel.client, answer.byteCount) {
             channel.append(answer)
         } else {
             channel.keptBytes += answer.byteCount

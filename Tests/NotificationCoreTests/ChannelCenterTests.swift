@@ -1,0 +1,98 @@
+import NotificationCore
+import TestLimits
+import Testing
+
+/// What the core knows of channels: windows that are confirmed by what was written, and their ends (`docs/channel.md`).
+@Suite("F2, A4: channels in the core", .watched)
+struct ChannelCenterTests {
+    let center = Scenario()
+    private var core: DistributedCenter { center.center }
+
+    /// A client that answers nothing and was asked once.
+    private func silentObserver() throws {
+        center.stop(one)
+        try center.observe(one, "A")
+    }
+
+    @Test("Who opens one becomes a client, and what it has still to answer goes over to it")
+    func opened() throws {
+        try silentObserver()
+        var effects: [Effect] = []
+        let known = try core.channelOpened(of: one, effects: &effects)
+        #expect(known.unansweredProbes == 1 && !known.isBeingWitnessed)
+        try center.post(200, of: "A")
+        #expect(center.witnesses[one] == 1)
+        let asked = try core.channelOpened(of: one, effects: &effects)
+        #expect(asked.unansweredProbes == center.unanswered[one] && asked.isBeingWitnessed)
+        #expect(center.status(two) == nil)
+        let new = try core.channelOpened(of: two, effects: &effects)
+        #expect(new.unansweredProbes == 1 && !new.isBeingWitnessed)
+        #expect(center.status(two) != nil)
+    }
+
+    @Test("What was written confirms; that it reads its bus is not known from that", arguments: [false, true])
+    func drained(hasAnswered: Bool) throws {
+        try silentObserver()
+        // The Ping of its registration was answered late.
+        if hasAnswered { core.clientAnswers(one) }
+        var effects: [Effect] = []
+        core.channelDrained(one, effects: &effects)
+        try center.post(129, of: "A")
+        #expect(center.status(one)?.unconfirmed == 128)
+        #expect(center.witnesses[one] == (hasAnswered ? nil : 1), "who never answered is looked at")
+        effects = []
+        core.channelDrained(one, effects: &effects)
+        // The one that waited follows.
+        core.sendAllReady(effects: &effects)
+        #expect(center.status(one)?.unconfirmed == 65)
+        core.channelDrained(one, effects: &effects)
+        #expect(center.status(one)?.unconfirmed == 1)
+        #expect(effects.contains { if case .deliver(let delivery) = $0 { delivery.sequence == 129 } else { false } })
+        core.channelDrained(three, effects: &effects)
+        core.clientAnswers(three)
+        #expect(center.status(three) == nil)
+    }
+
+    @Test("Who was looked at and then answers is no longer one of those that do not")
+    func answersLate() throws {
+        try silentObserver()
+        try center.post(200, of: "A")
+        #expect(center.witnesses[one] == 1 && center.status(one)?.flow == .unanswered)
+        core.clientAnswers(one)
+        #expect(center.status(one)?.flow == .waiting)
+    }
+
+    @Test("S4: what may lie unread in one that ended is told at once, by the numbers that it was about")
+    func cut() throws {
+        try center.observe(one, "A")
+        try center.post(10, of: "A")
+        var effects: [Effect] = []
+        core.channelCut(one, atMost: 4, losses: 2, last: 8, effects: &effects)
+        #expect(Self.told(effects) == [[6, 8]])
+        effects = []
+        core.channelCut(one, atMost: 1, losses: 0, last: nil, effects: &effects)
+        #expect(Self.told(effects) == [[1, 10]])
+        effects = []
+        core.channelCut(two, atMost: 1, losses: 0, last: nil, effects: &effects)
+        #expect(effects.isEmpty)
+    }
+
+    @Test("E5: of a channel that it may never have got all counts as lost with the bus, whatever it confirmed")
+    func unreachable() throws {
+        try center.observe(one, "A")
+        try center.post(200, of: "A")
+        var effects: [Effect] = []
+        core.deliveriesCut(one, atMost: 100, losses: 0, effects: &effects)
+        #expect(center.status(one)?.dropped == 8, "the rest is confirmed")
+        core.deliveriesCut(one, atMost: 100, losses: 0, unreachable: (notifications: 70, losses: 5), effects: &effects)
+        #expect(center.status(one)?.dropped == 78)
+    }
+
+    /// How many, and up to which number.
+    private static func told(_ effects: [Effect]) -> [[UInt64]] {
+        effects.compactMap { effect in
+            guard case .dropped(one, let count, _, .channelEnded, let sequence) = effect else { return nil }
+            return [count, sequence]
+        }
+    }
+}
