@@ -191,7 +191,15 @@ private enum CrashNote {
         alarm(mostSeconds)
         if crashText == nil {
             crashText = .allocate(capacity: 512)
-            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGALRM] { signal(number, writeCrashText) }
+            // On a stack of its own: it may be the stack that is used up.
+            var stack = stack_t()
+            stack.ss_size = 64 << 10
+            stack.ss_sp = .allocate(byteCount: stack.ss_size, alignment: 16)
+            sigaltstack(&stack, nil)
+            var action = sigaction()
+            action.__sigaction_handler.sa_handler = writeCrashText
+            action.sa_flags = SA_ONSTACK
+            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGALRM] { sigaction(number, &action, nil) }
         }
         let run = SeededRun(seed: seed, dials: dials)
         let text = "seed \(seed) ended the process\n  to see it: \(run.command)\n"
