@@ -16,36 +16,49 @@ final class Callers {
         /// 0 when the bus does not know it, as it left before it was asked.
         let processID: UInt32
         fileprivate let name: UniqueName
-        /// Nil when the bus does not know it.
-        let userID: UInt32?
         /// Whether it runs in the sandbox of an application.
         let confinement: Confinement
-        private let table: any ProcessTable
         /// Whether the bus could not be asked.
         fileprivate let isProvisional: Bool
         /// Who pays for it.
         let account: AccountID
-        /// The id of its application, as its desktop file is named; nil where nothing tells. Looked up when it is wanted.
-        private(set) lazy var application: String? = processID > 0 ? table.application(of: processID) : nil
+        /// The same for those who ask (P1), read at once: it may be a command that has ended a moment later.
+        let identity: Identity
 
+        /// - Parameter asked: when its first call had come, as `table` tells the present.
         fileprivate init(
-            _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool, table: any ProcessTable
+            _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool, table: any ProcessTable,
+            asked: UInt64
         ) {
             self.isProvisional = isProvisional
             self.name = name
             processID = credentials.processID
-            userID = credentials.userID
             confinement = processID > 0 ? table.confinement(of: processID) : .unknown
+            let description = processID > 0 ? table.description(of: processID, startedBy: asked) : nil
+            identity = Identity(
+                userID: credentials.userID, processID: processID > 0 ? processID : nil,
+                process: Self.checked(description?.name),
+                application: Self.checked(confinement.sandbox ?? description?.application),
+                sandbox: Self.checked(confinement.sandbox), unit: Self.checked(description?.unit))
             account =
                 if let sandbox = confinement.sandbox {
                     .sandbox(sandbox)
                 } else if processID > 0 {
                     .process(processID)
                 } else {
-                    userID.map(AccountID.user) ?? .connection(name)
+                    credentials.userID.map(AccountID.user) ?? .connection(name)
                 }
-            self.table = table
         }
+
+        /// What is no name is none: nothing, or what no signal could carry, or what somebody made up to be long.
+        private static func checked(_ text: String?) -> String? {
+            text.flatMap { $0.isEmpty || $0.utf8.count > 255 || $0.utf8.contains(0) ? nil : $0 }
+        }
+
+        /// Nil when the bus does not know it.
+        var userID: UInt32? { identity.userID }
+        /// The id of its application, as its desktop file is named; nil where nothing tells.
+        var application: String? { identity.application }
 
         /// The application in whose sandbox it runs; nil where it is in none, or nothing tells.
         var sandbox: String? { confinement.sandbox }
@@ -62,7 +75,9 @@ final class Callers {
     private var callers: [UniqueName: Caller] = [:]
     /// That of them that was looked up last: messages come in rows.
     private var last: Caller?
-    private var asked: Set<UniqueName> = []
+    /// Since when.
+    private var asked: [UniqueName: UInt64] = [:]
+    private var departed = Departed()
     /// In the order of their arrival, with the caller of a call.
     private var waiting = Deque<(message: Message, caller: UniqueName?)>()
 
@@ -110,7 +125,8 @@ final class Callers {
     }
 
     private func ask(about name: UniqueName) {
-        guard asked.insert(name).inserted else { return }
+        guard asked[name] == nil else { return }
+        asked[name] = table.now
         (control ?? bus).credentials(of: name) { [weak self] result in
             switch result {
             case .success(let credentials): self?.learned(credentials, of: name)
@@ -123,17 +139,24 @@ final class Callers {
         }
     }
 
+    /// What is known of who is behind a connection; of one that has left, for a minute.
+    func identity(of name: UniqueName) -> Identity? {
+        self[name]?.identity ?? departed.identity(of: name, at: bus.context.now)
+    }
+
     /// Nothing of the connection is left.
     func forget(_ name: UniqueName) {
-        callers[name] = nil
+        if let caller = callers.removeValue(forKey: name) {
+            departed.append(name, caller.identity, at: bus.context.now)
+        }
         last = nil
     }
 
     private func learned(
         _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool = false
     ) {
-        asked.remove(name)
-        let caller = Caller(credentials, of: name, isProvisional: isProvisional, table: table)
+        let since = asked.removeValue(forKey: name) ?? table.now
+        let caller = Caller(credentials, of: name, isProvisional: isProvisional, table: table, asked: since)
         callers[name] = caller
         last = nil
         onKnown(name, caller)
@@ -142,5 +165,34 @@ final class Callers {
             isAnythingWaiting = !waiting.isEmpty
             handle(message)
         }
+    }
+}
+
+/// Who was behind connections that are gone, so many of them, and for so long (P1). What is too old goes with the next one.
+private struct Departed {
+    typealias Instant = SuspendingClock.Instant
+
+    private static let most = 1024
+    private static let time = Duration.seconds(60)
+
+    private var identities: [UniqueName: Identity] = [:]
+    /// The oldest first.
+    private var order = Deque<(name: UniqueName, since: Instant)>()
+
+    mutating func append(_ name: UniqueName, _ identity: Identity, at now: Instant) {
+        guard identities.updateValue(identity, forKey: name) == nil else { return }
+        order.append((name, now))
+        while let oldest = order.first, order.count > Self.most || oldest.since + Self.time < now {
+            _ = order.popFirst()
+            identities[oldest.name] = nil
+        }
+    }
+
+    mutating func identity(of name: UniqueName, at now: Instant) -> Identity? {
+        while let oldest = order.first, oldest.since + Self.time < now {
+            _ = order.popFirst()
+            identities[oldest.name] = nil
+        }
+        return identities[name]
     }
 }

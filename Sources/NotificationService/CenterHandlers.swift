@@ -33,7 +33,8 @@ struct CenterHandlers {
                 method(ListObserversFrom.self, shows: listObserversFrom),
                 // Policy is asked about each post (``ManyPosts``).
                 method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
-                method(SetClientOptions.self, needs: { _ in .nothing }, handler: setClientOptions),
+                method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
+                method(GetClient.self, shows: getClient),
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
@@ -100,6 +101,11 @@ struct CenterHandlers {
     private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
         let name = try Post.nameAndObject(of: call.message).name
         return name.isEmpty ? .nothing : .post(name: name)
+    }
+
+    /// A sandbox sees no other client, so it is not told who posted either (P2).
+    private static func optionsNeed(_ call: SetClientOptions) -> PolicyGate.Need {
+        call.change.details?.all.contains(where: \.isAboutPoster) == true ? .session("be told who posted") : .nothing
     }
 
     // MARK: The methods, in the order of the table
@@ -202,6 +208,18 @@ struct CenterHandlers {
         try perform { effects throws(CenterError) in
             try center.setOptions(call.change, of: client, effects: &effects)
         }
+    }
+
+    func getClient(_ call: GetClient, _ sight: PolicyGate.Sight) throws(BusError) -> KnownClient {
+        guard let client = ClientName(rawValue: call.client) else {
+            throw .invalidArgs("'\(call.client)' is no unique name, such as ':1.42'")
+        }
+        guard sight.shows(client), let identity = callers.identity(of: client) else {
+            throw BusError(
+                name: BusError.nameHasNoOwnerName,
+                message: "\(client) has not called the service, or it has left more than a minute ago")
+        }
+        return KnownClient(name: client, identity: identity)
     }
 
     func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {

@@ -60,7 +60,8 @@ package final class CenterObject {
         callers.onKnown = { [unowned self] name, caller in
             gate.learned(caller)
             driver.perform { effects in
-                driver.center.identify(name, as: caller.account, effects: &effects)
+                driver.center.identify(
+                    name, as: caller.account, identity: caller.identity, effects: &effects)
             }
             revokeForbidden(of: name)
         }

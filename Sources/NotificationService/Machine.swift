@@ -29,6 +29,8 @@ package struct Machine {
     var sockets: () -> UnixSockets?
     /// The two ends of a stream that does not block; nil where there are no descriptors left.
     var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
+    /// Microseconds since 1970 in UTC.
+    var time: () -> Int64 = realTime
     /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
     var letGoOfPages: (() -> Void)?
     /// Told of each call when it is served, for a simulation in which that takes time.
@@ -53,13 +55,21 @@ package struct Machine {
         configuration: @escaping () -> Configuration,
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
         makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
+        time: @escaping () -> Int64 = { 0 },
         noteServing: @escaping () -> Void = {}
     ) -> Machine {
         Machine(
             address: address, connect: connect, runtimeDirectory: runtimeDirectory, files: files,
             processes: processes, session: .none, maySandboxesCall: { false },
-            readConfiguration: configuration, sockets: { nil }, makeStream: makeStream, noteServing: noteServing)
+            readConfiguration: configuration, sockets: { nil }, makeStream: makeStream, time: time,
+            noteServing: noteServing)
     }
+}
+
+private func realTime() -> Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
 }
 
 private func ownRuntimeDirectory() -> String? {

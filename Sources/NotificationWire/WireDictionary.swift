@@ -18,6 +18,13 @@ struct WireDictionary {
         return value
     }
 
+    /// The same for a key that need not be there.
+    mutating func takeIfThere<Value>(
+        _ key: String, _ value: (PropertyList) -> Value?
+    ) throws(BusError) -> Value? {
+        entries[key] == nil ? nil : try take(key, value)
+    }
+
     /// The same for a key that earlier services do not have.
     mutating func take<Value>(
         _ key: String, _ value: (PropertyList) -> Value?, orElse standard: Value

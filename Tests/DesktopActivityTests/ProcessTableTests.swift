@@ -85,6 +85,33 @@ struct ProcessTableTests {
         withExtendedLifetime(directory) {}
     }
 
+    @Test("P1: what it is called and where it runs; one that started later has got the id of another")
+    func description() throws {
+        let (table, directory) = try table(
+            name: "b (c) d", cgroup: "0::/user.slice/user@1000.service/app.slice/app-gnome-org.x.Y-12.scope\n")
+        let description = ProcessDescription(
+            name: "b (c) d", unit: "app-gnome-org.x.Y-12.scope", application: "org.x.Y")
+        #expect(table.description(of: 10, startedBy: 4711) == description)
+        #expect(table.description(of: 10, startedBy: 4710) == nil)
+        #expect(table.description(of: 11, startedBy: .max) == nil)
+        let own = ProcFileSystem()
+        #expect(own.description(of: UInt32(getpid()), startedBy: own.now)?.name == own.name(of: UInt32(getpid())))
+        withExtendedLifetime(directory) {}
+    }
+
+    @Test(
+        "P1: the unit is the innermost of the process's cgroup, whoever runs it",
+        arguments: [
+            ("0::/\n", nil), ("", nil), ("12:cpu:/x.service\n", nil), ("0::/user.slice/user-0.slice\n", nil),
+            ("0::/system.slice/runner.service\n", "runner.service"),
+            ("0::/user.slice/user-0.slice/session-2.scope\n", "session-2.scope"),
+            ("0::/user.slice/user@1000.service/app.slice/backup.service/inner\n", "backup.service"),
+            ("0::/\n1:name=systemd:/system.slice/cron.service\n", "cron.service"),
+        ] as [(String, String?)])
+    func cgroupUnits(cgroup: String, unit: String?) throws {
+        #expect(ProcFileSystem.unit(inCgroups: Array(cgroup.utf8)) == unit)
+    }
+
     @Test(
         "A machine without a user's manager has no units: a service of the system is no application's",
         arguments: ["0::/\n", "0::/system.slice/runner.service\n", "", "12:cpu:/x\n"])

@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import struct
+import subprocess
+import sys
 
 import carillon_interop
 from carillon_interop import (
@@ -286,6 +288,30 @@ class Observers(TestCase):
 
 
 class Looking(TestCase):
+    def test_get_client(self):
+        """P1: who is behind a connection, also when that has left."""
+        client = self.python_client()
+        code = (
+            "import dbus, sys; bus = dbus.SessionBus(); "
+            "bus.get_object(*sys.argv[1:3]).Post('Ding', '', {}, {}, signature='ssa{sv}a{sv}', "
+            "dbus_interface=sys.argv[3]); print(bus.get_unique_name())"
+        )
+        command = [sys.executable, "-c", code, BUS_NAME, OBJECT_PATH, INTERFACE]
+        poster = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        name = poster.communicate()[0].strip()
+        known = client.call("GetClient", "s", name)
+        self.assertEqual(known.signature, "sv")
+        types = {str(key): type(value) for key, value in known.items()}
+        may_be = {"app": dbus.String, "unit": dbus.String, "sandbox": dbus.String}
+        self.assertEqual(
+            {key: kind for key, kind in types.items() if key not in may_be},
+            {"name": dbus.String, "uid": dbus.UInt32, "pid": dbus.UInt32, "process": dbus.String},
+        )
+        self.assertEqual({key: kind for key, kind in types.items() if key in may_be and kind != dbus.String}, {})
+        self.assertEqual((known["name"], known["uid"], known["pid"]), (name, os.getuid(), poster.pid))
+        with open(f"/proc/{os.getpid()}/comm") as file:
+            self.assertEqual(known["process"], file.read().strip())
+
     def test_list_clients(self):
         client = self.python_client()
         client.add_observer(self.name)

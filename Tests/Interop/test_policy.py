@@ -130,9 +130,11 @@ def sandbox_main(root):
         try:
             if request[0] == "call":
                 interface, method, types, arguments = request[1:]
-                # Options that are none but booleans.
+                # Options that are none but booleans and lists of words.
                 arguments = [
-                    {key: GLib.Variant("b", value) for key, value in each.items()} if isinstance(each, dict) else each
+                    {key: GLib.Variant("b" if value in (True, False) else "as", value) for key, value in each.items()}
+                    if isinstance(each, dict)
+                    else each
                     for each in arguments
                 ]
                 result = client.call(method, GLib.Variant(types, tuple(arguments)), interface=interface).unpack()
@@ -266,6 +268,29 @@ class Sandboxes(PolicyTestCase):
         self.assertEqual(self.control.post(f"{application}.Ding"), 0)
         self.assertEqual(self.control.post(self.name), 0)
         self.assertEqual(sandbox.heard(), [f"{application}.Ding"])
+
+    def test_details(self):
+        """P1, P2: it is not told who posted, and asks for nobody but those of its own sandbox."""
+        sandbox, own = Sandbox(self, "org.example.Boxed"), Sandbox(self, "org.example.Boxed")
+        stranger = Sandbox(self, "org.example.Other")
+        for each in (own, stranger):
+            each.post(each is own and "org.example.Boxed" or "org.example.Other")
+        self.control.post(self.name)
+        options = ("SetClientOptions", "(a{sv})")
+        for detail in ("uid", "pid", "process", "app", "unit", "host", "user"):
+            self.assert_refused(
+                NOT_ALLOWED, sandbox.call, *options, {"details": ["time", detail]}, mentions=["be told who posted"]
+            )
+        sandbox.call(*options, {"details": ["retained", "time"], "batches": True})
+        no_owner = "org.freedesktop.DBus.Error.NameHasNoOwner"
+        for name in (self.control.unique_name, stranger.unique_name, ":1.99999"):
+            self.assert_refused(no_owner, sandbox.call, "GetClient", "(s)", name)
+        for each in (sandbox, own):
+            (known,) = sandbox.call("GetClient", "(s)", each.unique_name)
+            self.assertEqual((known["name"], known["sandbox"]), (each.unique_name, "org.example.Boxed"))
+        # From outside everybody is seen.
+        (known,) = self.control.call("GetClient", GLib.Variant("(s)", (own.unique_name,))).unpack()
+        self.assertEqual((known["app"], known["sandbox"], known["pid"]), (*["org.example.Boxed"] * 2, own.process.pid))
 
     def test_others(self):
         """P2: it overrides nobody."""

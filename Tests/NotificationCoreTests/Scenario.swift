@@ -51,6 +51,7 @@ final class Scenario {
     private(set) var watched: [ClientName] = []
     private(set) var forgotten: [ClientName] = []
     private var received: [ClientName: [Received]] = [:]
+    private var deliveries: [ClientName: [Delivery]] = [:]
     private var happened: [ClientName: [Happening]] = [:]
     /// How many of its last numbers a client may not have got, each time that this changed.
     private(set) var uncarried: [ClientName: [UInt64]] = [:]
@@ -125,8 +126,14 @@ final class Scenario {
     }
 
     /// The process behind a connection becomes known.
-    func identify(_ client: ClientName, as process: UInt32) {
-        perform { effects in center.identify(client, as: .process(process), effects: &effects) }
+    func identify(_ client: ClientName, as process: UInt32, _ identity: Identity? = nil) {
+        perform { effects in
+            center.identify(client, as: .process(process), identity: identity, effects: &effects)
+        }
+    }
+
+    func setOptions(_ change: ClientOptionsChange, of client: ClientName) throws {
+        try perform { effects throws(CenterError) in try center.setOptions(change, of: client, effects: &effects) }
     }
 
     /// Policy takes registrations away from a client.
@@ -265,6 +272,11 @@ final class Scenario {
         received[client] ?? []
     }
 
+    /// The same as the center had it sent.
+    func deliveries(_ client: ClientName) -> [Delivery] {
+        deliveries[client] ?? []
+    }
+
     /// The names of all notifications that the client received.
     func names(_ client: ClientName) -> [String] {
         received(client).map(\.name)
@@ -293,6 +305,7 @@ final class Scenario {
     /// Forgets what came until now, so that a test can look at what comes next.
     func clear() {
         received = [:]
+        deliveries = [:]
         happened = [:]
     }
 
@@ -359,6 +372,7 @@ final class Scenario {
     }
 
     private func record(_ delivery: Delivery) {
+        deliveries[delivery.client, default: []].append(delivery)
         let notification = delivery.notification
         let observers = delivery.observers.ids
         received[delivery.client, default: []].append(

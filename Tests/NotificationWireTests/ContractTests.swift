@@ -32,6 +32,10 @@ struct ContractTests {
         for word in [true, false, nil] {
             #expect(try again(SetClientOptions(ClientOptionsChange(batches: word))).change.batches == word)
         }
+        for words: Details? in [nil, [], .time, Details(Detail.allCases)] {
+            #expect(try again(SetClientOptions(ClientOptionsChange(details: words))).change.details == words)
+        }
+        #expect(try again(GetClient("nobody")).client == "nobody")
         for word in [true, false] { #expect(try again(SetSuspended(word)).isSuspended == word) }
         _ = try again(FollowActivity())
         _ = try again(ListClients())
@@ -56,6 +60,15 @@ struct ContractTests {
                 id: ObserverID(rawValue: 2), name: "", object: "é", suspensionBehavior: "of-a-later-version"),
         ]
         #expect(try reply(ListObservers.self, observers) == observers)
+        for identity in [
+            Identity(),
+            Identity(
+                userID: 0, processID: 7, process: "p\u{fffd}", application: "org.x.Y", sandbox: "org.x.Y",
+                unit: "u.scope"),
+        ] {
+            let known = try reply(GetClient.self, KnownClient(name: ":1.7", identity: identity))
+            #expect(known.name == ":1.7" && known.identity == identity)
+        }
         let registrations = observers.map {
             ListedRegistration(observer: $0, options: ["automatic-suspension": .boolean(false), "later": .uint32(7)])
         }
@@ -144,7 +157,9 @@ struct ContractTests {
         #expect(try again(notification) == notification)
         #expect(try again(dropped) == dropped)
         #expect(try again(changed) == changed)
-        let together = NotificationsSignal([notification, notification])
+        var detailed = notification
+        detailed.details = ["uid": .uint32(0), "later": .array([.string("x")])]
+        let together = NotificationsSignal([notification, detailed, notification])
         #expect(try again(together) == together)
         #expect(try NotificationSignal(together.message(to: ":1.1")) == nil)
         #expect(try NotificationsSignal(notification.message(to: ":1.1")) == nil)

@@ -69,6 +69,27 @@ package struct ProcFileSystem: ProcessTable {
         return nil
     }
 
+    package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
+        guard let status = status(of: processID), status.identity.start <= moment else { return nil }
+        let cgroups = file("\(root)/\(processID)/cgroup") ?? []
+        var facts = ProcessFacts(identity: status.identity)
+        facts.readCgroups(cgroups)
+        // The id may have been given to another process meanwhile.
+        guard self.status(of: processID)?.identity == status.identity else { return nil }
+        return ProcessDescription(
+            name: status.name, unit: Self.unit(inCgroups: cgroups), application: facts.unitApplication)
+    }
+
+    /// The innermost unit of `/proc/PID/cgroup`, in the one line of cgroup v2, or that of systemd beside others.
+    static func unit(inCgroups bytes: [UInt8]) -> String? {
+        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+        guard
+            let line = lines.first(where: { $0.hasPrefix("0::") && $0 != "0::/" })
+                ?? lines.first(where: { $0.contains(":name=systemd:") })
+        else { return nil }
+        return line.split(separator: "/").last { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }.map(String.init)
+    }
+
     package func facts(of processID: UInt32) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
         var facts = ProcessFacts(identity: status.identity)
@@ -100,10 +121,13 @@ package struct ProcFileSystem: ProcessTable {
         return UInt64(time.tv_sec) * ticks + UInt64(time.tv_nsec) * ticks / 1_000_000_000
     }
 
-    private func status(of processID: UInt32) -> (identity: ProcessIdentity, parent: UInt32, session: UInt32)? {
+    private func status(
+        of processID: UInt32
+    ) -> (identity: ProcessIdentity, name: String, parent: UInt32, session: UInt32)? {
         guard processID > 0, let bytes = file("\(root)/\(processID)/stat"),
             // The program's name is in parentheses and may hold anything, parentheses too.
-            let end = bytes.lastIndex(of: UInt8(ascii: ")"))
+            let begin = bytes.firstIndex(of: UInt8(ascii: "(")), let end = bytes.lastIndex(of: UInt8(ascii: ")")),
+            begin < end
         else { return nil }
         let fields = bytes[(end + 1)...].split(separator: UInt8(ascii: " "))
         // The first is the state, field 3 of proc(5).
@@ -111,7 +135,10 @@ package struct ProcFileSystem: ProcessTable {
             fields.indices.contains(field - 3) ? UInt64(String(decoding: fields[field - 3], as: UTF8.self)) : nil
         }
         guard let parent = number(4), let session = number(6), let start = number(22) else { return nil }
-        return (ProcessIdentity(id: processID, start: start), UInt32(parent), UInt32(session))
+        return (
+            ProcessIdentity(id: processID, start: start), String(decoding: bytes[(begin + 1)..<end], as: UTF8.self),
+            UInt32(parent), UInt32(session)
+        )
     }
 
     /// The contents of a regular file. A sandbox could put something else in its place that blocks whoever opens it.

@@ -37,12 +37,33 @@ package enum Confinement: Equatable, Sendable {
     case unknown
 }
 
+/// What tells people whose process it is.
+package struct ProcessDescription: Equatable, Sendable {
+    /// The short name of its program, which that can change.
+    package var name: String
+    /// The systemd unit that it runs in; nil where it is in none.
+    package var unit: String?
+    /// The id of the application in the name of that; nil where it is no application's.
+    package var application: String?
+
+    package init(name: String, unit: String? = nil, application: String? = nil) {
+        self.name = name
+        self.unit = unit
+        self.application = application
+    }
+}
+
 /// Where facts about processes come from: the kernel, or a test.
 package protocol ProcessTable {
     /// The short name of its program; empty when the process is gone or hidden.
     func name(of processID: UInt32) -> String
     /// Whether it runs in a sandbox, by Flatpak or snap.
     func confinement(of processID: UInt32) -> Confinement
+    /// Whose process it is.
+    ///
+    /// - Parameter moment: as ``now`` tells it: one that started later has got the id of another.
+    /// - Returns: nil when there is no such process, or it is another one.
+    func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription?
     /// Nil when there is no such process.
     func facts(of processID: UInt32) -> ProcessFacts?
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
@@ -57,9 +78,11 @@ extension Confinement {
 }
 
 extension ProcessTable {
-    /// The id of the application that a process belongs to, as its desktop file is named; nil where nothing tells.
-    package func application(of processID: UInt32) -> String? {
-        confinement(of: processID).sandbox ?? facts(of: processID)?.unitApplication
+    /// Out of the facts, for a table that reads nothing anew.
+    package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
+        guard let facts = facts(of: processID), facts.identity.start <= moment else { return nil }
+        return ProcessDescription(
+            name: name(of: processID), unit: facts.unit, application: facts.unitApplication)
     }
 }
 

@@ -8,9 +8,14 @@ import Collections
 extension DistributedCenter {
     /// Tells who is behind a connection, before its first call or later. What it uses moves to that account.
     /// ``Effect/forget(_:)`` says when that is forgotten.
-    public func identify(_ name: ClientName, as id: AccountID, effects: inout [Effect]) {
+    ///
+    /// - Parameter identity: what receivers can be told of who posted (P1).
+    public func identify(
+        _ name: ClientName, as id: AccountID, identity: Identity? = nil, effects: inout [Effect]
+    ) {
         defer { eventEnded() }
         let peer = peer(name, effects: &effects)
+        peer.identity = identity
         guard peer.account.id != id else { return }
         let (before, after) = (peer.account, account(id))
         before.clients.remove(peer)

@@ -26,7 +26,7 @@ extension DistributedCenter {
         try checkPost(name: name, object: object)
         let post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
-            style: options.postingStyle)
+            style: options.postingStyle, identity: peers[poster]?.identity)
         guard options.postingStyle == .now else {
             try enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
             return Receipt(receivers: 0, mark: nil)
@@ -64,7 +64,8 @@ extension DistributedCenter {
         if matches.countedReceivers == 0 { counters.unmatched += 1 }
         guard !matches.receivers.isEmpty else { return Receipt(receivers: 0, mark: nil) }
         let notification = Notification(
-            name: post.name, object: post.object, userInfo: post.userInfo, poster: poster, serial: lastSerial)
+            name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
+            identity: post.identity, time: clock.time(), serial: lastSerial)
         var leastUrgent: DeliveryLane?
         for receiver in matches.receivers {
             let staged = route(

@@ -118,8 +118,7 @@ extension DistributedCenter {
         counters.delivered += 1
         return Delivery(
             client: client.name, clientNumber: client.number, notification: entry.notification,
-            observers: entry.observers,
-            sequence: client.counts.sequence)
+            details: client.options.details, observers: entry.observers, sequence: client.counts.sequence)
     }
 
     /// So many left a lane. Remembered when they are on their way: a crash in between repeats them, with their serials, and

@@ -47,6 +47,11 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var crowded: [Client] = []
+    /// Tells when posts are made.
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    public var clock = Clock.stopped
     /// What the bus is known to carry, in bytes of a notification with its observers: who should get a larger one is told of
     /// its loss.
     #if !DEBUG

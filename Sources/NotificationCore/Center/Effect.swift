@@ -44,6 +44,8 @@ public struct Delivery {
     /// the client. It is another's afterwards.
     public let clientNumber: Int
     public let notification: Notification
+    /// What the client wants to be told about it besides.
+    public let details: Details
     /// The client's observers that it matched.
     public let observers: ObserverList
     /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:sequence:)``

@@ -43,6 +43,8 @@ final class Peer: Sizable {
     var account: Account
     var usage = Usage()
     var isClient = false
+    /// Who is behind it; nil where nothing tells.
+    var identity: Identity?
     /// How much it may be sent (A4).
     #if !DEBUG
         @exclusivity(unchecked)

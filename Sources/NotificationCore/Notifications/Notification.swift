@@ -9,19 +9,30 @@ public final class Notification {
     public let userInfo: any UserInfo
     /// The poster's unique name, as the bus verified it.
     public let poster: ClientName
+    /// Who that is; nil where nothing tells.
+    public let identity: Identity?
+    /// When it was posted, in microseconds since 1970 in UTC.
+    public let time: Int64
     /// The place of this notification among all that the center accepted (D4).
     public let serial: UInt64
-    /// What it counts against the limits of queues, in bytes: its texts, its userInfo and what an entry costs.
+    /// What it counts against the limits of queues, in bytes: its texts, its userInfo, who posted it, and
+    /// what an entry costs.
     public let byteCount: Int
 
     /// Made by the center for a post, or by whoever restores what one had queued.
-    public init(name: String, object: String, userInfo: any UserInfo, poster: ClientName, serial: UInt64) {
+    public init(
+        name: String, object: String, userInfo: any UserInfo, poster: ClientName, identity: Identity? = nil,
+        time: Int64 = 0, serial: UInt64
+    ) {
         self.name = name
         self.object = object
         self.userInfo = userInfo
         self.poster = poster
+        self.identity = identity
+        self.time = time
         self.serial = serial
-        byteCount = name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
+        byteCount =
+            name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
     /// Objects, queue entry and message headers, roughly; so that a million empty notifications are not free.

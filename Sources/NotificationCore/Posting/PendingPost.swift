@@ -7,20 +7,24 @@ public struct PendingPost {
     /// See ``PostOptions/deliverImmediately``.
     public var deliverImmediately: Bool
     public var style: PostingStyle
+    /// Who posted it, also when that has left since; nil where nothing tells.
+    public var identity: Identity?
 
     public init(
-        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle
+        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle,
+        identity: Identity? = nil
     ) {
         self.name = name
         self.object = object
         self.userInfo = userInfo
         self.deliverImmediately = deliverImmediately
         self.style = style
+        self.identity = identity
     }
 
     /// What it counts against the limits, in bytes.
     var byteCount: Int {
-        name.utf8.count + object.utf8.count + userInfo.byteCount + Self.overhead
+        name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead
     }
 
     /// Entry, links and index entries, roughly.

@@ -73,7 +73,7 @@ final class PolicyGate {
     func sight(of caller: UniqueName) -> Sight {
         switch subject(caller) {
         case .session: Sight { _ in true }
-        case .sandbox(let id): Sight { [callers] in $0 == caller || callers[$0]?.sandbox == id }
+        case .sandbox(let id): Sight { [callers] in $0 == caller || callers.identity(of: $0)?.sandbox == id }
         case .unidentified: Sight { $0 == caller }
         }
     }

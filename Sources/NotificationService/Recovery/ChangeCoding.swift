@@ -124,6 +124,7 @@ struct ChangeEncoder {
         case .options(let name, let options):
             begin(.options, name)
             records.append(options.batches)
+            records.append(UInt32(options.details.rawValue))
         case .queuedDue(let name, let notification, let observers, let lane):
             begin(.queuedDue, name)
             records.append(notification.serial)
@@ -158,6 +159,7 @@ struct ChangeEncoder {
             records.append(post.deliverImmediately)
             records.append(post.style.rawValue)
             append(coalescing, to: &records)
+            append(post.identity, to: &records)
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
             records.append(name)
@@ -185,6 +187,8 @@ struct ChangeEncoder {
         records.append(notification.serial)
         records.append(notification.poster.rawValue)
         records.append(commonBody(of: notification.userInfo))
+        records.append(UInt64(bitPattern: notification.time))
+        append(notification.identity, to: &records)
         records.endRecord()
     }
 
@@ -194,6 +198,19 @@ struct ChangeEncoder {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         return userInfo.commonBody
+    }
+
+    /// At the end of a record: a text that is empty stands for none.
+    private func append(_ identity: Identity?, to records: inout RecordGroup) {
+        records.append(identity != nil)
+        guard let identity else { return }
+        for number in [identity.userID, identity.processID] {
+            records.append(number != nil)
+            records.append(number ?? 0)
+        }
+        for text in [identity.process, identity.application, identity.sandbox, identity.unit] {
+            records.append(text ?? "")
+        }
     }
 
     private func append(_ coalescing: Set<CoalescingKey>, to records: inout RecordGroup) {
@@ -217,6 +234,7 @@ struct ChangeDecoder {
     private var notifications: [UInt64: Notification] = [:]
     private var lists: [ClientName: [ObserverID]] = [:]
     private var names = ReadNames()
+    private var lastIdentity: Identity?
 
     /// - Parameter counts: what the counters have of a client, in the slot that the record names, which had these counts
     ///   when it was written.
@@ -232,8 +250,11 @@ struct ChangeDecoder {
             let poster = try client(&reader)
             guard let (name, object, userInfo) = WireUserInfo.restored(fromCommonBody: try reader.readBytes())
             else { throw RecordReader.Malformed() }
+            // What an earlier version wrote ends here.
+            let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
             notifications[serial] = Notification(
-                name: name, object: object, userInfo: userInfo, poster: poster, serial: serial)
+                name: name, object: object, userInfo: userInfo, poster: poster, identity: try identity(&reader),
+                time: time, serial: serial)
             return .part
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept
@@ -273,6 +294,9 @@ struct ChangeDecoder {
         case .options:
             var options = ClientOptions()
             options.batches = try reader.readBool()
+            if !reader.isAtEnd {
+                options.details = Details(rawValue: UInt16(truncatingIfNeeded: try reader.readUInt32()))
+            }
             return .options(client, options)
         case .queuedDue:
             return .queuedDue(
@@ -294,7 +318,11 @@ struct ChangeDecoder {
             return .unannouncedLoss(
                 client, count: try reader.readUInt64(), observers: Set(try observers(&reader)), try choice(&reader))
         case .lossAnnounced: return .lossAnnounced(client)
-        case .postQueued: return .postQueued(client, try post(&reader), coalescing: try coalescing(&reader))
+        case .postQueued:
+            var post = try post(&reader)
+            let coalescing = try coalescing(&reader)
+            post.identity = try identity(&reader)
+            return .postQueued(client, post, coalescing: coalescing)
         case .postsReplaced:
             return .postsReplaced(
                 client, name: try reader.readText(), object: try reader.readText(),
@@ -328,6 +356,27 @@ struct ChangeDecoder {
         return PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: try reader.readBool(),
             style: try queuedStyle(&reader))
+    }
+
+    /// The end of a record, which an earlier version did not write.
+    private mutating func identity(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Identity? {
+        guard !reader.isAtEnd, try reader.readBool() else { return nil }
+        func number(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> UInt32? {
+            let isThere = try reader.readBool()
+            let number = try reader.readUInt32()
+            return isThere ? number : nil
+        }
+        func text(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> String? {
+            let text = try reader.readText()
+            return text.isEmpty ? nil : text
+        }
+        let read = Identity(
+            userID: try number(&reader), processID: try number(&reader), process: try text(&reader),
+            application: try text(&reader), sandbox: try text(&reader), unit: try text(&reader))
+        // Many that wait are of the same poster.
+        if let lastIdentity, lastIdentity == read { return lastIdentity }
+        lastIdentity = read
+        return read
     }
 
     private func queuedStyle(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> PostingStyle {

@@ -128,6 +128,8 @@ struct RecordReader {
         self.bytes = bytes
     }
 
+    var isAtEnd: Bool { offset == bytes.count }
+
     mutating func readUInt8() throws(Malformed) -> UInt8 { try readInteger() }
     mutating func readUInt32() throws(Malformed) -> UInt32 { try readInteger() }
     mutating func readUInt64() throws(Malformed) -> UInt64 { try readInteger() }

@@ -73,11 +73,10 @@ public final class ChannelFrameWriter {
 
     /// Appends a notification out of the bytes that its post came in.
     public func append(_ delivery: Delivery, userInfo: WireUserInfo) {
-        let size = NotificationSignal.mostBytes(of: delivery, userInfo) + MarshalledBytes.mostBytesOfArray
+        let size = NotificationSignal.mostBytes(of: delivery, userInfo) + NotificationDetails.mostBytes(of: delivery)
         append(.notification, number: delivery.sequence, atMost: size) { body in
             NotificationSignal.append(delivery, userInfo: userInfo, to: &body)
-            // Details, of which nobody asked for any.
-            body.array { _ in }
+            NotificationDetails.append(of: delivery, to: &body)
         }
     }
 

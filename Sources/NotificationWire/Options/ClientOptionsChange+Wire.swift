@@ -11,6 +11,7 @@ extension ClientOptionsChange {
         try readOptions(&reader) { option throws(CenterError) in
             switch option.key {
             case "batches": batches = try option.boolean()
+            case "details": details = Details(try option.choices() as [Detail])
             default: throw option.unknown
             }
         }
@@ -20,6 +21,14 @@ extension ClientOptionsChange {
     public func append(to writer: inout MessageWriter) {
         writer.array(of: "{sv}") { writer in
             if let batches { writer.entry("batches", batches) }
+            guard let details else { return }
+            writer.dictEntry { writer in
+                writer.append("details")
+                // Also an empty one is of texts, which it would not be as a property list.
+                writer.variant(of: "as") { writer in
+                    writer.array(of: "s") { writer in for detail in details.all { writer.append(detail.rawValue) } }
+                }
+            }
         }
     }
 }

@@ -5,9 +5,9 @@
 #endif
 
 /// Dates as text, to the microsecond.
-enum ISO8601Date {
+package enum ISO8601Date {
     /// Such as `2026-11-21T09:30:00.000001Z`, in UTC; the fraction is left out when it is zero.
-    static func text(_ microseconds: Int64) -> String {
+    package static func text(_ microseconds: Int64) -> String {
         let (seconds, fraction) = split(microseconds)
         var time = time_t(seconds)
         var parts = tm()

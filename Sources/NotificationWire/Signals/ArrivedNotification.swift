@@ -17,6 +17,8 @@ public struct ArrivedNotification: Sendable {
     public let poster: UniqueName
     public let serial: UInt64
     public let sequence: UInt64
+    /// What the client asked to be told besides, under the contract's keys (P1); nil where there is nothing.
+    public private(set) var details: UserInfoBytes?
 
     /// What the last one had that the next one often has again: that is not made anew.
     public struct Recent: Sendable {
@@ -74,14 +76,21 @@ public struct ArrivedNotification: Sendable {
     }
 
     /// Reads the `ssa{sv}atstta{sv}` at which `reader` is, as notifications come together, and in frames of a channel.
-    /// Details are passed over.
     ///
     /// - Throws: InvalidArgs, or what is wrong with userInfo.
     public init(withDetailsAt reader: inout MarshalledReader, like recent: inout Recent) throws(BusError) {
         guard reader.align(to: 8) else { throw Self.malformed }
         try self.init(at: &reader, like: &recent)
-        guard let details = reader.readArray(alignedTo: 8) else { throw Self.malformed }
-        reader.move(to: details.upperBound)
+        let start = reader
+        guard let place = reader.readArray(alignedTo: 8) else { throw Self.malformed }
+        reader.move(to: place.upperBound)
+        guard !place.isEmpty else { return }
+        reader = start
+        do throws(CenterError) {
+            details = try UserInfoBytes(at: &reader)
+        } catch {
+            throw BusError(error)
+        }
     }
 
     /// Those of a message ``NotificationSignal`` or ``NotificationsSignal``, in their order. Whether it comes from the

@@ -16,6 +16,8 @@ public struct NotificationSignal: CenterSignal, Equatable {
     public var serial: UInt64
     /// The place among those of the client: 1, 2, 3 … without holes, unless ``DroppedSignal`` said so.
     public var sequence: UInt64
+    /// What the client asked for besides; only in ``NotificationsSignal``, this message has none.
+    public var details: [String: PropertyList] = [:]
 
     public init(
         name: String, object: String, userInfo: [String: PropertyList], observers: [ObserverID], poster: UniqueName,

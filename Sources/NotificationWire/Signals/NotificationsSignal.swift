@@ -19,8 +19,9 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         var structures = try reader.readContainer(.array)
         while !structures.isAtEnd {
             var structure = try structures.readContainer(.structure)
-            // Behind it are details, of which nobody asked for any.
-            notifications.append(try NotificationSignal(from: &structure))
+            var notification = try NotificationSignal(from: &structure)
+            notification.details = try UserInfoCoding.read(from: &structure)
+            notifications.append(notification)
         }
     }
 
@@ -29,7 +30,7 @@ public struct NotificationsSignal: CenterSignal, Equatable {
             for notification in notifications {
                 writer.structure { writer in
                     notification.append(to: &writer)
-                    writer.array(of: "{sv}") { _ in }
+                    UserInfoCoding.append(checked: notification.details, to: &writer)
                 }
             }
         }
@@ -45,16 +46,17 @@ public struct NotificationsSignal: CenterSignal, Equatable {
         for batch: [Delivery], to client: ClientName, messageSerial: UInt32,
         userInfo: (Notification) -> WireUserInfo
     ) -> MarshalledMessage {
-        // Each begins where D-Bus aligns to 8, and ends with a dictionary without entries.
+        // Each begins where D-Bus aligns to 8.
         let size = batch.reduce(MarshalledBytes.mostBytesOfArray) {
-            $0 + 8 + NotificationSignal.mostBytes(of: $1, userInfo($1.notification)) + MarshalledBytes.mostBytesOfArray
+            $0 + 8 + NotificationSignal.mostBytes(of: $1, userInfo($1.notification))
+                + NotificationDetails.mostBytes(of: $1)
         }
         return form.message(to: client, serial: messageSerial, size: size) { body in
             body.array { structures in
                 for delivery in batch {
                     NotificationSignal.append(
                         delivery, userInfo: userInfo(delivery.notification), to: &structures)
-                    structures.array { _ in }
+                    NotificationDetails.append(of: delivery, to: &structures)
                 }
             }
         }

@@ -1,0 +1,63 @@
+/// What a client can be told about a notification besides its content (P1).
+public enum Detail: String, Sendable, CaseIterable {
+    case userID = "uid"
+    case processID = "pid"
+    case process = "process"
+    case application = "app"
+    case unit = "unit"
+    /// The machine that it comes from; none where it is of this one.
+    case host = "host"
+    /// The user on whose session it was posted; none where it is this one.
+    case user = "user"
+    /// Whether it is a retained value that was there before.
+    case retained = "retained"
+    /// When it was posted.
+    case time = "time"
+
+    /// Whether it tells who posted, which a sandbox may not ask for (P2).
+    public var isAboutPoster: Bool { self != .retained && self != .time }
+}
+
+/// Some of those.
+public struct Details: OptionSet, Sendable {
+    public let rawValue: UInt16
+
+    /// The number is part of the recovery log's format.
+    public init(rawValue: UInt16) {
+        self.rawValue = rawValue
+    }
+
+    public static let userID = Details(rawValue: 1 << 0)
+    public static let processID = Details(rawValue: 1 << 1)
+    public static let process = Details(rawValue: 1 << 2)
+    public static let application = Details(rawValue: 1 << 3)
+    public static let unit = Details(rawValue: 1 << 4)
+    public static let host = Details(rawValue: 1 << 5)
+    public static let user = Details(rawValue: 1 << 6)
+    public static let retained = Details(rawValue: 1 << 7)
+    public static let time = Details(rawValue: 1 << 8)
+
+    public init(_ detail: Detail) {
+        self =
+            switch detail {
+            case .userID: .userID
+            case .processID: .processID
+            case .process: .process
+            case .application: .application
+            case .unit: .unit
+            case .host: .host
+            case .user: .user
+            case .retained: .retained
+            case .time: .time
+            }
+    }
+
+    public init(_ details: some Sequence<Detail>) {
+        self = details.reduce(into: []) { $0.insert(Details($1)) }
+    }
+
+    public func contains(_ detail: Detail) -> Bool { contains(Details(detail)) }
+
+    /// Those that it has, in the order of the contract.
+    public var all: [Detail] { Detail.allCases.filter { contains($0) } }
+}

@@ -1,0 +1,62 @@
+import NotificationCore
+import Testing
+
+/// Who posted, and what of it a receiver is told.
+@Suite("P1: who posted", .watched)
+struct IdentityTests {
+    private let one: ClientName = ":1.1"
+    private let poster: ClientName = ":1.9"
+    private let who = Identity(userID: 1000, processID: 42, process: "backup", unit: "backup.service")
+
+    /// A center with an observer, at some time.
+    private func scenario(_ limits: [Limits.Key: UInt64] = [:]) throws -> Scenario {
+        let center = Scenario(limits)
+        center.center.clock = Clock { 1_000_000 }
+        center.identify(poster, as: 42, who)
+        try center.observe(one, "Ding", "", .hold)
+        return center
+    }
+
+    @Test("A notification says who posted it and when; one of nobody that is known does not say who")
+    func live() throws {
+        let center = try scenario()
+        try center.post("Ding", from: poster)
+        try center.post("Ding", from: ":1.8")
+        let notifications = center.deliveries(one).map(\.notification)
+        #expect(notifications.map(\.identity) == [who, nil])
+        #expect(notifications.map(\.time) == [1_000_000, 1_000_000])
+        #expect(notifications[0].byteCount == notifications[1].byteCount + who.byteCount, "E4: it counts")
+    }
+
+    @Test("Held, and queued, it is still known when the poster has left", arguments: [PostingStyle.now, .whenIdle])
+    func departed(style: PostingStyle) throws {
+        let center = try scenario()
+        try center.suspend(one)
+        try center.post("Ding", style: style, from: poster)
+        center.disappear(poster)
+        center.postQueued(style)
+        try center.resume(one)
+        #expect(center.deliveries(one).map(\.notification.identity) == [who])
+    }
+
+    @Test("A client is told what it asks for, from then on")
+    func details() throws {
+        let center = try scenario()
+        try center.setOptions(ClientOptionsChange(details: [.userID, .time]), of: one)
+        try center.post("Ding", from: poster)
+        try center.setOptions(ClientOptionsChange(batches: true), of: one)
+        try center.post("Ding", from: poster)
+        try center.setOptions(ClientOptionsChange(details: []), of: one)
+        try center.post("Ding", from: poster)
+        #expect(center.deliveries(one).map(\.details.all) == [[.userID, .time], [.userID, .time], []])
+    }
+
+    @Test("Details have a number each, which is in the log, and their order is the contract's")
+    func numbers() {
+        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<9).map { 1 << $0 })
+        let words = "uid pid process app unit host user retained time".split(separator: " ").map(String.init)
+        #expect(Detail.allCases.map(\.rawValue) == words)
+        #expect(Details([Detail.time, .userID]).all == [.userID, .time])
+        #expect(Detail.allCases.filter { !$0.isAboutPoster } == [.retained, .time])
+    }
+}

@@ -1,0 +1,128 @@
+import BusNames
+import DBus
+import Foundation
+import MainLoop
+import NotificationCore
+import NotificationWire
+import TestSupport
+import Testing
+
+/// Who posted (P1), on real buses: told with a notification, and asked for.
+@Suite("P1: who posted, on the bus", .serialized, .timeLimit(.minutes(20)))
+struct BusIdentityTests {
+    /// A client that wants to be told all that there is, and observes.
+    private func observer(_ details: Details, on bus: PrivateBus) throws -> Client {
+        let observer = try Client(on: bus)
+        try observer.call(SetClientOptions(ClientOptionsChange(batches: true, details: details)))
+        try observer.addObserver("Ding", behavior: .hold)
+        return observer
+    }
+
+    /// A program that posts and ends at once.
+    private func post(_ name: String = "Ding", on bus: PrivateBus) throws -> pid_t {
+        let carillon = try Executables.path(of: "carillon")
+        let command = try RunningCommand(carillon, ["post", name], environment: bus.environment)
+        #expect(try command.waitForExit() == .exited(0))
+        return command.pid
+    }
+
+    @Test("Which command of which user posted, after that command has ended", arguments: BusKind.available)
+    func command(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let observer = try observer(Details(Detail.allCases), on: bus)
+        let before = Int64(Date().timeIntervalSince1970 * 1_000_000)
+        let process = try post(on: bus)
+        try observer.run("it: \(service.transcript)") { observer.signals.count == 1 }
+        let signal = try #require(observer.signals.first)
+        #expect(signal.details["uid"] == .uint32(getuid()))
+        #expect(signal.details["pid"] == .uint32(UInt32(process)))
+        #expect(signal.details["process"] == .string("carillon"))
+        #expect(signal.details["retained"] == .boolean(false))
+        guard case .int64(let time)? = signal.details["time"] else { throw NotInTime("the time: \(signal)") }
+        #expect((before...before + 60_000_000).contains(time))
+        #expect(signal.details["host"] == nil && signal.details["user"] == nil, "it is of this session")
+
+        let known = try observer.call(GetClient(signal.poster.rawValue))
+        #expect(known.name == signal.poster)
+        #expect(known.identity?.userID == getuid() && known.identity?.processID == UInt32(process))
+        #expect(known.identity?.process == "carillon" && known.identity?.sandbox == nil)
+        #expect(known.identity?.unit.map(PropertyList.string) == signal.details["unit"])
+    }
+
+    @Test("Nobody is told what they did not ask for, and what is asked for last holds", arguments: BusKind.available)
+    func onRequest(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let some = try observer([.processID, .time], on: bus)
+        let none = try observer([], on: bus)
+        let poster = try Client(on: bus)
+        try poster.post("Ding")
+        try some.call(SetClientOptions(ClientOptionsChange(details: [.process])))
+        try poster.post("Ding")
+        for client in [some, none] {
+            try client.run("both: \(service.transcript)") { client.signals.count == 2 }
+        }
+        #expect(some.signals.map { $0.details.keys.sorted() } == [["pid", "time"], ["process"]])
+        #expect(none.signals.allSatisfy { $0.details.isEmpty })
+        #expect(some.signals[0].details["pid"] == .uint32(UInt32(getpid())))
+    }
+
+    @Test("What waits for a suspended client keeps it, across a SIGKILL of the service", arguments: BusKind.available)
+    func killed(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let observer = try observer([.processID, .process], on: bus)
+        try observer.call(SetSuspended(true))
+        let process = try post(on: bus)
+        let carillon = try Executables.path(of: "carillon")
+        let queued = try Command.run(
+            carillon, ["post", "--posting-style", "when-idle", "Ding"], environment: bus.environment)
+        #expect(queued.exitCode == 0)
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        let second = try ServiceProcess(on: bus)
+        try observer.call(SetSuspended(false))
+        try observer.run("both: \(second.transcript)") { observer.signals.count == 2 }
+        #expect(observer.signals.map { $0.details["process"] } == [.string("carillon"), .string("carillon")])
+        #expect(observer.signals[0].details["pid"] == .uint32(UInt32(process)))
+    }
+
+    @Test("Over a channel as well", arguments: BusKind.available)
+    func channel(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let client = try ChannelClient(on: bus)
+        try client.client.call(SetClientOptions(ClientOptionsChange(details: [.processID])))
+        try client.client.addObserver("Ding")
+        try client.open()
+        let process = try post(on: bus)
+        try client.run("it: \(service.transcript)") { client.notifications.count == 1 }
+        #expect(client.notifications[0].details?.decoded() == ["pid": .uint32(UInt32(process))])
+    }
+
+    @Test("What is no connection, or never called, is an error, and so is a detail that there is none of")
+    func strangers() throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (client, silent) = (try Client(on: bus), try Client(on: bus))
+        for (name, error) in [
+            (":1.4711", BusError.nameHasNoOwnerName), (silent.name, BusError.nameHasNoOwnerName),
+            ("", BusError.invalidArgsName), (Wire.busName.rawValue, BusError.invalidArgsName),
+            ("1.5", BusError.invalidArgsName),
+        ] {
+            let refusal = #expect(throws: BusError.self) { try client.call(GetClient(name)) }
+            #expect(refusal?.name == error, "'\(name)': \(String(describing: refusal))")
+        }
+        let own = try client.call(GetClient(client.name))
+        #expect(own.identity?.processID == UInt32(getpid()))
+        for words in [PropertyList.array([.string("uid"), .string("shoe")]), .string("uid")] {
+            let call = Wire.methodCall(SetClientOptions.member)
+            var writer = MessageWriter(call)
+            try UserInfoCoding.append(["details": words], to: &writer)
+            let refusal = #expect(throws: BusError.self) { _ = try client.send(call) }
+            #expect(refusal?.centerError == .invalidOption)
+        }
+        #expect(service.isRunning)
+    }
+}
