@@ -87,7 +87,7 @@ extension DistributedNotificationCenter {
         switch event {
         case .mayHaveMissedNotifications(let gap): (.distributedNotificationsMayHaveBeenMissed, "gap", gap)
         case .connectionStateChanged(let state): (.distributedNotificationCenterStateDidChange, "state", state)
-        case .suspensionChanged, .observerRefused, .postFailed: nil
+        case .suspensionChanged, .observerRefused, .detailsRefused, .postFailed: nil
         }
     }
 }
@@ -139,6 +139,11 @@ final class CenterReceiver: ServiceReceiver {
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
         center?.noteRefusedObserver(
             name: key.name.map { .init($0.text) }, object: key.object?.text, DistributedNotificationError(error))
+    }
+
+    func detailsRefused(because error: ServiceError) {
+        Log.warning("the service does not tell who posted: \(error)")
+        center?.report(.detailsRefused(DistributedNotificationError(error)))
     }
 
     func suspensionChanged(_ isSuspended: Bool, cause: String) {

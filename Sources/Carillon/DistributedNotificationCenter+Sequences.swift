@@ -71,5 +71,33 @@ extension DistributedNotificationCenter {
         public func makeAsyncIterator() -> AsyncIterator {
             AsyncIterator(iterator: stream.makeAsyncIterator())
         }
+
+        /// The same notifications, each with where it comes from: in a loop there is no ``Origin/current``.
+        public var withOrigins: WithOrigins { WithOrigins(stream: stream) }
+    }
+
+    /// Notifications with where they come from, in the order in which the service delivered them. For one reader.
+    public struct WithOrigins: AsyncSequence, Sendable {
+        public typealias Element = (notification: Foundation.Notification, origin: Origin)
+        public typealias Failure = Never
+
+        fileprivate let stream: AsyncStream<Received>
+
+        public struct AsyncIterator: AsyncIteratorProtocol {
+            fileprivate var iterator: AsyncStream<Received>.Iterator
+
+            public mutating func next() async -> Element? {
+                await next(isolation: nil)
+            }
+
+            /// The next notification; nil when the reader's task was cancelled.
+            public mutating func next(isolation actor: isolated (any Actor)?) async -> Element? {
+                await iterator.next(isolation: actor).map { ($0.notification, $0.origin) }
+            }
+        }
+
+        public func makeAsyncIterator() -> AsyncIterator {
+            AsyncIterator(iterator: stream.makeAsyncIterator())
+        }
     }
 }

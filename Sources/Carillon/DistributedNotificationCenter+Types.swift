@@ -72,6 +72,8 @@ extension DistributedNotificationCenter {
         case suspensionChanged(isSuspended: Bool, cause: String)
         /// The service refused to register an observer, which therefore receives nothing.
         case observerRefused(name: Foundation.Notification.Name?, object: String?, DistributedNotificationError)
+        /// The service does not tell what ``DistributedNotificationCenter/details`` asks for.
+        case detailsRefused(DistributedNotificationError)
         /// A post that did not ask for its outcome was not made.
         case postFailed(DistributedNotificationError)
     }

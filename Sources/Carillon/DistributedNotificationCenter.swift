@@ -62,6 +62,7 @@ public final class DistributedNotificationCenter: Sendable {
         var flushed: UInt64 = 0
         /// What was lost for want of room, and not told in an event.
         var untoldOverflow: UInt64 = 0
+        var details: Set<Detail> = []
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0
     }

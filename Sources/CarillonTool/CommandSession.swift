@@ -149,6 +149,7 @@ extension CommandSession: ServiceReceiver {
     }
 
     func registrationRefused(_: RegistrationKey, because error: ServiceError) { fail(error) }
+    func detailsRefused(because error: ServiceError) { fail(error) }
     func lostPost(because error: ServiceError) { fail(error) }
     func suspensionChanged(_: Bool, cause _: String) {}
 }

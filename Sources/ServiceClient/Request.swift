@@ -9,6 +9,8 @@ public enum Request: Sendable {
     case unregister(RegistrationKey)
     /// The program's word about its suspension; nil takes it back.
     case suspend(Bool?)
+    /// What the program wants to be told about notifications besides their content, from now on (P1).
+    case details(Details)
     /// Any other call, which is answered.
     case call(OutgoingCall)
     /// Tells when the service has taken all that was asked before.

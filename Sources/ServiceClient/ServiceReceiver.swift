@@ -9,6 +9,8 @@ public protocol ServiceReceiver: Sendable {
     /// A post of which nobody waits for the outcome was not made.
     func lostPost(because error: ServiceError)
     func registrationRefused(_ key: RegistrationKey, because error: ServiceError)
+    /// The service does not tell what the program wants to be told besides (P1).
+    func detailsRefused(because error: ServiceError)
     func suspensionChanged(_ isSuspended: Bool, cause: String)
     /// Posts and notifications go this way from now on, or still.
     ///

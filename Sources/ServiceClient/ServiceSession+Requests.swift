@@ -66,6 +66,9 @@ extension ServiceSession {
             suspension = word
             isSuspensionTakenBack = word == nil
             if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
+        case .details(let word):
+            details = word
+            sendDetails()
         case .call(let call): send(call)
         case .barrier(let completion): sendBarrier(completion)
         }
@@ -88,8 +91,18 @@ extension ServiceSession {
             case .suspend(let word):
                 suspension = word
                 isSuspensionTakenBack = word == nil
+            case .details(let word): details = word
             case .call(let call): call.completion(.failure(error))
             case .barrier(let completion): completion(false)
+            }
+        }
+    }
+
+    /// Asks for details, which an older service does not know, and one that has a policy may refuse.
+    func sendDetails() {
+        connection?.call(SetClientOptions(ClientOptionsChange(details: details)).message()) { [weak self] result in
+            if case .failure(let error) = result, error.isRefusal {
+                self?.receiver.detailsRefused(because: ServiceError(error))
             }
         }
     }

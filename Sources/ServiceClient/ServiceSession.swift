@@ -40,6 +40,8 @@ public final class ServiceSession {
     var suspension: Bool?
     /// Whether it took it back: a service that ended just then may have left the word to the next one.
     var isSuspensionTakenBack = false
+    /// What the program wants to be told besides (P1).
+    var details: Details = []
     var sequence = SequenceCheck()
     var recent = ArrivedNotification.Recent()
     var batching = Batching()
@@ -249,6 +251,7 @@ public final class ServiceSession {
         } else if isSuspensionTakenBack {
             connection?.send(FollowActivity())
         }
+        if !details.isEmpty { sendDetails() }
         if !registrations.isEmpty { askForBatches() }
         for id in repair.surplus { connection?.send(RemoveObserver(id)) }
         for key in repair.missing { sendRegistration(of: key) }

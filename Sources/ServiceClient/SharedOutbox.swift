@@ -61,7 +61,7 @@ public final class SharedOutbox: Sendable {
                 return state.outbox.append(
                     request, .post(wantsAnswer: post.completion != nil), byteCount: post.byteCount)
             case .register: return state.outbox.append(request, .registration)
-            case .unregister, .suspend, .call, .barrier: return state.outbox.append(request, .other)
+            case .unregister, .suspend, .details, .call, .barrier: return state.outbox.append(request, .other)
             }
         }
     }

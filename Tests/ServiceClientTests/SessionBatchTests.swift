@@ -77,6 +77,31 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent().contains("SetClientOptions?"))
     }
 
+    @Test("P1: what the program wants to be told is told to each service, and a refusal to the program")
+    func details() throws {
+        let stage = SessionTests.Stage()
+        let answer = stage.bus.answer
+        var (asked, isRefused): ([Details?], Bool) = ([], false)
+        stage.bus.answer = { message in
+            guard message.member == SetClientOptions.member else { return answer(message) }
+            var reader = MessageReader(message)
+            asked.append(try? SetClientOptions(from: &reader).change.details)
+            return isRefused ? .failure(BusError(.notAllowed, message: "may not be told who posted")) : answer(message)
+        }
+        try stage.ask(.details([.userID, .process]))
+        stage.start()
+        #expect(asked == [[.userID, .process]])
+        for owner in ["", ":1.100"] {
+            _ = stage.arrive(.ownerChange("org.carillon.NotificationCenter1", to: owner))
+        }
+        #expect(asked == [[.userID, .process], [.userID, .process]])
+        _ = stage.takeTold()
+        isRefused = true
+        try stage.ask(.details([]))
+        #expect(asked.last == [])
+        #expect(stage.takeTold().map { $0.hasPrefix("details refused: ") } == [true])
+    }
+
     @Test("Each post gets its own outcome, also one that is refused")
     func outcomes() throws {
         let stage = SessionTests.Stage()

@@ -37,7 +37,9 @@ final class Received: Sendable {
     private static let decodedValue = 192
 
     var origin: Origin {
-        Origin(poster: arrived.poster.rawValue, serial: arrived.serial, sequence: arrived.sequence)
+        var origin = Origin(poster: arrived.poster.rawValue, serial: arrived.serial, sequence: arrived.sequence)
+        arrived.details?.forEachEntry { origin.note($0, $1) }
+        return origin
     }
 
     /// Threads: any.

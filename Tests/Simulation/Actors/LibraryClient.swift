@@ -218,6 +218,7 @@ final class LibraryClient: Client {
             if let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
         }
 
+        func detailsRefused(because error: ServiceError) {}
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
             guard let (slot, entry) = client.slots.first(where: { $0.value.key == key }) else { return }
             client.slots[slot] = nil
