@@ -1,4 +1,5 @@
 import JSON
+import NotificationCore
 import NotificationWire
 
 /// How a notification is printed.
@@ -19,16 +20,34 @@ enum NotificationFormat {
             parts.append(Self.readable(notification.name))
             if !notification.object.isEmpty { parts.append(Self.readable(notification.object)) }
             if !userInfo.isEmpty { parts.append(json()) }
+            if let details = notification.details { parts.append(Self.readable(details)) }
             return parts.joined(separator: "  ")
         case .json:
             let observers = notification.observers.map { String($0.rawValue) }.joined(separator: ", ")
-            return PropertyListJSON.object([
+            var members = [
                 ("name", JSON.quoted(notification.name)), ("object", JSON.quoted(notification.object)),
                 ("userInfo", json()), ("observers", "[\(observers)]"),
                 ("poster", JSON.quoted(notification.poster.rawValue)), ("serial", String(notification.serial)),
                 ("sequence", String(notification.sequence)),
-            ])
+            ]
+            if let details = notification.details {
+                members.append(("details", PropertyListJSON.text(.dictionary(details.decoded()))))
+            }
+            return PropertyListJSON.object(members)
         }
+    }
+
+    /// Who posted, and when, in the order of the contract.
+    private static func readable(_ details: UserInfoBytes) -> String {
+        let values = details.decoded()
+        let parts = Detail.allCases.compactMap { detail -> String? in
+            guard let value = values[detail.rawValue] else { return nil }
+            if case .int64(let time) = value, detail == .time {
+                return "time \(ISO8601Date.text(time))"
+            }
+            return "\(detail.rawValue) \(Self.readable(value.readable))"
+        }
+        return "[\(parts.joined(separator: ", "))]"
     }
 
     /// A text as it is, unless that could confuse a reader or a terminal.

@@ -13,6 +13,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     private let options: ObserverOptions
     private let format: NotificationFormat
     private let word: String
+    private let details: Details
     private var remaining: Int?
     private var hasBegun = false
     private var isServed = true
@@ -22,15 +23,17 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     ///   - object: empty for any.
     ///   - wanted: after so many it ends; nil for never.
     ///   - word: what it does, as standard error says when that has begun.
+    ///   - details: what is printed besides.
     init(
         names: [String], object: String, options: ObserverOptions, wanted: Int?, format: NotificationFormat,
-        word: String
+        word: String, details: Details
     ) {
         self.names = names
         self.object = object
         self.options = options
         self.format = format
         self.word = word
+        self.details = details
         remaining = wanted
     }
 
@@ -38,6 +41,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         self.session = session
         session.listener = self
         session.finishWhenInterrupted { [unowned self] in remaining == nil ? outcome : .interrupted }
+        if !details.isEmpty { session.submit(.details(details)) }
         for name in names.isEmpty ? [""] : names {
             session.submit(
                 .register(

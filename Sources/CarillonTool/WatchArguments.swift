@@ -8,6 +8,7 @@ struct WatchArguments {
     private let wanted: Int?
     private let seconds: Double?
     private let isJSON: Bool
+    private let details: Details
 
     /// Declares the options, and reads them.
     ///
@@ -19,6 +20,8 @@ struct WatchArguments {
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only those about OBJECT")
         let more = more(parser)
         let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let details = parser.flag(
+            "details", help: "Tell who posted each, as the bus and the kernel verified it, and when")
         let count = parser.string("count", short: "n", placeholder: "N", help: "End after N notifications")
         let timeout = parser.string(
             "timeout", short: "t", placeholder: "SECONDS", help: "End after SECONDS, with status 3")
@@ -30,7 +33,8 @@ struct WatchArguments {
         if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is no name of a notification") }
         let common = WatchArguments(
             names: names, object: parser.value(object) ?? "", wanted: wanted, seconds: seconds,
-            isJSON: parser.value(json))
+            isJSON: parser.value(json),
+            details: parser.value(details) ? [.userID, .processID, .process, .application, .unit, .time] : [])
         return (common, more)
     }
 
@@ -39,7 +43,8 @@ struct WatchArguments {
     ///   - word: as standard error says what has begun.
     func watch(_ options: ObserverOptions, format: NotificationFormat, word: String) -> ExitCode {
         let watch = Watch(
-            names: names, object: object, options: options, wanted: wanted, format: isJSON ? .json : format, word: word)
+            names: names, object: object, options: options, wanted: wanted, format: isJSON ? .json : format, word: word,
+            details: details)
         return CommandSession.run { session in
             if let seconds { session.finish(.timedOut, afterSeconds: seconds) }
             watch.start(on: session)

@@ -30,6 +30,28 @@ struct ObserveTests {
         #expect(try observer.waitForExit() == .exited(0))
     }
 
+    @Test("P1: --details tells who posted, and when, also when that has ended", arguments: ["observe", "monitor"])
+    func details(word: String) throws {
+        let bell = try Bell()
+        func start(_ arguments: String...) throws -> RunningCommand {
+            let command = try RunningCommand(
+                try Bell.path(), [word, "--details"] + arguments, environment: bell.bus.environment)
+            _ = try command.nextErrorLine { $0.hasPrefix("observing") || $0.hasPrefix("monitoring") }
+            return command
+        }
+        let (people, json) = (try start("Ding"), try start("Ding", "--json"))
+        let post = try RunningCommand(try Bell.path(), ["post", "Ding", "a=1"], environment: bell.bus.environment)
+        #expect(try post.waitForExit() == .exited(0))
+        let line = try ObservedLine(try json.nextLine())
+        let details = try #require(line.members["details"] as? [String: Any])
+        #expect(details["uid"] as? UInt32 == getuid() && details["pid"] as? Int32 == post.pid)
+        #expect(details["process"] as? String == "carillon" && details["time"] is Int)
+        #expect(Set(details.keys).isSubset(of: ["uid", "pid", "process", "app", "unit", "time"]))
+        let text = try people.nextLine()
+        #expect(text.contains("Ding  {\"a\": 1}  [uid \(getuid()), pid \(post.pid), process carillon, "), "\(text)")
+        #expect(text.hasSuffix("Z]") && text.contains(", time \(Calendar.current.component(.year, from: Date()))-"))
+    }
+
     @Test("C1: without names, every name; with names, these")
     func names() throws {
         let bell = try Bell()
