@@ -34,12 +34,17 @@ public enum Log {
     /// Has every line, of each level, go to `sink` and nowhere else from now on: a simulation has them among all else that
     /// happens.
     package static func redirect(to sink: @escaping @Sendable (Level, () -> String) -> Void) {
-        self.sink.withLock { $0 = sink }
+        self.sink.withLock { $0 = Sink(write: sink) }
         isRedirected.store(true, ordering: .releasing)
     }
 
     private static let isRedirected = Atomic<Bool>(false)
-    private static let sink = Locked<(@Sendable (Level, () -> String) -> Void)?>(nil)
+    private static let sink = Locked<Sink?>(nil)
+
+    /// A closure that stands alone in what is generic is wrapped once more with every access.
+    private struct Sink: Sendable {
+        let write: @Sendable (Level, () -> String) -> Void
+    }
 
     // Message and fields are made only when the level is on.
 
@@ -73,7 +78,8 @@ public enum Log {
     private static func write(_ level: Level, _ message: () -> String, _ fields: () -> Fields) {
         if isRedirected.load(ordering: .acquiring) {
             let sink = sink.withLock { $0 }
-            return sink?(level, message) ?? ()
+            sink?.write(level, message)
+            return
         }
         let flags = level.glib
         // Most calls are at levels that are off.
