@@ -4,7 +4,7 @@ import MainLoop
 ///
 /// The loop is a real main context, so that sources are dispatched as GLib does it; it is iterated when something may be
 /// ready there, and each iteration takes some virtual time.
-final class LoopProcess: LoopClock, @unchecked Sendable {
+final class LoopProcess: @unchecked Sendable {
     // Sendable: a simulation has one thread.
     let world: World
     let id: UInt32
@@ -42,10 +42,28 @@ final class LoopProcess: LoopClock, @unchecked Sendable {
         self.world = world
         self.id = id
         self.name = name
-        context = MainContext(clock: self)
+        context = MainContext(clock: Clock(self))
     }
 
     // MARK: Its clock
+
+    /// What its context has of it, which it has itself: the two must not keep each other.
+    private final class Clock: LoopClock, @unchecked Sendable {
+        // Sendable: a simulation has one thread.
+        private weak var process: LoopProcess?
+        private var last: Int64 = 0
+
+        init(_ process: LoopProcess) {
+            self.process = process
+        }
+
+        var microseconds: Int64 {
+            last = process?.microseconds ?? last
+            return last
+        }
+
+        func expect(at microseconds: Int64) { process?.expect(at: microseconds) }
+    }
 
     var microseconds: Int64 {
         guard isClockRunning else { return world.now }
