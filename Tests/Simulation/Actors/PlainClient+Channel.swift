@@ -37,6 +37,8 @@ extension PlainClient {
             channels.isAsking = true
             channels.question += 1
             let question = channels.question
+            // The answer may be what lies unread.
+            if let witness { ledger.channelClients.insert(witness.client) }
             call(OpenChannel().message()) { [unowned self] result in channelAnswered(result, question) }
             world.after(Self.channelPatience) { [weak self] in
                 guard let self, isThere, channels.isAsking, channels.question == question else { return }
@@ -69,7 +71,6 @@ extension PlainClient {
         if let before = channels.channel { readToEnd(before, behind: service) }
         let channel = PlainChannel(stream, of: service, grain: role.grain)
         world.note("\(name) has a channel")
-        if let witness { ledger.channelClients.insert(witness.client) }
         channels.channel = channel
         // A liar's posts are lost behind its lies.
         channels.isForReading = !isInTime || role.isLiar
