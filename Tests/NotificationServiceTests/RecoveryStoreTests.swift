@@ -55,6 +55,36 @@ struct RecoveryStoreTests: StateTests {
         #expect(observers == 2)
     }
 
+    @Test(
+        "E3, S1: where a log ends in what is of no use, clients are told whether they are suspended", arguments: [0, 3])
+    func doubted(rubbish: Int) throws {
+        let directory = try TemporaryDirectory()
+        do {
+            let before = DistributedCenter()
+            before.remembersChanges = true
+            let store = try open(directory)
+            _ = store.restore(into: before)
+            for isSuspended in [true, false] {
+                var effects: [Effect] = []
+                try before.setSuspended(isSuspended, of: ":1.1", effects: &effects)
+                carryOut(&effects, in: store)
+            }
+        }
+        let log = directory.path + "/b.log"
+        let bytes = try Data(contentsOf: URL(filePath: log))
+        // Of the last record, that it is resumed, so much is missing.
+        try bytes.dropLast(rubbish).write(to: URL(filePath: log))
+        let center = DistributedCenter()
+        let next = try open(directory)
+        _ = next.restore(into: center)
+        var effects: [Effect] = []
+        center.finishRestoring(effects: &effects)
+        let told = effects.compactMap { effect in
+            if case .suspensionChanged(":1.1", let isSuspended, _) = effect { isSuspended } else { nil }
+        }
+        #expect(told == (rubbish > 0 ? [true] : []))
+    }
+
     @Test("E3: a log with any byte changed is read up to there, and never a crash")
     func changed() throws {
         let directory = try TemporaryDirectory()

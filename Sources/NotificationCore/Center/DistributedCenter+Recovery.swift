@@ -167,6 +167,11 @@ extension DistributedCenter {
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
     }
 
+    /// What an earlier process remembered of suspensions may not be the last word: every client is told what holds.
+    public func doubtSuspensions() {
+        for client in clients.values { client.isSuspensionOwed = true }
+    }
+
     /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
     private static let greatestNumber = UInt64.max / 2
 

@@ -125,6 +125,7 @@ final class RecoveryStore {
         guard let log, !isSuspended else { return 0 }
         var decoder = ChangeDecoder()
         var misfits = 0
+        var isDamaged = false
         var hasQueues = true
         var used = (serial: UInt64(0), observer: UInt64(0))
         do throws(FileError) {
@@ -148,14 +149,18 @@ final class RecoveryStore {
                 return true
             }
             if rest > 0 {
+                isDamaged = true
                 report("the last \(rest) bytes of the state of an earlier carillond are of no use, and ignored")
             }
         } catch {
             report("the state of an earlier carillond is of no use, and ignored: \(error)")
         }
         if misfits > 0 {
+            isDamaged = true
             report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
         }
+        // A client's last word may be in what is of no use.
+        if isDamaged { center.doubtSuspensions() }
         center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
         if !hasQueues, counters.earlierPosts > 0 {
             center.countLostPosts(counters.earlierPosts)

@@ -255,7 +255,9 @@ final class Witness {
         for word in words {
             if word.isSuspended == true {
                 if word.asked < end { isActive = false }
-            } else if let acknowledged = word.acknowledged, acknowledged <= post.time {
+            } else if let acknowledged = word.acknowledged, acknowledged <= post.time,
+                !ledger.wasStateLost(since: acknowledged)
+            {
                 isActive = true
             }
         }
