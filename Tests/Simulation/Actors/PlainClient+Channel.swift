@@ -189,6 +189,7 @@ extension PlainClient {
         if channel.end.isHungUp { take(channel.read(calls: 1 << 12, grain: 64 << 10), from: channel) }
         guard channels.channel === channel else { return }
         ledger.beginStretch(of: witness!.client)
+        witness?.discards()
         ended(channel)
     }
 

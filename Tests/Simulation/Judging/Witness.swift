@@ -43,6 +43,8 @@ final class Witness {
     /// What it was told to have lost.
     private(set) var announced: UInt64 = 0
     private(set) var hadBounds = false
+    /// Set when it closed a channel and left something unread, until it is told: by which process of the service.
+    private var discardedIn: Int?
     private(set) var delivered: UInt64 = 0
     private var lastSerials: [Key: UInt64] = [:]
     private var lastOfPoster: [Stretch: Int] = [:]
@@ -138,11 +140,17 @@ final class Witness {
         checkOrder(signal, number)
     }
 
+    /// It closes its channel, and what lies unread there is lost.
+    ///
+    /// docs/channel.md: it is told, unless the service ends at that moment.
+    func discards() { discardedIn = ledger.incarnations }
+
     func dropped(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return }
         world.note("\(client) is told that it lost \(signal.count): \(signal.reason)")
         announced += signal.count
         ledger.noteAnnounced(signal.count)
+        if signal.reason == "channel-ended" { discardedIn = nil }
         if signal.isBound {
             hadBounds = true
             excused += signal.count
@@ -159,6 +167,11 @@ final class Witness {
         guard signal.sequence != next else { return }
         // What the bus refused or discarded is known, and told, only behind it (docs/flow-control.md).
         if ledger.wasBusCrowded { return }
+        if let discardedIn, ledger.incarnations > discardedIn, signal.sequence > next {
+            self.discardedIn = nil
+            announced += signal.sequence - next
+            return
+        }
         // A service that knows nothing of its predecessor counts from one.
         if ledger.wasStateLost(since: joined) { return }
         if signal.sequence < next {
