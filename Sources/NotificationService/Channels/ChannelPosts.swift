@@ -224,8 +224,9 @@ final class ChannelPosts {
     private func finish(_ channel: Channel, mayBeUnread: Bool) {
         // Outcomes stand behind them.
         driver.perform { effects in driver.center.sendAllReady(effects: &effects) }
-        let isUnread = channel.socket.isAnythingUnread
-        channels.end(channel, mayBeUnread: channel.socket.wasReset || mayBeUnread && isUnread)
+        // Nor may what the bus has not carried the client's end of ever be read.
+        let isUnread = (mayBeUnread || !channel.isCarried) && channel.socket.isAnythingUnread
+        channels.end(channel, mayBeUnread: channel.socket.wasReset || isUnread)
         driver.effects.eventEnded(isMoreDue: false)
         guard let call = channel.next else { return }
         channel.next = nil
