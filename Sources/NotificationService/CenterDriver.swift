@@ -29,7 +29,7 @@ final class CenterDriver {
 
     init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
         self.machine = machine
-        center.clock = Clock(time: machine.time)
+        center.clock = Clock(time: machine.time, uptime: machine.uptime)
         context = bus.context
         memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)

@@ -35,6 +35,8 @@ struct CenterHandlers {
                 method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
                 method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
                 method(GetClient.self, shows: getClient),
+                method(Get.self, needs: Self.getNeeds, answers: get),
+                method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
@@ -101,6 +103,12 @@ struct CenterHandlers {
     private static func postNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
         let name = try Post.nameAndObject(of: call.message).name
         return name.isEmpty ? .nothing : .post(name: name)
+    }
+
+    /// Who may observe a name may read its values.
+    private static func getNeeds(_ call: MethodCall) throws(BusError) -> PolicyGate.Need {
+        var arguments = call.arguments
+        return .observe(name: try Get(from: &arguments).name)
     }
 
     /// A sandbox sees no other client, so it is not told who posted either (P2).
@@ -222,6 +230,23 @@ struct CenterHandlers {
         return KnownClient(name: client, identity: identity)
     }
 
+    func get(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let get = try Get(from: &arguments)
+        try call.expectNoDescriptors()
+        guard call.answer.isWanted else { return }
+        let values = driver.perform { effects in
+            center.retainedValues(name: get.name, object: get.object, effects: &effects)
+        }
+        try Get.answer(call, with: values)
+    }
+
+    func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> Int {
+        driver.perform { effects in
+            center.removeRetained(name: call.name, object: call.object, effects: &effects)
+        }
+    }
+
     func reloadConfiguration(_: ReloadConfiguration, from _: UniqueName) throws(BusError) {
         do throws(KeyFile.Fault) {
             try configuration.read()
@@ -255,6 +280,10 @@ struct CenterHandlers {
                 case .inFlightBytes: statistics.inFlightBytes
                 case .answerBytes: statistics.answerBytes
                 case .waitingCallBytes: statistics.waitingCallBytes
+                case .retained: statistics.retained
+                case .retainedBytes: statistics.retainedBytes
+                case .unretained: statistics.unretained
+                case .expired: statistics.expired
                 case .channels: UInt64(driver.effects.channels.count)
                 case .refused: refusals.refused
                 case .rejected: refusals.rejected

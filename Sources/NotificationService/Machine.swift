@@ -31,6 +31,8 @@ package struct Machine {
     var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
     /// Microseconds since 1970 in UTC.
     var time: () -> Int64 = realTime
+    /// Microseconds since the machine started, with those in which it slept.
+    var uptime: () -> Int64 = bootTime
     /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
     var letGoOfPages: (() -> Void)?
     /// Told of each call when it is served, for a simulation in which that takes time.
@@ -55,20 +57,25 @@ package struct Machine {
         configuration: @escaping () -> Configuration,
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
         makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
-        time: @escaping () -> Int64 = { 0 },
+        time: @escaping () -> Int64 = { 0 }, uptime: @escaping () -> Int64 = { 0 },
         noteServing: @escaping () -> Void = {}
     ) -> Machine {
         Machine(
             address: address, connect: connect, runtimeDirectory: runtimeDirectory, files: files,
             processes: processes, session: .none, maySandboxesCall: { false },
             readConfiguration: configuration, sockets: { nil }, makeStream: makeStream, time: time,
+            uptime: uptime,
             noteServing: noteServing)
     }
 }
 
-private func realTime() -> Int64 {
+private func realTime() -> Int64 { microseconds(of: CLOCK_REALTIME) }
+
+private func bootTime() -> Int64 { microseconds(of: CLOCK_BOOTTIME) }
+
+private func microseconds(of clock: clockid_t) -> Int64 {
     var time = timespec()
-    clock_gettime(CLOCK_REALTIME, &time)
+    clock_gettime(clock, &time)
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
 }
 

@@ -139,6 +139,13 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case inFlightBytes = "in-flight-bytes"
     case answerBytes = "answer-bytes"
     case waitingCallBytes = "waiting-call-bytes"
+    /// Values that are kept.
+    case retained = "retained"
+    case retainedBytes = "retained-bytes"
+    /// Posts that were to be kept, and found no room.
+    case unretained = "unretained"
+    /// Notifications and values whose time was over.
+    case expired = "expired"
     /// Clients that have one now.
     case channels = "channels"
     /// Calls that the service refused.

@@ -39,6 +39,8 @@ struct LimitsTests {
                 "queued-post-bytes-per-client 67108864 1073741824", "queued-post-bytes 134217728 4294967296",
                 "answer-bytes-per-client 8388608 1073741824", "answer-bytes 33554432 4294967296",
                 "in-flight-bytes 33554432 1073741824", "waiting-call-bytes 134217728 4294967296",
+                "retained 16384 262144", "retained-per-client 4096 65536", "retained-bytes 16777216 268435456",
+                "retained-bytes-per-client 4194304 67108864",
                 "state-bytes 67108864 1073741824", "name-length 1024 65536", "object-length 4096 65536",
                 "user-info-bytes 1048576 16777216", "user-info-depth 16 20", "posts-per-call 16384 65536",
                 "channels-per-process 16 1024",

@@ -65,8 +65,12 @@ final class Scenario {
     /// What of one event, and of what comes of it, is more than any test has: a center that goes round and round.
     private static let tooMany = 100_000
 
+    /// What its clock shows, in seconds.
+    var seconds: Int64 = 1000
+
     init(_ limits: [Limits.Key: UInt64] = [:]) {
         center = DistributedCenter()
+        center.clock = Clock(time: { 0 }, uptime: { [unowned self] in seconds * 1_000_000 })
         for (key, value) in limits { center.limits[key] = value }
     }
 
@@ -75,13 +79,15 @@ final class Scenario {
     @discardableResult
     func observe(
         _ client: ClientName, _ name: String = "", _ object: String = "",
-        _ behavior: SuspensionBehavior = .coalesce, mode: RunLoopMode = .default, automatic: Bool = true
+        _ behavior: SuspensionBehavior = .coalesce, mode: RunLoopMode = .default, automatic: Bool = true,
+        retained: Bool = false
     ) throws -> ObserverID {
         try perform { effects throws(CenterError) in
             try center.addObserver(
                 of: client, name: name, object: object,
                 options: ObserverOptions(
-                    suspensionBehavior: behavior, automaticSuspension: automatic, runLoopMode: mode),
+                    suspensionBehavior: behavior, automaticSuspension: automatic, runLoopMode: mode,
+                    wantsRetained: retained),
                 effects: &effects)
         }
     }
@@ -90,7 +96,8 @@ final class Scenario {
     @discardableResult
     func post(
         _ name: String, _ object: String = "", bytes: Int = 0, immediately: Bool = false,
-        style: PostingStyle = .now, coalescing: Set<CoalescingKey> = [], from poster: ClientName = ":1.0"
+        style: PostingStyle = .now, coalescing: Set<CoalescingKey> = [], retention: Retention? = nil,
+        expiresAfter: UInt32? = nil, from poster: ClientName = ":1.0"
     ) throws -> Int {
         tags += 1
         let payload = Payload(byteCount: bytes, tag: tags)
@@ -98,6 +105,8 @@ final class Scenario {
         options.deliverImmediately = immediately
         options.postingStyle = style
         options.coalescing = coalescing
+        options.retention = retention
+        options.expiresAfter = expiresAfter
         return try perform { effects throws(CenterError) in
             try center.post(
                 name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)
@@ -134,6 +143,20 @@ final class Scenario {
 
     func setOptions(_ change: ClientOptionsChange, of client: ClientName) throws {
         try perform { effects throws(CenterError) in try center.setOptions(change, of: client, effects: &effects) }
+    }
+
+    /// The values that are kept, as `name object`.
+    func values(_ name: String = "", _ object: String = "") -> [String] {
+        perform { effects in
+            center.retainedValues(name: name, object: object, effects: &effects).map {
+                $0.notification.name + ($0.notification.object.isEmpty ? "" : " \($0.notification.object)")
+            }
+        }
+    }
+
+    @discardableResult
+    func forget(_ name: String, _ object: String = "") -> Int {
+        perform { effects in center.removeRetained(name: name, object: object, effects: &effects) }
     }
 
     /// Policy takes registrations away from a client.

@@ -45,6 +45,47 @@ struct ContractTests {
         #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
 
+    @Test("R1, R2: what stays is said by options, which go together or not at all")
+    func retaining() throws {
+        for (retention, expiry): (Retention?, UInt32?) in [
+            (nil, nil), (Retention(), nil), (Retention(whileConnected: true), 60), (nil, .max),
+        ] {
+            var options = PostOptions()
+            options.retention = retention
+            options.expiresAfter = expiry
+            #expect(try again(try PostCall(name: "Ding", options: options)).options == options)
+            let laidOut = try PostCall.laidOut(name: "Ding", object: "", userInfo: [:], options: options)
+            #expect(try Post(laidOut, limits: Limits()) { _, _ in }.options == options)
+        }
+        let wanting = try again(AddObserver(name: "", object: "", options: ObserverOptions(wantsRetained: true)))
+        #expect(wanting.options.wantsRetained)
+        #expect(try again(Get(name: "Ding", object: "x")).object == "x")
+        #expect(try again(RemoveRetained(name: "Ding", object: "x")).name == "Ding")
+        let values = [
+            KeptValue(name: "Ding", object: "", userInfo: ["n": .uint8(7)], details: [:]),
+            KeptValue(
+                name: "Dong", object: "x", userInfo: [:],
+                details: ["serial": .uint64(7), "time": .int64(-1), "poster": .string(":1.7")]),
+        ]
+        let back = try reply(Get.self, values)
+        #expect(back == values && back[1].serial == 7 && back[1].time == -1 && back[1].poster == ":1.7")
+        #expect(try reply(RemoveRetained.self, 3) == 3)
+        for (options, key): ([String: PropertyList], String) in [
+            (["while-connected": .boolean(true)], "while-connected"), (["expires-after": .uint32(0)], "expires-after"),
+            (["expires-after": .int32(60)], "expires-after"), (["retain": .string("yes")], "retain"),
+            (["retain": .boolean(false), "while-connected": .boolean(true)], "while-connected"),
+        ] {
+            let call = Wire.methodCall(PostCall.member)
+            var writer = MessageWriter(call)
+            writer.append("Ding")
+            writer.append("")
+            try UserInfoCoding.append([:], to: &writer)
+            try UserInfoCoding.append(options, to: &writer)
+            let error = #expect(throws: BusError.self) { _ = try Post(call, limits: Limits()) { _, _ in } }
+            #expect(error?.centerError == .invalidOption && error?.message.contains("'\(key)'") == true, "\(options)")
+        }
+    }
+
     @Test("An answer comes back as it was given")
     func replies() throws {
         #expect(try reply(AddObserver.self, ObserverID(rawValue: 7)).rawValue == 7)

@@ -30,6 +30,12 @@ public enum Change {
     case unannouncedLoss(ClientName, count: UInt64, observers: Set<ObserverID>, DropReason)
     /// The client was told what it lost.
     case lossAnnounced(ClientName)
+    /// The value of its name and object from now on.
+    case retained(Notification, Retention)
+    /// There is no value of this name and object any more.
+    case unretained(ClientName, name: String, object: String)
+    /// What an observer has yet to get of the values that there were; over where nothing is left of it.
+    case owed(ClientName, OwedValues)
     /// A post waits in its poster's queue, where it took the place of similar ones.
     case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
     /// A post that was not queued took the place of similar ones that were.

@@ -95,7 +95,7 @@ extension DistributedCenter {
 
     private static let smallestShared: UInt64 = 64
 
-    private func account(_ id: AccountID) -> Account {
+    func account(_ id: AccountID) -> Account {
         if let account = accountsByID[id] { return account }
         let account = Account(id)
         accountsByID[id] = account
@@ -135,6 +135,9 @@ extension DistributedCenter {
     private var payers: [Peer] {
         let left = postingQueues.payers.filter { !$0.isKnown }
         let called = waitingCallers.values.filter { caller in !caller.isKnown && !left.contains { $0 === caller } }
-        return Array(peers.values) + left + called
+        var kept: [ObjectIdentifier: Peer] = [:]
+        for value in retained.all where !value.payer.isKnown { kept[ObjectIdentifier(value.payer)] = value.payer }
+        for payer in left + called { kept[ObjectIdentifier(payer)] = payer }
+        return Array(peers.values) + kept.values
     }
 }

@@ -44,7 +44,9 @@ extension DistributedCenter {
 
     /// Delivers all that is held, at once and in its order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
-        guard client.queue.hasHeld else { return }
+        guard client.queue.hasHeld || client.owed.contains(where: \.isHeld) else { return }
+        releaseOwed(to: client, effects: &effects)
+        guard client.queue.hasHeld else { return pump(client, effects: &effects) }
         // What is due goes with it, so from here on both are in the log.
         rememberDue(of: client, effects: &effects)
         client.remembersDue = true
@@ -58,6 +60,7 @@ extension DistributedCenter {
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
+        _ = sendOwed(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
         while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) > 0 {}
         guard client.reads else { return }

@@ -202,7 +202,7 @@ extension DistributedCenter {
         while strangers.count > Self.mostStrangers, looks > 0, let oldest = strangers.popFirst() {
             guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
-            if oldest.usage.isZero {
+            if oldest.usage.isOnlyRetained {
                 forget(stranger: oldest, effects: &effects)
             } else {
                 strangers.append(oldest)

@@ -14,7 +14,7 @@ extension DistributedCenter {
     private func isWholeIfDue() -> Bool {
         guard checksInvariants else { return true }
         eventsSinceCheck += 1
-        let size = peers.count + index.count + Int(counters.queued) + turns.count + postingQueues.count
+        let size = peers.count + index.count + Int(counters.queued) + turns.count + postingQueues.count + retained.count
         guard eventsSinceCheck >= 4 * size else { return true }
         eventsSinceCheck = 0
         do throws(BrokenInvariant) {
@@ -52,6 +52,7 @@ extension DistributedCenter {
             counters.unmatched <= counters.posted && counters.posted <= lastSerial, "D4: each post has a serial")
         try turns.checkInvariants(clients: clients)
         try postingQueues.checkInvariants()
+        try checkRetained()
     }
 
     private func check(_ client: Client) throws(BrokenInvariant) {

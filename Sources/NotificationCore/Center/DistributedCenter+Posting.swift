@@ -24,9 +24,16 @@ extension DistributedCenter {
     ) throws(CenterError) -> Receipt {
         defer { eventEnded() }
         try checkPost(name: name, object: object)
-        let post = PendingPost(
+        var post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
             style: options.postingStyle, identity: peers[poster]?.identity)
+        if let seconds = options.expiresAfter { post.expiry = Self.expiry(in: seconds, from: clock.uptime()) }
+        if let retention = options.retention {
+            post.retention = retention
+            try checkRetaining(post, from: poster, effects: &effects)
+            // So that its leaving is noticed.
+            if retention.whileConnected { _ = try client(poster, effects: &effects) }
+        }
         guard options.postingStyle == .now else {
             try enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
             return Receipt(receivers: 0, mark: nil)
@@ -49,7 +56,11 @@ extension DistributedCenter {
     }
 
     /// The same, without pushing out what is more than may be staged then.
-    func stage(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) -> Receipt {
+    ///
+    /// - Parameter payer: whose queue it was in; nil for a post that comes just now.
+    func stage(
+        _ post: PendingPost, from poster: ClientName, payer: Peer? = nil, effects: inout [Effect]
+    ) -> Receipt {
         lastSerial += 1
         counters.posted += 1
         peers[poster]?.posted += 1
@@ -62,10 +73,13 @@ extension DistributedCenter {
         let object = post.object.isEmpty ? nil : ExactText(post.object)
         index.forEachMatch(name: ExactText(post.name), object: object) { matches.append($0) }
         if matches.countedReceivers == 0 { counters.unmatched += 1 }
-        guard !matches.receivers.isEmpty else { return Receipt(receivers: 0, mark: nil) }
+        guard !matches.receivers.isEmpty || post.retention != nil else { return Receipt(receivers: 0, mark: nil) }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
-            identity: post.identity, time: clock.time(), serial: lastSerial)
+            identity: post.identity, time: clock.time(), expiry: post.expiry, serial: lastSerial)
+        if let retention = post.retention {
+            retain(notification, retention, from: payer ?? peer(poster), effects: &effects)
+        }
         var leastUrgent: DeliveryLane?
         for receiver in matches.receivers {
             let staged = route(
@@ -74,6 +88,11 @@ extension DistributedCenter {
             if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
         return Receipt(receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark))
+    }
+
+    /// In whole seconds, so that what expires need not be looked for more often than that.
+    private static func expiry(in seconds: UInt32, from now: Int64) -> Int64 {
+        (now / 1_000_000 + Int64(seconds) + (now % 1_000_000 > 0 ? 1 : 0)) * 1_000_000
     }
 
     /// Decides what a client's state makes of a notification that it matches.

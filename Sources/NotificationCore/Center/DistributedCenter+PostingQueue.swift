@@ -28,9 +28,17 @@ extension DistributedCenter {
         remembersStaged = remembersChanges
         defer { remembersStaged = false }
         for _ in 0..<limit {
-            guard let (post, payer) = postingQueues.take(style) else { break }
+            guard case (var post, let payer)? = postingQueues.take(style) else { break }
             giveBack(post.byteCount, of: payer)
-            _ = stage(post, from: payer.name, effects: &effects)
+            if post.retention != nil {
+                do throws(CenterError) {
+                    try checkRetaining(post, from: payer.name, effects: &effects)
+                } catch {
+                    post.retention = nil
+                    counters.unretained += 1
+                }
+            }
+            _ = stage(post, from: payer.name, payer: payer, effects: &effects)
             remember(.postTaken(payer.name, style), effects: &effects)
             sendOverfull(effects: &effects)
             hasPosted = true

@@ -33,6 +33,8 @@ extension DistributedCenter {
                 body(.unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason))
             }
         }
+        for value in retained.all { body(.retained(value.notification, value.retention)) }
+        for client in clients.values { for owed in client.owed { body(.owed(client.name, owed)) } }
         postingQueues.forEach { poster, post in body(.postQueued(poster, post, coalescing: [])) }
     }
 
@@ -94,6 +96,29 @@ extension DistributedCenter {
                 client.remembersDue = true
                 changeQueue(of: client) { $0.flush() }
             }
+        case .retained(let notification, let retention):
+            guard notification.serial <= Self.greatestNumber, retained.mayPut(notification.serial) else { return false }
+            lastSerial = max(lastSerial, notification.serial)
+            let poster = notification.poster
+            // Of one that is no client nobody knows whether it is still there.
+            let payer =
+                peers[poster] ?? retained.payer(named: poster)
+                ?? Peer(name: poster, account: account(.connection(poster)))
+            if peers[poster] == nil { payer.isKnown = false }
+            keep(RetainedValue(notification: notification, retention: retention, payer: payer))
+            return true
+        case .unretained(_, let name, let object):
+            guard let value = retained.remove(name, object) else { return false }
+            giveBack(value)
+            return true
+        case .owed(let name, let owed):
+            guard let client = clients[name], client.observers[owed.observer] != nil,
+                owed.through <= Self.greatestNumber
+            else { return false }
+            lastSerial = max(lastSerial, owed.through)
+            client.owed.removeAll { $0.observer == owed.observer }
+            if owed.after < owed.through { client.owed.append(owed) }
+            return true
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):
             _ = putInQueue(post, of: poster, coalescing: coalescing)
@@ -208,6 +233,9 @@ extension DistributedCenter {
     /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
+        for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
+            removeRetained(value, effects: &effects)
+        }
         for client in clients.values where !client.isWatched {
             // An earlier process told it so, where it read.
             client.toldSuspension = (client.isSuspended, client.suspensionCause)

@@ -57,35 +57,52 @@ extension DistributedCenter {
     /// - Returns: how many notifications that was.
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
-        guard let first = client.queue.first(in: lane) else { return 0 }
+        let owed = sendOwed(to: client, effects: &effects)
+        guard client.reads else { return owed }
+        dropExpired(in: lane, of: client, effects: &effects)
+        guard let first = client.queue.first(in: lane) else { return owed }
         guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
             holdBack(client.peer, effects: &effects)
-            return 0
+            return owed
         }
         invariant(!client.isGone, "D8: a client that left the bus gets nothing")
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
         let isCarried = first.carriedBytes < mostBytes
-        if client.options.batches, isCarried { return sendBatch(of: lane, to: client, effects: &effects) }
-        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return 0 }
+        if client.options.batches, isCarried {
+            return owed + sendBatch(of: lane, to: client, effects: &effects)
+        }
+        guard let entry = changeQueue(of: client, { $0.popDue(lane) }) else { return owed }
         if isCarried {
             effects.append(.deliver(makeDelivery(of: entry, to: client)))
         } else {
-            client.counts.sequence += 1
-            // In its place, so that it is known before the next.
-            client.counts.dropped += 1
-            counters.dropped += 1
-            effects += [
-                .overflowed(client.name, .busLimits),
-                .dropped(
-                    client.name, count: 1, observers: [], reason: .busLimits, sequence: client.counts.sequence),
-            ]
+            loseToBus(client, effects: &effects)
         }
         noteSent(1, of: lane, to: client, effects: &effects)
         countSent(
             isCarried ? entry.byteCount : Self.signalSize,
             telling: isCarried ? FlowWindow.Told(notifications: 1) : FlowWindow.Told(losses: 1), to: client.peer,
             effects: &effects)
-        return 1
+        return owed + 1
+    }
+
+    /// The bus carries nothing as large. It is told in its place, so that it is known before the next.
+    func loseToBus(_ client: Client, effects: inout [Effect]) {
+        client.counts.sequence += 1
+        client.counts.dropped += 1
+        counters.dropped += 1
+        effects += [
+            .overflowed(client.name, .busLimits),
+            .dropped(client.name, count: 1, observers: [], reason: .busLimits, sequence: client.counts.sequence),
+        ]
+    }
+
+    /// Takes out what is first in a lane and whose time is over: it gets no number, and is no loss.
+    private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) {
+        while let expiry = client.queue.first(in: lane)?.notification.expiry, expiry <= clock.uptime() {
+            changeQueue(of: client) { _ = $0.popDue(lane) }
+            counters.expired += 1
+            noteSent(1, of: lane, to: client, effects: &effects)
+        }
     }
 
     /// All that is due in the lane goes in one message, as far as a batch, the bus and the room on the way go.
@@ -95,6 +112,7 @@ extension DistributedCenter {
         var isFull = false
         while let next = client.queue.first(in: lane) {
             isFull = !batch.hasRoom(for: next.byteCount)
+            if let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < mostBytes, batch.takes(next, mostCarried: mostBytes),
                 hasRoomOnTheWay(for: client.peer, batch.byteCount + next.byteCount),
                 let entry = changeQueue(of: client, { $0.popDue(lane) })
@@ -112,13 +130,14 @@ extension DistributedCenter {
     }
 
     /// Gives the notification its number among those of the client.
-    private func makeDelivery(of entry: DueQueue.Entry, to client: Client) -> Delivery {
+    func makeDelivery(of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false) -> Delivery {
         client.counts.sequence += 1
         client.counts.delivered += 1
         counters.delivered += 1
         return Delivery(
             client: client.name, clientNumber: client.number, notification: entry.notification,
-            details: client.options.details, observers: entry.observers, sequence: client.counts.sequence)
+            details: client.options.details, isRetained: isRetained, observers: entry.observers,
+            sequence: client.counts.sequence)
     }
 
     /// So many left a lane. Remembered when they are on their way: a crash in between repeats them, with their serials, and

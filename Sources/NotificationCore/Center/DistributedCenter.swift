@@ -108,6 +108,10 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var postingQueues = PostingQueues()
+    #if !DEBUG
+        @exclusivity(unchecked)
+    #endif
+    var retained = RetainedValues()
     /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
     package var checksInvariants = true
     var eventsSinceCheck = 0
@@ -152,6 +156,7 @@ public final class DistributedCenter {
         // One that refuses automatic suspension resumes the client, and hears of nothing that came before it.
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
+        if options.wantsRetained { owe(registration, to: client, effects: &effects) }
         return id
     }
 
@@ -222,6 +227,7 @@ public final class DistributedCenter {
         invariant(
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
             "A2: only observers that there are refuse automatic suspension")
+        if !client.owed.isEmpty { client.owed.removeAll { ids.contains($0.observer) } }
         changeQueue(of: client) { $0.remove(ids) }
     }
 
@@ -247,6 +253,7 @@ public final class DistributedCenter {
             return letGo(effects: &effects)
         }
         forget(client)
+        removeRetained(ofConnection: name, effects: &effects)
         letGo(effects: &effects)
         remember(.clientGone(name), effects: &effects)
         effects.append(.forget(name))
@@ -257,6 +264,7 @@ public final class DistributedCenter {
         client.isGone = true
         for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
+        client.owed = []
         // Its turns come and are void.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)
@@ -304,6 +312,8 @@ public final class DistributedCenter {
         statistics.queuedPostBytes = UInt64(totals[.queuedPostBytes])
         statistics.inFlightBytes = UInt64(totals[.inFlightBytes])
         statistics.answerBytes = UInt64(totals[.answerBytes])
+        statistics.retained = UInt64(totals[.retained])
+        statistics.retainedBytes = UInt64(totals[.retainedBytes])
         statistics.waitingCallBytes = UInt64(totals[.waitingCallBytes])
         return statistics
     }
@@ -311,7 +321,7 @@ public final class DistributedCenter {
     /// What is kept for clients and what they posted, in bytes.
     public var heldBytes: Int {
         totals[.observerBytes] + totals[.queuedBytes] + totals[.queuedPostBytes] + totals[.answerBytes]
-            + totals[.waitingCallBytes]
+            + totals[.waitingCallBytes] + totals[.retainedBytes]
     }
 
     /// Every client, and who else does not read what it was sent, in no particular order.

@@ -46,6 +46,8 @@ public struct Delivery {
     public let notification: Notification
     /// What the client wants to be told about it besides.
     public let details: Details
+    /// Whether it is a value that there was before the observer asked (R2).
+    public let isRetained: Bool
     /// The client's observers that it matched.
     public let observers: ObserverList
     /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:sequence:)``

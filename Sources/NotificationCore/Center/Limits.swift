@@ -17,6 +17,10 @@ public struct Limits: Equatable, Sendable {
         case answerBytes = "answer-bytes"
         case inFlightBytes = "in-flight-bytes"
         case waitingCallBytes = "waiting-call-bytes"
+        case retained = "retained"
+        case retainedPerClient = "retained-per-client"
+        case retainedBytes = "retained-bytes"
+        case retainedBytesPerClient = "retained-bytes-per-client"
         case stateBytes = "state-bytes"
         case nameLength = "name-length"
         case objectLength = "object-length"
@@ -82,6 +86,18 @@ public struct Limits: Equatable, Sendable {
             reason:
                 "a hundred thousand posts that come faster than they are served; a process gets what is left to others"),
         Row(
+            key: .retained, standard: 16_384, hardMaximum: 262_144,
+            reason: "values that stay, of all; a process gets what is left to others"),
+        Row(
+            key: .retainedPerClient, standard: 4096, hardMaximum: 65_536,
+            reason: "the state of a program with thousands of objects"),
+        Row(
+            key: .retainedBytes, standard: 16 << 20, hardMaximum: 256 << 20,
+            reason: "the same at a KiB each; they outlive the service, so they count in its state"),
+        Row(
+            key: .retainedBytesPerClient, standard: 4 << 20, hardMaximum: 64 << 20,
+            reason: "the same at a KiB each, of one connection; also those that it has left behind"),
+        Row(
             key: .stateBytes, standard: 64 << 20, hardMaximum: 1 << 30,
             reason: "what outlives the service, in the user's runtime directory, which is memory; queues go first"),
         Row(
@@ -138,13 +154,17 @@ extension Limits.Key {
         case .answerBytes: 12
         case .inFlightBytes: 13
         case .waitingCallBytes: 14
-        case .stateBytes: 15
-        case .nameLength: 16
-        case .objectLength: 17
-        case .userInfoBytes: 18
-        case .userInfoDepth: 19
-        case .postsPerCall: 20
-        case .channelsPerProcess: 21
+        case .retained: 15
+        case .retainedPerClient: 16
+        case .retainedBytes: 17
+        case .retainedBytesPerClient: 18
+        case .stateBytes: 19
+        case .nameLength: 20
+        case .objectLength: 21
+        case .userInfoBytes: 22
+        case .userInfoDepth: 23
+        case .postsPerCall: 24
+        case .channelsPerProcess: 25
         }
     }
 }

@@ -56,6 +56,14 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var answerBytes: UInt64 = 0
     /// Calls that wait to be served, in bytes.
     public internal(set) var waitingCallBytes: UInt64 = 0
+    /// Values that are kept.
+    public internal(set) var retained: UInt64 = 0
+    /// What those count against the limits, in bytes.
+    public internal(set) var retainedBytes: UInt64 = 0
+    /// Posts that were to be kept, and found no room when they came out of their posters' queues.
+    public internal(set) var unretained: UInt64 = 0
+    /// Notifications whose time was over before somebody had got them, and values whose time was over.
+    public internal(set) var expired: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
 }

@@ -44,6 +44,8 @@ final class Client {
         @exclusivity(unchecked)
     #endif
     var queue = DeliveryQueue()
+    /// What its observers have yet to get of values, in the order in which they asked (R2).
+    var owed: [OwedValues] = []
     /// Set while its queue is half full and it reads.
     var crowding: Crowding?
     /// Whether it had stopped reading when its queue was half full, and has not begun again.
@@ -86,8 +88,11 @@ final class Client {
 
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || unannounced != nil || uncarried != nil || !knowsSuspension
+        queue.hasDue || owesNow || unannounced != nil || uncarried != nil || !knowsSuspension
     }
+
+    /// Whether values are to go to it that do not wait until it is resumed.
+    var owesNow: Bool { owed.contains { !$0.isHeld } }
 
     /// Whether it was told what holds about its suspension.
     var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }

@@ -15,6 +15,10 @@ enum Resource: Int, CaseIterable {
     case inFlightBytes
     /// Calls that wait to be served, in bytes.
     case waitingCallBytes
+    /// Values that are kept.
+    case retained
+    /// The same, in bytes.
+    case retainedBytes
 
     /// The limit of what all together may use.
     var limit: Limits.Key {
@@ -27,20 +31,30 @@ enum Resource: Int, CaseIterable {
         case .answerBytes: .answerBytes
         case .inFlightBytes: .inFlightBytes
         case .waitingCallBytes: .waitingCallBytes
+        case .retained: .retained
+        case .retainedBytes: .retainedBytes
         }
     }
 }
 
 /// An amount of each resource.
 struct Usage: Equatable {
-    private var amounts = SIMD8<Int>()
+    private var amounts = SIMD16<Int>()
 
     subscript(resource: Resource) -> Int {
         get { amounts[resource.rawValue] }
         set { amounts[resource.rawValue] = newValue }
     }
 
-    var isZero: Bool { amounts == SIMD8() }
+    var isZero: Bool { amounts == SIMD16() }
+
+    /// Whether there is nothing but values that are kept.
+    var isOnlyRetained: Bool {
+        var rest = self
+        rest[.retained] = 0
+        rest[.retainedBytes] = 0
+        return rest.isZero
+    }
 
     static func += (left: inout Usage, right: Usage) { left.amounts &+= right.amounts }
     static func -= (left: inout Usage, right: Usage) { left.amounts &-= right.amounts }

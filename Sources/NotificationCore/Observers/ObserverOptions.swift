@@ -21,15 +21,18 @@ public struct ObserverOptions: Hashable, Sendable {
     public var runLoopMode: RunLoopMode
     /// Looks on (B3): what it gets counts for nobody who posts, and it is never suspended.
     public var isMonitor: Bool
+    /// Wants the values that there are when it registers (R2).
+    public var wantsRetained: Bool
 
     public init(
         suspensionBehavior: SuspensionBehavior = .coalesce, automaticSuspension: Bool = true,
-        runLoopMode: RunLoopMode = .default, isMonitor: Bool = false
+        runLoopMode: RunLoopMode = .default, isMonitor: Bool = false, wantsRetained: Bool = false
     ) {
         self.suspensionBehavior = suspensionBehavior
         self.automaticSuspension = automaticSuspension
         self.runLoopMode = runLoopMode
         self.isMonitor = isMonitor
+        self.wantsRetained = wantsRetained
     }
 
     /// What it gets while its client is suspended.

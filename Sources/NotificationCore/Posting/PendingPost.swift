@@ -9,6 +9,10 @@ public struct PendingPost {
     public var style: PostingStyle
     /// Who posted it, also when that has left since; nil where nothing tells.
     public var identity: Identity?
+    /// Whether it is kept; nil for not.
+    public var retention: Retention?
+    /// See ``Notification/expiry``.
+    public var expiry: Int64?
 
     public init(
         name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle,

@@ -12,6 +12,10 @@ public struct PostOptions: Equatable, Sendable {
     public var postingStyle = PostingStyle.now
     /// What makes two posts of one poster similar (Q7); empty means that they never are.
     public var coalescing: Set<CoalescingKey> = []
+    /// Keep it as the value of its name and object (R1); nil for not.
+    public var retention: Retention?
+    /// After so many seconds it is no longer kept, and not delivered to whom it still waits for; nil for never.
+    public var expiresAfter: UInt32?
 
     public init() {}
 }

@@ -31,6 +31,9 @@ private enum RecordKind: UInt8 {
     case options
     /// An observer that monitors, written as any other.
     case monitor
+    case retained
+    case unretained
+    case owed
 }
 
 /// How a list of observers is written.
@@ -82,7 +85,8 @@ struct ChangeEncoder {
     ///   - records: gets the records, one or two.
     mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, to records: inout RecordGroup) {
         switch change {
-        case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _): encode(notification, to: &records)
+        case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _), .retained(let notification, _):
+            encode(notification, to: &records)
         default: break
         }
         records.beginRecord()
@@ -153,6 +157,20 @@ struct ChangeEncoder {
             records.append(observers.lazy.map(\.rawValue))
             records.append(reason.rawValue)
         case .lossAnnounced(let name): begin(.lossAnnounced, name)
+        case .retained(let notification, let retention):
+            begin(.retained, notification.poster)
+            records.append(notification.serial)
+            records.append(retention.whileConnected)
+        case .unretained(let poster, let name, let object):
+            begin(.unretained, poster)
+            records.append(name)
+            records.append(object)
+        case .owed(let name, let owed):
+            begin(.owed, name)
+            records.append(owed.observer.rawValue)
+            records.append(owed.after)
+            records.append(owed.through)
+            records.append(owed.isHeld)
         case .postQueued(let poster, let post, let coalescing):
             begin(.postQueued, poster)
             records.append(commonBody(of: post.userInfo))
@@ -160,6 +178,8 @@ struct ChangeEncoder {
             records.append(post.style.rawValue)
             append(coalescing, to: &records)
             append(post.identity, to: &records)
+            append(post.expiry, to: &records)
+            records.append(post.retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
             records.append(name)
@@ -189,6 +209,7 @@ struct ChangeEncoder {
         records.append(commonBody(of: notification.userInfo))
         records.append(UInt64(bitPattern: notification.time))
         append(notification.identity, to: &records)
+        append(notification.expiry, to: &records)
         records.endRecord()
     }
 
@@ -198,6 +219,10 @@ struct ChangeEncoder {
             preconditionFailure("every post of this service carries a WireUserInfo")
         }
         return userInfo.commonBody
+    }
+
+    private func append(_ expiry: Int64?, to records: inout RecordGroup) {
+        records.append(UInt64(bitPattern: expiry ?? 0))
     }
 
     /// At the end of a record: a text that is empty stands for none.
@@ -254,7 +279,7 @@ struct ChangeDecoder {
             let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
             notifications[serial] = Notification(
                 name: name, object: object, userInfo: userInfo, poster: poster, identity: try identity(&reader),
-                time: time, serial: serial)
+                time: time, expiry: try expiry(&reader), serial: serial)
             return .part
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept
@@ -322,7 +347,19 @@ struct ChangeDecoder {
             var post = try post(&reader)
             let coalescing = try coalescing(&reader)
             post.identity = try identity(&reader)
+            post.expiry = try expiry(&reader)
+            post.retention = reader.isAtEnd ? nil : try retention(&reader)
             return .postQueued(client, post, coalescing: coalescing)
+        case .retained:
+            let notification = try notification(&reader)
+            return .retained(notification, Retention(whileConnected: try reader.readBool()))
+        case .unretained:
+            return .unretained(client, name: try reader.readText(), object: try reader.readText())
+        case .owed:
+            let owed = OwedValues(
+                observer: ObserverID(rawValue: try reader.readUInt64()), after: try reader.readUInt64(),
+                through: try reader.readUInt64(), isHeld: try reader.readBool())
+            return .owed(client, owed)
         case .postsReplaced:
             return .postsReplaced(
                 client, name: try reader.readText(), object: try reader.readText(),
@@ -377,6 +414,22 @@ struct ChangeDecoder {
         if let lastIdentity, lastIdentity == read { return lastIdentity }
         lastIdentity = read
         return read
+    }
+
+    /// None from an earlier version.
+    private func expiry(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Int64? {
+        guard !reader.isAtEnd else { return nil }
+        let expiry = Int64(bitPattern: try reader.readUInt64())
+        return expiry == 0 ? nil : expiry
+    }
+
+    private func retention(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Retention? {
+        switch try reader.readUInt8() {
+        case 0: return nil
+        case 1: return Retention()
+        case 2: return Retention(whileConnected: true)
+        default: throw RecordReader.Malformed()
+        }
     }
 
     private func queuedStyle(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> PostingStyle {

@@ -209,12 +209,12 @@ final class RecoveryStore {
             case .deliver(let delivery):
                 countDelivery(
                     to: delivery.client, delivery.clientNumber, sequence: delivery.sequence,
-                    serial: delivery.notification.serial)
+                    serial: Self.serial(of: delivery))
             case .deliverTogether(let client, let batch):
                 // The whole batch goes or does not, so all of its numbers are counted with the last.
                 guard let last = batch.last else { preconditionFailure("nobody is sent nothing") }
                 countDelivery(
-                    to: client, last.clientNumber, sequence: last.sequence, serial: last.notification.serial)
+                    to: client, last.clientNumber, sequence: last.sequence, serial: Self.serial(of: last))
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
@@ -225,6 +225,12 @@ final class RecoveryStore {
             }
         }
         flush()
+    }
+
+    /// Of one that came out of the client's queue. A value that stays did not, and that it was sent says nothing of one
+    /// with its serial that may wait there.
+    private static func serial(of delivery: Delivery) -> UInt64 {
+        delivery.isRetained ? 0 : delivery.notification.serial
     }
 
     /// Keeps a change. It is safe from the end of the process when ``flush()`` returns, together with those before it.
@@ -488,7 +494,7 @@ extension Change {
             .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .suspension, .options, .suspendedByActivity,
-            .suspensionOwed:
+            .suspensionOwed, .retained, .unretained, .owed:
             false
         }
     }

@@ -18,6 +18,7 @@ extension ObserverOptions {
             case "automatic-suspension": automaticSuspension = try option.boolean()
             case "run-loop-mode": runLoopMode = try option.choice()
             case "monitor": isMonitor = try option.boolean()
+            case "retained": wantsRetained = try option.boolean()
             default: throw option.unknown
             }
         }
@@ -35,6 +36,7 @@ extension ObserverOptions {
             if !automaticSuspension { writer.entry("automatic-suspension", false) }
             if runLoopMode != .default { writer.entry("run-loop-mode", runLoopMode.rawValue) }
             if isMonitor { writer.entry("monitor", true) }
+            if wantsRetained { writer.entry("retained", true) }
         }
     }
 }

@@ -10,6 +10,7 @@ extension PostOptions {
     /// - Throws: as `init(from:)`; InvalidArgs for what is not laid out as D-Bus lays it out.
     init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
         self.init()
+        var (isRetained, isWhileConnected) = (false, false)
         var reader = arguments
         reader.move(to: entries.lowerBound)
         while reader.offset < entries.upperBound {
@@ -21,11 +22,17 @@ extension PostOptions {
             case "deliver-immediately": deliverImmediately = try option.boolean()
             case "posting-style": postingStyle = try option.choice()
             case "coalesce-on": coalescing = Set(try option.choices())
+            case "retain": isRetained = try option.boolean()
+            case "while-connected": isWhileConnected = try option.boolean()
+            case "expires-after": expiresAfter = try option.number()
             default: throw BusError(WireOption.unknown(key))
             }
             reader = option.value
         }
         guard reader.offset == entries.upperBound else { throw Post<WireUserInfo>.malformed }
+        try mappingCenterErrors { () throws(CenterError) in
+            try setRetention(isRetained, whileConnected: isWhileConnected)
+        }
     }
 }
 
@@ -40,6 +47,12 @@ private struct MarshalledOption {
         try expect("b", "a boolean (b)")
         guard let number = value.readUInt32(), number <= 1 else { throw Post<WireUserInfo>.malformed }
         return number == 1
+    }
+
+    mutating func number() throws(BusError) -> UInt32 {
+        try expect("u", "a number (u)")
+        guard let number = value.readUInt32() else { throw Post<WireUserInfo>.malformed }
+        return number
     }
 
     mutating func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {

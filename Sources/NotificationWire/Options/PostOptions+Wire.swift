@@ -8,14 +8,28 @@ extension PostOptions {
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value.
     public init(from reader: inout MessageReader) throws(CenterError) {
         self.init()
+        var (isRetained, isWhileConnected) = (false, false)
         try readOptions(&reader) { option throws(CenterError) in
             switch option.key {
             case "deliver-immediately": deliverImmediately = try option.boolean()
             case "posting-style": postingStyle = try option.choice()
             case "coalesce-on": coalescing = Set(try option.choices())
+            case "retain": isRetained = try option.boolean()
+            case "while-connected": isWhileConnected = try option.boolean()
+            case "expires-after": expiresAfter = try option.number()
             default: throw option.unknown
             }
         }
+        try setRetention(isRetained, whileConnected: isWhileConnected)
+    }
+
+    /// What three options say together.
+    mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
+        guard isRetained || !whileConnected else {
+            throw .invalidOption("while-connected", reason: "what is not retained does not go with its poster")
+        }
+        if isRetained { retention = Retention(whileConnected: whileConnected) }
+        if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it is 1 second at least") }
     }
 
     /// What is not as by default, as entries of an `a{sv}`.
@@ -27,6 +41,11 @@ extension PostOptions {
             let keys = CoalescingKey.allCases.filter { coalescing.contains($0) }
             entries.append(("coalesce-on", .array(keys.map { .string($0.rawValue) })))
         }
+        if let retention {
+            entries.append(("retain", .boolean(true)))
+            if retention.whileConnected { entries.append(("while-connected", .boolean(true))) }
+        }
+        if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
         return entries
     }
 

@@ -14,6 +14,12 @@ struct WireOption {
         return boolean
     }
 
+    func number() throws(CenterError) -> UInt32 {
+        var value = value
+        guard let number = try? value.read(UInt32.self) else { throw wrongType("a number (u)") }
+        return number
+    }
+
     func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> Choice {
         var value = value
         guard let text = try? value.readString() else { throw wrongType("a string (s)") }

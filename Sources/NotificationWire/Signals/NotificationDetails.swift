@@ -36,7 +36,7 @@ enum NotificationDetails {
         case .unit: identity?.unit.map { .string($0) }
         // All are of this machine, and of this session.
         case .host, .user: nil
-        case .retained: .boolean(false)
+        case .retained: .boolean(delivery.isRetained)
         case .time: .int64(delivery.notification.time)
         }
     }

@@ -208,6 +208,8 @@ extension Step {
         case .queuedPostBytes: values = 1000...40_000
         // Answers and waiting calls are no part of these sequences, and what is on its way has tests of its own.
         case .answerBytesPerClient, .answerBytes, .inFlightBytes, .waitingCallBytes: values = 1 << 30...1 << 30
+        // Nothing is retained in these sequences.
+        case .retained, .retainedPerClient, .retainedBytes, .retainedBytesPerClient: values = 1...1
         case .stateBytes: values = 1...1  // the store's
         case .nameLength, .objectLength: values = 2...4
         case .userInfoBytes, .userInfoDepth, .postsPerCall, .channelsPerProcess: values = 1...1

@@ -1,0 +1,224 @@
+/// Values that stay (R1 to R3, R6): kept by name and object, given to observers that ask for them, read and removed.
+///
+/// Nothing of a value is queued for an observer: it is owed those that there are (``OwedValues``), and they are taken from
+/// where they are kept when there is room to send them. So however many observers ask, each value is there once.
+extension DistributedCenter {
+    /// A value, for whoever asks (R3).
+    public struct Kept {
+        public let notification: Notification
+        public let retention: Retention
+    }
+
+    /// The values of this name and object, in the order of their serials.
+    ///
+    /// - Parameters:
+    ///   - name: empty for any.
+    ///   - object: empty for any.
+    public func retainedValues(name: String, object: String, effects: inout [Effect]) -> [Kept] {
+        defer { eventEnded() }
+        removeExpired(effects: &effects)
+        return retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object).map {
+            Kept(notification: $0.notification, retention: $0.retention)
+        }
+    }
+
+    /// Removes the values of this name and object.
+    ///
+    /// - Parameters:
+    ///   - name: empty for any.
+    ///   - object: empty for any.
+    /// - Returns: how many.
+    public func removeRetained(name: String, object: String, effects: inout [Effect]) -> Int {
+        defer { eventEnded() }
+        removeExpired(effects: &effects)
+        let values = retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object)
+        for value in values { removeRetained(value, effects: &effects) }
+        return values.count
+    }
+
+    // MARK: Keeping
+
+    /// Whether a post may be kept.
+    ///
+    /// - Throws: ``CenterError/limitExceeded(_:value:)``.
+    func checkRetaining(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) throws(CenterError) {
+        guard post.retention != nil else { return }
+        removeExpired(effects: &effects)
+        let peer = peers[poster]
+        let before = retained[post.name, post.object]
+        let isOwn = before.map { $0.payer === peer } ?? false
+        let count = before == nil ? 1 : 0
+        let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
+        let ownCount = (peer?.usage[.retained] ?? 0) + (isOwn ? 0 : 1)
+        let ownBytes =
+            (peer?.usage[.retainedBytes] ?? 0) + post.byteCount + RetainedValue.overhead
+            - (isOwn ? before!.byteCount : 0)
+        try limits.check(.retainedPerClient, ownCount)
+        try limits.check(.retainedBytesPerClient, ownBytes)
+        try checkRoom(for: peer, .retained, adding: count)
+        try checkRoom(for: peer, .retainedBytes, adding: bytes)
+    }
+
+    /// Keeps what was posted, if there is still room: it may have come out of its poster's queue.
+    ///
+    /// - Parameter payer: who posted it, also when that has left since.
+    func retain(
+        _ notification: Notification, _ retention: Retention, from payer: Peer, effects: inout [Effect]
+    ) {
+        guard !retention.whileConnected || clients[payer.name] != nil else { return }
+        keep(RetainedValue(notification: notification, retention: retention, payer: payer))
+        remember(.retained(notification, retention), effects: &effects)
+    }
+
+    func keep(_ value: RetainedValue) {
+        if let replaced = retained.put(value) { giveBack(replaced) }
+        charge(value.payer, .retained, 1)
+        charge(value.payer, .retainedBytes, value.byteCount)
+    }
+
+    func removeRetained(_ value: RetainedValue, effects: inout [Effect]) {
+        let (name, object) = (value.notification.name, value.notification.object)
+        guard let removed = retained.remove(name, object) else { return }
+        giveBack(removed)
+        remember(.unretained(value.notification.poster, name: name, object: object), effects: &effects)
+    }
+
+    func giveBack(_ value: RetainedValue) {
+        charge(value.payer, .retained, -1)
+        charge(value.payer, .retainedBytes, -value.byteCount)
+        forgetIfUnused(value.payer)
+    }
+
+    /// What goes with a connection that goes.
+    func removeRetained(ofConnection poster: ClientName, effects: inout [Effect]) {
+        for value in retained.ofConnection(poster) { removeRetained(value, effects: &effects) }
+    }
+
+    /// There is no timer: a value whose time is over is gone for everybody who looks.
+    func removeExpired(effects: inout [Effect]) {
+        guard !retained.isEmpty else { return }
+        for value in retained.expired(at: clock.uptime()) {
+            removeRetained(value, effects: &effects)
+            counters.expired += 1
+        }
+    }
+
+    // MARK: Giving (R2)
+
+    /// An observer that was just registered asks for what there is.
+    func owe(_ registration: Registration, to client: Client, effects: inout [Effect]) {
+        removeExpired(effects: &effects)
+        guard !retained.isEmpty else { return }
+        let behavior = registration.options.behaviorWhileSuspended
+        guard !client.isSuspended || behavior != .drop else { return }
+        let owed = OwedValues(
+            observer: registration.id, after: 0, through: lastSerial,
+            isHeld: client.isSuspended && behavior != .deliverImmediately)
+        client.owed.append(owed)
+        remember(.owed(client.name, owed), effects: &effects)
+        guard !owed.isHeld else { return }
+        if client.reads {
+            turns.append(client, in: .immediate, byteCount: 0)
+        } else {
+            findWitness(for: client.peer, effects: &effects)
+        }
+    }
+
+    /// What waited for the client to be resumed may go, before all that was held.
+    func releaseOwed(to client: Client, effects: inout [Effect]) {
+        for index in client.owed.indices where client.owed[index].isHeld {
+            client.owed[index].isHeld = false
+            remember(.owed(client.name, client.owed[index]), effects: &effects)
+        }
+    }
+
+    /// Sends a client that reads what it is owed, as far as there is room, before anything newer.
+    ///
+    /// - Returns: how many notifications that was.
+    func sendOwed(to client: Client, effects: inout [Effect]) -> Int {
+        guard !client.owed.isEmpty else { return 0 }
+        removeExpired(effects: &effects)
+        var count = 0
+        while client.reads, let index = client.owed.firstIndex(where: { !$0.isHeld }) {
+            guard let sent = sendOwed(index, to: client, effects: &effects) else { break }
+            count += sent
+        }
+        return count
+    }
+
+    /// Sends one message of what one observer is owed.
+    ///
+    /// - Returns: how many notifications that was, and nil where there is no room.
+    private func sendOwed(_ place: Int, to client: Client, effects: inout [Effect]) -> Int? {
+        var owed = client.owed[place]
+        guard let position = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
+        let registration = index[position].registration
+        guard let first = next(of: owed, registration) else {
+            client.owed.remove(at: place)
+            owed.after = owed.through
+            remember(.owed(client.name, owed), effects: &effects)
+            return 0
+        }
+        guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {
+            holdBack(client.peer, effects: &effects)
+            return nil
+        }
+        var batch = Batch(mostBytes: client.peer.flow.room)
+        if first.carriedBytes < mostBytes {
+            var entry: DueQueue.Entry? = first
+            while let next = entry {
+                batch.append(makeDelivery(of: next, to: client, isRetained: true), next)
+                owed.after = next.notification.serial
+                entry = client.options.batches ? self.next(of: owed, registration) : nil
+                guard let one = entry, one.carriedBytes < mostBytes, batch.takes(one, mostCarried: mostBytes),
+                    hasRoomOnTheWay(for: client.peer, batch.byteCount + one.byteCount)
+                else { break }
+            }
+            effects.append(
+                client.options.batches
+                    ? .deliverTogether(client.name, batch.deliveries) : .deliver(batch.deliveries[0]))
+        } else {
+            owed.after = first.notification.serial
+            loseToBus(client, effects: &effects)
+        }
+        let count = batch.deliveries.count
+        client.owed[place] = owed
+        countSent(
+            count > 0 ? batch.byteCount : Self.signalSize,
+            telling: count > 0 ? FlowWindow.Told(notifications: count) : FlowWindow.Told(losses: 1), to: client.peer,
+            effects: &effects)
+        // Behind it: a crash in between repeats them, and does not lose them.
+        remember(.owed(client.name, owed), effects: &effects)
+        return max(1, count)
+    }
+
+    private func next(of owed: OwedValues, _ registration: Registration) -> DueQueue.Entry? {
+        let value = retained.first(matching: registration, after: owed.after, through: owed.through)
+        return value.map { DueQueue.Entry(notification: $0.notification, observers: .one(owed.observer)) }
+    }
+
+    // MARK: Invariants
+
+    func checkRetained() throws(BrokenInvariant) {
+        try retained.checkInvariants(lastSerial: lastSerial)
+        var usage: [ObjectIdentifier: (Peer, Int, Int)] = [:]
+        for value in retained.all {
+            var row = usage[ObjectIdentifier(value.payer)] ?? (value.payer, 0, 0)
+            row.1 += 1
+            row.2 += value.byteCount
+            usage[ObjectIdentifier(value.payer)] = row
+        }
+        for (peer, count, bytes) in usage.values {
+            try require(
+                peer.usage[.retained] == count && peer.usage[.retainedBytes] == bytes,
+                "E4: \(peer.name) pays for the values that it posted")
+        }
+        try require(totals[.retained] == retained.count, "E4: values are paid for")
+        for client in clients.values {
+            for owed in client.owed {
+                try require(client.observers[owed.observer] != nil, "R2: an observer of \(client.name) is owed")
+                try require(owed.through <= lastSerial, "D4: no serial is from the future")
+            }
+        }
+    }
+}

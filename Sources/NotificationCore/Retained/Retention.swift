@@ -1,0 +1,26 @@
+/// That the service keeps a notification as the value of its name and object (R1), until a newer one takes its place or
+/// somebody removes it, or its time is over (``PostOptions/expiresAfter``).
+public struct Retention: Equatable, Sendable {
+    /// Whether it goes when its poster leaves the bus.
+    public var whileConnected: Bool
+
+    public init(whileConnected: Bool = false) {
+        self.whileConnected = whileConnected
+    }
+}
+
+/// A notification that is kept.
+struct RetainedValue {
+    let notification: Notification
+    let retention: Retention
+    /// Who pays for it, also when it has left.
+    let payer: Peer
+
+    /// What it counts against the limits, in bytes.
+    var byteCount: Int { notification.byteCount + Self.overhead }
+
+    /// Entry and places in tables, roughly.
+    static let overhead = 128
+
+    var isOfConnection: Bool { retention.whileConnected }
+}

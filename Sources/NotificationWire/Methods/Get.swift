@@ -1,0 +1,134 @@
+import BusNames
+import DBus
+import NotificationCore
+
+/// The values that are kept of a name and an object, in the order of their serials (R3).
+///
+/// An answer beyond ``Wire/mostAnswerBytes`` is refused with LimitExceeded.
+public struct Get: CenterMethod {
+    /// Empty for whatever name.
+    public var name: String
+    /// Empty for whatever object.
+    public var object: String
+
+    public init(name: String, object: String = "") {
+        self.name = name
+        self.object = object
+    }
+
+    public static let member: MemberName = "Get"
+    public static let inputs: [Interface.Argument] = [.init("name", "s"), .init("object", "s")]
+    public static let outputs: [Interface.Argument] = [.init("values", "a(ssa{sv}a{sv})")]
+
+    public init(from arguments: inout MessageReader) throws(BusError) {
+        name = try arguments.read()
+        object = try arguments.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(name)
+        writer.append(object)
+    }
+
+    public static func readReply(from reader: inout MessageReader) throws(BusError) -> [KeptValue] {
+        var values: [KeptValue] = []
+        var structures = try reader.readContainer(.array)
+        while !structures.isAtEnd {
+            var structure = try structures.readContainer(.structure)
+            values.append(try KeptValue(from: &structure))
+        }
+        return values
+    }
+
+    public static func append(_ reply: [KeptValue], to writer: inout MessageWriter) {
+        writer.array(of: "(ssa{sv}a{sv})") { writer in
+            for value in reply {
+                writer.structure { writer in
+                    writer.append(value.name)
+                    writer.append(value.object)
+                    UserInfoCoding.append(checked: value.userInfo, to: &writer)
+                    UserInfoCoding.append(checked: value.details, to: &writer)
+                }
+            }
+        }
+    }
+
+    /// Answers out of the bytes that the posts came in.
+    ///
+    /// - Throws: LimitExceeded when that would be too long.
+    public static func answer(_ call: MethodCall, with values: [DistributedCenter.Kept]) throws(BusError) {
+        let bodies = values.map { value in
+            guard let userInfo = value.notification.userInfo as? WireUserInfo else {
+                preconditionFailure("every post of this service carries a WireUserInfo")
+            }
+            return (userInfo.commonBody, details(of: value.notification))
+        }
+        let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.0.count + mostBytes(of: $1.1) }
+        guard size <= Wire.mostAnswerBytes else {
+            throw BusError(
+                .limitExceeded,
+                message: "an answer has \(Wire.mostAnswerBytes) bytes at most, and this one would have about \(size); "
+                    + "ask for one name, or one object, at a time")
+        }
+        call.answer.reply(in: form, size: size) { body in
+            body.array { structures in
+                for (common, details) in bodies {
+                    structures.append(bytes: common)
+                    let holdsNoNUL = UserInfoLayout.append(entries: details, to: &structures)
+                    assert(holdsNoNUL, "P1: no text that tells who somebody is holds a NUL character")
+                }
+            }
+        }
+    }
+
+    private static let form = MessageForm.methodReturn(signature: "a(ssa{sv}a{sv})")
+
+    private static func details(of notification: Notification) -> [(key: String, value: PropertyList)] {
+        var details: [(key: String, value: PropertyList)] = [
+            ("serial", .uint64(notification.serial)), ("time", .int64(notification.time)),
+            ("poster", .string(notification.poster.rawValue)),
+        ]
+        if let id = notification.identity?.userID { details.append(("uid", .uint32(id))) }
+        if let id = notification.identity?.application { details.append(("app", .string(id))) }
+        return details
+    }
+
+    private static func mostBytes(of details: [(key: String, value: PropertyList)]) -> Int {
+        details.reduce(MarshalledBytes.mostBytesOfArray) { sum, detail in
+            let text = if case .string(let text) = detail.value { text.utf8.count } else { 0 }
+            return sum + 48 + text
+        }
+    }
+}
+
+/// A value that the service keeps (R1).
+public struct KeptValue: Equatable, Sendable {
+    public var name: String
+    /// Empty when it has none.
+    public var object: String
+    public var userInfo: [String: PropertyList]
+    /// `serial`, `time`, `poster`, and what is known of who posted it.
+    public var details: [String: PropertyList]
+
+    public init(
+        name: String, object: String, userInfo: [String: PropertyList], details: [String: PropertyList]
+    ) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.details = details
+    }
+
+    init(from reader: inout MessageReader) throws(BusError) {
+        name = try reader.read()
+        object = try reader.read()
+        userInfo = try UserInfoCoding.read(from: &reader)
+        details = try UserInfoCoding.read(from: &reader)
+    }
+
+    /// The place among all posts.
+    public var serial: UInt64? { details["serial"]?.uint64 }
+    /// When it was posted, in microseconds since 1970 in UTC.
+    public var time: Int64? { if case .int64(let time)? = details["time"] { time } else { nil } }
+    public var poster: String? { details["poster"]?.string }
+}

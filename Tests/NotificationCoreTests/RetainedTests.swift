@@ -1,0 +1,291 @@
+import Testing
+
+@testable import NotificationCore
+
+/// Values that stay: what is kept, who gets it, and when it goes.
+@Suite("R1 to R3: retained values", .watched)
+struct RetainedTests {
+    private let one: ClientName = ":1.1"
+    private let two: ClientName = ":1.2"
+    private let poster: ClientName = ":1.9"
+
+    private func scenario(_ limits: [Limits.Key: UInt64] = [:]) -> Scenario {
+        let center = Scenario(limits)
+        center.center.remembersChanges = true
+        return center
+    }
+
+    private func post(
+        _ name: String, _ object: String = "", bytes: Int = 0, whileConnected: Bool = false,
+        expiresAfter: UInt32? = nil,
+        style: PostingStyle = .now, from poster: ClientName? = nil, on center: Scenario
+    ) throws {
+        try center.post(
+            name, object, bytes: bytes, style: style, retention: Retention(whileConnected: whileConnected),
+            expiresAfter: expiresAfter, from: poster ?? self.poster)
+    }
+
+    /// A new center with what the log of this one has.
+    private func restored(_ center: Scenario) -> Scenario {
+        let next = Scenario()
+        for change in center.changes { _ = next.center.restore(change) }
+        let last = center.center.lastNumbers
+        next.center.restoreNumbers(lastSerial: last.serial, lastObserver: last.observer)
+        return next
+    }
+
+    // MARK: R1
+
+    @Test("The last one of each name and object is kept, until it is removed")
+    func lastOfEach() throws {
+        let center = scenario()
+        for (name, object) in [("A", "x"), ("A", "y"), ("B", ""), ("A", "x"), ("A", "")] {
+            try post(name, object, on: center)
+        }
+        try center.post("B", from: poster)
+        #expect(center.values() == ["A y", "B", "A x", "A"], "in the order of their serials")
+        #expect(center.values("A") == ["A y", "A x", "A"] && center.values("", "x") == ["A x"])
+        #expect(center.values("A", "x") == ["A x"] && center.values("C").isEmpty)
+        #expect(center.statistics.retained == 4)
+        #expect(center.forget("A", "x") == 1 && center.forget("A", "x") == 0)
+        #expect(center.forget("", "y") == 1)
+        #expect(center.values() == ["B", "A"])
+        #expect(center.forget("") == 2)
+        #expect(center.statistics.retained == 0 && center.statistics.retainedBytes == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("What is retained is delivered as ever, and queued posts are kept when they are posted")
+    func posting() throws {
+        let center = scenario()
+        try center.observe(one)
+        try post("A", style: .whenIdle, on: center)
+        #expect(center.values().isEmpty && center.names(one).isEmpty)
+        center.postQueued(.whenIdle)
+        #expect(center.values() == ["A"] && center.names(one) == ["A"])
+        #expect(center.deliveries(one).map(\.isRetained) == [false])
+    }
+
+    @Test("One that stays while its poster is connected goes when that leaves, and no other")
+    func whileConnected() throws {
+        let center = scenario()
+        try post("A", whileConnected: true, on: center)
+        try post("B", on: center)
+        try post("C", whileConnected: true, from: two, on: center)
+        #expect(Set(center.watched) == [poster, two], "its leaving is noticed")
+        center.disappear(poster)
+        #expect(center.values() == ["B", "C"])
+        // Another one's takes its place, which stays.
+        try post("C", from: one, on: center)
+        center.disappear(two)
+        #expect(center.values() == ["B", "C"])
+        try center.center.checkInvariants()
+    }
+
+    @Test("One that is queued and whose poster leaves first is posted and not kept")
+    func leftWhileQueued() throws {
+        let center = scenario()
+        try center.observe(one)
+        try post("A", whileConnected: true, style: .whenIdle, on: center)
+        center.disappear(poster)
+        center.postQueued(.whenIdle)
+        #expect(center.names(one) == ["A"] && center.values().isEmpty)
+    }
+
+    @Test("One whose time is over is gone for everybody")
+    func expiry() throws {
+        let center = scenario()
+        try post("A", expiresAfter: 60, on: center)
+        try post("B", expiresAfter: 10, on: center)
+        try post("C", on: center)
+        center.seconds += 9
+        #expect(center.values() == ["A", "B", "C"])
+        center.seconds += 1
+        try center.observe(one, retained: true)
+        #expect(center.names(one) == ["A", "C"])
+        #expect(center.values() == ["A", "C"])
+        center.seconds += 50
+        #expect(center.values("A", "").isEmpty && center.statistics.expired == 2)
+        try center.center.checkInvariants()
+    }
+
+    @Test("What waits longer than it may is not delivered, has no number, and is no loss")
+    func expiredWhileWaiting() throws {
+        let center = scenario()
+        try center.observe(one, "", "", .hold)
+        try center.suspend(one)
+        center.clear()
+        try center.post("A", expiresAfter: 10)
+        try center.post("B", expiresAfter: 20)
+        try center.post("C")
+        center.seconds += 10
+        try center.resume(one)
+        #expect(center.names(one) == ["B", "C"] && center.sequences(one) == [1, 2] && center.losses(one) == [])
+        #expect(center.statistics.expired == 1)
+    }
+
+    // MARK: R2
+
+    @Test("An observer that asks gets what matches, in order, ahead of anything newer, with its serials")
+    func atRegistration() throws {
+        let center = scenario()
+        for name in ["A", "B", "A", "C"] { try post(name, "x", on: center) }
+        try post("A", "y", on: center)
+        let all = try center.observe(one, retained: true)
+        let some = try center.observe(one, "A", "x", retained: true)
+        try center.observe(two, "A")
+        try center.post("A", "x", from: poster)
+        let received = center.received(one)
+        #expect(received.map(\.serial) == [2, 3, 4, 5, 3, 6])
+        #expect(received.map(\.sequence) == [1, 2, 3, 4, 5, 6])
+        #expect(received.map(\.observers) == [[all], [all], [all], [all], [some], [all, some]])
+        #expect(center.deliveries(one).map(\.isRetained) == [true, true, true, true, true, false])
+        #expect(center.names(two) == ["A"], "who does not ask gets what is new")
+    }
+
+    @Test("One that does not read gets it when it does, before anything newer; what was replaced since, once")
+    func stopped() throws {
+        let center = scenario()
+        try center.observe(one, "Z")
+        center.stop(one)
+        for number in 1...200 { try post("A", "\(number)", on: center) }
+        try center.observe(one, "A", retained: true)
+        let before = center.names(one).count
+        #expect(before < 200)
+        try post("A", "200", on: center)
+        try center.post("A", "new", from: poster)
+        center.forget("A", "199")
+        center.goOn(one)
+        #expect(center.objects(one) == (1...198).map(String.init) + ["200", "new"])
+        #expect(center.sequences(one) == (1...200).map(UInt64.init))
+        #expect(center.received(one).map(\.serial).suffix(2) == [201, 202])
+    }
+
+    @Test(
+        "A suspended observer gets values as it gets notifications",
+        arguments: [SuspensionBehavior.drop, .coalesce, .hold, .deliverImmediately])
+    func suspended(behavior: SuspensionBehavior) throws {
+        let center = scenario()
+        try post("A", on: center)
+        try post("B", on: center)
+        try center.observe(one, "Z")
+        try center.suspend(one)
+        center.clear()
+        try center.observe(one, "", "", behavior, retained: true)
+        #expect(center.names(one) == (behavior == .deliverImmediately ? ["A", "B"] : []))
+        try post("B", on: center)
+        try center.resume(one)
+        let now = behavior == .deliverImmediately ? ["A", "B", "B"] : behavior == .drop ? [] : ["A", "B"]
+        #expect(center.names(one) == now)
+        try center.post("C")
+        #expect(center.names(one) == now + ["C"])
+    }
+
+    @Test("What is delivered immediately to a suspended client comes behind the values that waited")
+    func immediately() throws {
+        let center = scenario()
+        try post("A", on: center)
+        try center.observe(one, "Z")
+        try center.suspend(one)
+        try center.observe(one, "", "", .hold, retained: true)
+        try center.post("B", immediately: true)
+        #expect(center.names(one) == ["A", "B"])
+    }
+
+    @Test("An observer that is removed, or leaves, is owed nothing")
+    func removed() throws {
+        let center = scenario()
+        for number in 1...300 { try post("A", "\(number)", on: center) }
+        try center.observe(one, "Z")
+        center.stop(one)
+        let id = try center.observe(one, "A", retained: true)
+        let count = center.names(one).count
+        try center.remove(id, of: one)
+        center.goOn(one)
+        #expect(center.names(one).count == count)
+        center.stop(two)
+        try center.observe(two, "A", retained: true)
+        center.disappear(two)
+        try center.center.checkInvariants()
+    }
+
+    @Test("To who asks for that they come together")
+    func together() throws {
+        let center = scenario()
+        for number in 1...100 { try post("A", "\(number)", on: center) }
+        try center.setOptions(ClientOptionsChange(batches: true), of: one)
+        try center.observe(one, "A", retained: true)
+        try center.post("A", "new", from: poster)
+        #expect(center.objects(one) == (1...100).map(String.init) + ["new"])
+    }
+
+    // MARK: R6
+
+    @Test("It is bounded for each and for all, by number and by size, and charged to its poster")
+    func limits() throws {
+        let center = scenario([.retainedPerClient: 3, .retained: 5])
+        func isRefused(_ key: Limits.Key, _ body: () throws -> Void) -> Bool {
+            do { try body() } catch CenterError.limitExceeded(key, _) { return true } catch {}
+            return false
+        }
+        for object in ["1", "2", "3"] { try post("A", object, on: center) }
+        #expect(isRefused(.retainedPerClient) { try post("A", "4", on: center) })
+        #expect(center.names(one).isEmpty && center.statistics.posted == 3, "a post that is refused is not made")
+        try post("A", "3", on: center)
+        for object in ["5", "6"] { try post("A", object, from: two, on: center) }
+        #expect(isRefused(.retained) { try post("A", "7", from: one, on: center) })
+        // What another had is its own from now on.
+        try post("A", "1", from: two, on: center)
+        try post("A", "2", from: one, on: center)
+        #expect(center.values().count == 5)
+        try center.center.checkInvariants()
+
+        let bytes = scenario([.retainedBytesPerClient: 5000, .retainedBytes: 12_000])
+        try post("A", bytes: 4000, on: bytes)
+        #expect(isRefused(.retainedBytesPerClient) { try post("B", bytes: 1000, on: bytes) })
+        try post("A", bytes: 4100, on: bytes)
+        try post("B", bytes: 4000, from: two, on: bytes)
+        #expect(isRefused(.retainedBytes) { try post("C", bytes: 4000, from: one, on: bytes) })
+        bytes.disappear(poster)
+        #expect(bytes.statistics.retainedBytes > 8100, "who has left still pays")
+        bytes.forget("")
+        #expect(bytes.statistics.retainedBytes == 0)
+        try bytes.center.checkInvariants()
+    }
+
+    @Test("What comes out of a queue and finds no room is posted, and counted as not kept")
+    func noRoomFromQueue() throws {
+        let center = scenario([.retainedPerClient: 1])
+        try post("A", style: .whenIdle, on: center)
+        try post("B", on: center)
+        center.postQueued(.whenIdle)
+        #expect(center.values() == ["B"] && center.statistics.unretained == 1 && center.statistics.posted == 2)
+    }
+
+    @Test("E3: values, and what is owed of them, outlive the process; one of a poster that left meanwhile does not")
+    func restart() throws {
+        let center = scenario()
+        for number in 1...200 { try post("A", "\(number)", on: center) }
+        try post("B", whileConnected: true, from: two, on: center)
+        try post("C", expiresAfter: 60, on: center)
+        center.forget("A", "7")
+        try center.observe(one, "Z")
+        center.stop(one)
+        let id = try center.observe(one, "A", retained: true)
+        let sent = center.objects(one)
+        let next = restored(center)
+        #expect(next.values().count == 201)
+        #expect(next.statistics.retainedBytes == center.statistics.retainedBytes)
+        next.finishRestoring()
+        #expect(sent + next.objects(one) == (1...200).filter { $0 != 7 }.map(String.init))
+        #expect(next.received(one).allSatisfy { $0.observers == [id] })
+        next.disappear(two)
+        #expect(next.values("B").isEmpty)
+        next.seconds += 60
+        #expect(next.values("C").isEmpty)
+        try next.center.checkInvariants()
+        let again = Scenario()
+        next.center.forEachRememberedChange { _ = again.center.restore($0) }
+        #expect(again.values() == next.values())
+    }
+}

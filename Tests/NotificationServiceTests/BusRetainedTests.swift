@@ -1,0 +1,125 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationCore
+import NotificationWire
+import TestSupport
+import Testing
+
+/// Values that stay (R1 to R3), on real buses.
+@Suite("R1 to R3: retained values, on the bus", .serialized, .timeLimit(.minutes(20)))
+struct BusRetainedTests {
+    private func post(
+        _ name: String, _ object: String = "", n: Int64 = 0, whileConnected: Bool = false, expiresAfter: UInt32? = nil,
+        from client: Client
+    ) throws {
+        var options = PostOptions()
+        options.retention = Retention(whileConnected: whileConnected)
+        options.expiresAfter = expiresAfter
+        try client.call(try PostCall(name: name, object: object, userInfo: ["n": .int64(n)], options: options))
+    }
+
+    private func observe(_ name: String, from client: Client, details: Bool = false) throws -> ObserverID {
+        if details {
+            try client.call(SetClientOptions(ClientOptionsChange(batches: true, details: [.retained, .time])))
+        }
+        return try client.call(AddObserver(name: name, object: "", options: ObserverOptions(wantsRetained: true)))
+    }
+
+    @Test("Who comes late gets the state, and what is new behind it; anybody reads it", arguments: BusKind.available)
+    func late(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let (poster, reader) = (try Client(on: bus), try Client(on: bus))
+        for n in 1...3 { try post("Battery", "BAT0", n: Int64(n), from: poster) }
+        try post("Battery", "BAT1", n: 4, from: poster)
+        let late = try Client(on: bus)
+        let id = try observe("Battery", from: late, details: true)
+        try post("Battery", "BAT0", n: 5, from: poster)
+        try late.run("all: \(service.transcript)") { late.signals.count == 3 }
+        #expect(late.signals.map(\.number) == [3, 4, 5] && late.signals.map(\.serial) == [3, 4, 5])
+        #expect(late.signals.map(\.sequence) == [1, 2, 3] && late.signals.allSatisfy { $0.observers == [id] })
+        #expect(late.signals.map { $0.details["retained"] } == [true, true, false].map { .boolean($0) })
+
+        let values = try reader.call(Get(name: "Battery"))
+        #expect(values.map(\.object) == ["BAT1", "BAT0"] && values.map(\.serial) == [4, 5])
+        #expect(values[1].userInfo == ["n": .int64(5)] && values[1].poster == poster.name)
+        #expect(values[1].details["uid"] == .uint32(getuid()))
+        #expect(try reader.call(RemoveRetained(name: "Battery", object: "BAT0")) == 1)
+        #expect(try reader.call(Get(name: "")).map(\.object) == ["BAT1"])
+        #expect(try reader.call(Get(name: "Nothing")).isEmpty)
+    }
+
+    @Test("Presence: it is there as long as its poster is, however that ends", arguments: BusKind.available)
+    func presence(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let reader = try Client(on: bus)
+        var poster: Client? = try Client(on: bus)
+        try post("Here", n: 1, whileConnected: true, from: #require(poster))
+        try post("Stays", n: 2, from: #require(poster))
+        #expect(try reader.call(Get(name: "")).map(\.name) == ["Here", "Stays"])
+        poster = nil
+        try eventually("it goes: \(service.transcript)") { try reader.call(Get(name: "")).map(\.name) == ["Stays"] }
+    }
+
+    @Test("Across a SIGKILL they are there, but those of who left meanwhile", arguments: BusKind.available)
+    func killed(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let (poster, reader) = (try Client(on: bus), try Client(on: bus))
+        var leaver: Client? = try Client(on: bus)
+        for n in 1...50 { try post("State", "\(n)", n: Int64(n), from: poster) }
+        try post("Here", whileConnected: true, from: poster)
+        try post("Gone", whileConnected: true, from: #require(leaver))
+        try post("Old", expiresAfter: 1, from: poster)
+        try reader.call(RemoveRetained(name: "State", object: "50"))
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        leaver = nil
+        let second = try ServiceProcess(on: bus)
+        try eventually("who left is noticed: \(second.transcript)") {
+            try reader.call(Get(name: "Gone")).isEmpty && reader.call(Get(name: "Old")).isEmpty
+        }
+        let late = try Client(on: bus)
+        _ = try observe("", from: late)
+        try late.run("all: \(second.transcript)") { late.signals.count == 50 }
+        #expect(late.signals.map(\.serial) == (1...49).map(UInt64.init) + [51])
+        #expect(late.signals.last?.name == "Here")
+    }
+
+    @Test("A suspended client gets them when it is resumed, and over a channel as well", arguments: BusKind.available)
+    func suspendedOnChannel(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let poster = try Client(on: bus)
+        for n in 1...300 { try post("State", "\(n)", n: Int64(n), from: poster) }
+        let client = try ChannelClient(on: bus)
+        try client.client.call(SetSuspended(true))
+        _ = try observe("State", from: client.client)
+        try post("State", "7", n: 301, from: poster)
+        try client.run("nothing") { true }
+        #expect(client.notifications.isEmpty)
+        try client.client.call(SetSuspended(false))
+        try client.run("all: \(service.transcript)") { client.notifications.count == 300 }
+        #expect(client.numbers == (1...300).filter { $0 != 7 }.map(Int64.init) + [301])
+    }
+
+    @Test("Over a limit a post is refused by the name of the limit, and nothing changes")
+    func limits() throws {
+        let bus = try PrivateBus()
+        let directory = try #require(bus.environment["XDG_CONFIG_HOME"]) + "/carillon"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        try "[Limits]\nretained-per-client=2\n".write(
+            toFile: directory + "/carillon.conf", atomically: true, encoding: .utf8)
+        let service = try ServiceProcess(on: bus)
+        let (poster, other) = (try Client(on: bus), try Client(on: bus))
+        for object in ["1", "2"] { try post("A", object, from: poster) }
+        let error = #expect(throws: BusError.self) { try post("A", "3", from: poster) }
+        #expect(error?.centerError == .limitExceeded && error?.message.contains("retained-per-client = 2") == true)
+        try post("A", "2", n: 7, from: poster)
+        try post("A", "3", from: other)
+        #expect(try other.call(Get(name: "A")).map(\.object) == ["1", "2", "3"])
+        #expect(service.isRunning)
+    }
+}
