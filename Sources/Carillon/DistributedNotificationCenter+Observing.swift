@@ -52,25 +52,28 @@ extension DistributedNotificationCenter {
     ///   - suspensionBehavior: what happens to notifications while the program is suspended.
     ///   - runLoopMode: how urgent they are when the service is busy (M6): event tracking goes before modal panel, and
     ///     that before default. Other modes are refused.
+    ///   - retained: whether it first gets the values that there are (R2): what was posted to stay, in order and before
+    ///     anything newer. With ``Detail/retained`` in ``details``, ``Origin/isRetained`` tells them from what is new.
     ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
-        queue: OperationQueue? = nil, using block: @escaping @Sendable (Foundation.Notification) -> Void
+        retained: Bool = false, queue: OperationQueue? = nil,
+        using block: @escaping @Sendable (Foundation.Notification) -> Void
     ) -> Observation {
         observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, runLoopMode: runLoopMode,
-            on: target(for: queue)
+            wantsRetained: retained, on: target(for: queue)
         ) { block($0.notification) }
     }
 
     func observation(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
-        runLoopMode: MainLoop.RunLoopMode = .default, on target: any DeliveryTarget,
+        runLoopMode: MainLoop.RunLoopMode = .default, wantsRetained: Bool = false, on target: any DeliveryTarget,
         using block: @escaping @Sendable (Received) -> Void
     ) -> Observation {
         let token = ObserverToken()
-        add(token, name: name, object: object, suspensionBehavior, runLoopMode, to: target, block)
+        add(token, name: name, object: object, suspensionBehavior, runLoopMode, wantsRetained, to: target, block)
         return Observation { [weak self] in self?.removeObserver(token) }
     }
 
@@ -151,11 +154,11 @@ extension DistributedNotificationCenter {
 
     private func add(
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        _ mode: MainLoop.RunLoopMode = .default, to target: any DeliveryTarget,
+        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false, to target: any DeliveryTarget,
         _ block: @escaping @Sendable (Received) -> Void
     ) {
         do throws(DistributedNotificationError) {
-            let key = try key(name: name, object: object, behavior, mode)
+            let key = try key(name: name, object: object, behavior, mode, wantsRetained)
             change { $0.add(owner: token, isToken: true, key: key, target: target, action: .block(block)) }
         } catch {
             noteRefusedObserver(name: name, object: object as? String, error)
@@ -177,7 +180,7 @@ extension DistributedNotificationCenter {
 
     private func key(
         name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        _ mode: MainLoop.RunLoopMode = .default
+        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false
     ) throws(DistributedNotificationError) -> RegistrationKey {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
@@ -188,7 +191,15 @@ extension DistributedNotificationCenter {
             name: name.map { ExactText($0.rawValue) }, object: object.flatMap { $0.isEmpty ? nil : ExactText($0) },
             options: ObserverOptions(
                 suspensionBehavior: .init(behavior), automaticSuspension: allowsAutomaticSuspension,
-                runLoopMode: mode))
+                runLoopMode: mode, wantsRetained: wantsRetained),
+            number: wantsRetained ? nextRetainedKey() : 0)
+    }
+
+    private func nextRetainedKey() -> UInt64 {
+        state.withLock { state in
+            state.lastRetainedKey += 1
+            return state.lastRetainedKey
+        }
     }
 
     /// Changes the observers, and tells the service what that means for it, in the same order for all threads.

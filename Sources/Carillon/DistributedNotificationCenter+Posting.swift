@@ -64,16 +64,17 @@ extension DistributedNotificationCenter {
     ///     nothing else to do.
     ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces: those
     ///     with the same name, the same object, or both (Q3).
+    ///   - retention: whether the service keeps it as the value of its name and object (R1); nil for not.
     /// - Throws: what is wrong with the arguments, or ``DistributedNotificationError/tooManyUnsentPosts(limit:)``. What
     ///   happens later, such as a service that can't be started, is reported as an ``Event``.
     public func post(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], style: NotificationQueue.PostingStyle = .now,
-        coalescing: NotificationQueue.NotificationCoalescing = []
+        coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil
     ) throws(DistributedNotificationError) {
         try send(
             name, object: object, userInfo: userInfo,
-            options: try wireOptions(options, style: style, coalescing: coalescing))
+            options: try wireOptions(options, style: style, coalescing: coalescing, retention: retention))
     }
 
     /// Posts a notification, and waits until the service has accepted it.
@@ -81,6 +82,7 @@ extension DistributedNotificationCenter {
     /// - Parameters:
     ///   - style: when the service posts it (Q7).
     ///   - coalescing: which earlier posts of this program, that still wait in the service, this one replaces (Q3).
+    ///   - retention: whether the service keeps it as the value of its name and object (R1); nil for not.
     /// - Returns: how many clients of the service it matched; 0 when it waits there. A client is a program, however many
     ///   observers it has.
     /// - Throws: why it was not posted. After ``DistributedNotificationError/disconnected(_:)`` it may have been.
@@ -88,12 +90,12 @@ extension DistributedNotificationCenter {
     public func post(
         named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
         options: Options = [], style: NotificationQueue.PostingStyle = .now,
-        coalescing: NotificationQueue.NotificationCoalescing = []
+        coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil
     ) async throws(DistributedNotificationError) -> Int {
         try await outcome(
             of: try outgoing(
                 name, object: object, userInfo: userInfo,
-                options: try wireOptions(options, style: style, coalescing: coalescing)))
+                options: try wireOptions(options, style: style, coalescing: coalescing, retention: retention)))
     }
 
     // MARK: The one way out
@@ -154,7 +156,7 @@ extension DistributedNotificationCenter {
 
     func wireOptions(
         _ options: Options, style: NotificationQueue.PostingStyle = .now,
-        coalescing: NotificationQueue.NotificationCoalescing = []
+        coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil
     ) throws(DistributedNotificationError) -> PostOptions {
         guard !options.contains(.postToAllSessions) else {
             throw .unsupportedOption(
@@ -173,6 +175,7 @@ extension DistributedNotificationCenter {
             }
         if coalescing.contains(.onName) { result.coalescing.insert(.name) }
         if coalescing.contains(.onSender) { result.coalescing.insert(.object) }
+        try retention?.apply(to: &result)
         return result
     }
 

@@ -65,6 +65,7 @@ public final class DistributedNotificationCenter: Sendable {
         var details: Set<Detail> = []
         var eventHandlers: [UInt64: @Sendable (Event) -> Void] = [:]
         var lastEventHandler: UInt64 = 0
+        var lastRetainedKey: UInt64 = 0
     }
 
     let state = Locked(State())

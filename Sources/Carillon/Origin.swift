@@ -15,6 +15,10 @@ public struct Origin: Hashable, Sendable {
     /// When it was posted, with ``DistributedNotificationCenter/Detail/time``.
     public internal(set) var date: Date?
 
+    /// Whether it is a value that there was before the observer came (R2), with
+    /// ``DistributedNotificationCenter/Detail/retained``.
+    public internal(set) var isRetained = false
+
     init(poster: String, serial: UInt64, sequence: UInt64) {
         self.poster = poster
         self.serial = serial
@@ -34,6 +38,7 @@ public struct Origin: Hashable, Sendable {
         case (.process, .string(let name)): process.name = name
         case (.application, .string(let id)): process.application = id
         case (.unit, .string(let unit)): process.unit = unit
+        case (.retained, .boolean(let isRetained)): self.isRetained = isRetained
         case (.time, .int64(let time)): date = Date(timeIntervalSince1970: Double(time) / 1_000_000)
         default: break
         }

@@ -9,6 +9,8 @@ struct SequenceCheck {
     }
 
     private var last: (sequence: UInt64, serial: UInt64) = (0, 0)
+    /// A value that stays comes with the serial that it had, so the last one need not be the greatest.
+    private var greatestSerial: UInt64 = 0
     /// How far the count of a service has come that may have begun anew; nil where none has.
     private var anew: UInt64?
     /// How far the numbers go that may come once more.
@@ -20,6 +22,7 @@ struct SequenceCheck {
         if let heard, sequence <= heard.sequence, serial <= heard.serial { return .repeated }
         let before = last
         let (excused, anew) = (excused, anew)
+        greatestSerial = sequence < before.sequence ? serial : max(greatestSerial, serial)
         last = (sequence, serial)
         self.excused = 0
         self.anew = nil
@@ -46,7 +49,7 @@ struct SequenceCheck {
     /// What was heard until now may come again, in its order: nobody knows how much of what a channel held was read.
     mutating func mayRepeat() {
         // Numbers that were given before a count that may have begun anew are no measure of that count's.
-        heard = anew == nil ? last : nil
+        heard = anew == nil ? (last.sequence, greatestSerial) : nil
     }
 
     /// The next service may go on with the count, or know nothing of it.
@@ -58,6 +61,7 @@ struct SequenceCheck {
     /// The next service counts from one.
     mutating func reset() {
         last = (0, 0)
+        greatestSerial = 0
         excused = 0
         anew = nil
         heard = nil

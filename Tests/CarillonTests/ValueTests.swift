@@ -1,0 +1,96 @@
+import Carillon
+import Foundation
+import TestSupport
+import Testing
+
+/// Values that stay (R1 to R3), as programs use them.
+@Suite("R1 to R3: retained values, in the library", .timeLimit(.minutes(20)))
+struct ValueTests {
+    private let name = Notification.Name("org.example.State")
+
+    @Test("What is posted to stay is read, observed and removed later", arguments: BusKind.available)
+    func stays(kind: BusKind) async throws {
+        let desk = try Desk(kind)
+        let (poster, center) = (desk.center(), desk.center())
+        for number in 1...3 {
+            try await poster.post(
+                named: name, object: "\(number % 2)", userInfo: ["number": number], retention: .untilReplaced)
+        }
+        try await poster.post(named: name, userInfo: ["number": 4], retention: .untilReplaced)
+        poster.post("org.example.State", "0", number: 5)
+        let values = try await center.values(named: name)
+        #expect(values.map { $0.notification.userInfo?["number"] as? Int } == [2, 3, 4])
+        #expect(values.map(\.serial) == [2, 3, 4] && values[0].poster.hasPrefix(":1."))
+        #expect(abs(values[0].date.timeIntervalSinceNow) < 60)
+        #expect(try await center.value(named: name)?.notification.object == nil)
+        #expect(try await center.value(named: name)?.notification.userInfo?["number"] as? Int == 4)
+        #expect(try await center.value(named: name, object: "1")?.notification.userInfo?["number"] as? Int == 3)
+        #expect(try await center.value(named: name, object: "7") == nil)
+        #expect(try await center.value(named: .init("org.example.Other")) == nil)
+
+        center.details = [.retained]
+        let heard = Inbox<String>()
+        let first = center.observe(name, retained: true) { note in
+            heard.add("first \(note.userInfo?["number"] as? Int ?? 0) \(Origin.current?.isRetained == true)")
+        }
+        #expect(await center.flush())
+        try eventually("the values: \(heard.all)") { heard.all.count == 3 }
+        // One that comes later gets them, too, and the first does not get them again.
+        let second = center.observe(name, retained: true) { note in
+            heard.add("second \(note.userInfo?["number"] as? Int ?? 0) \(Origin.current?.isRetained == true)")
+        }
+        try await poster.post(named: name, object: "1", userInfo: ["number": 6])
+        #expect(await center.flush())
+        try await poster.post(named: name, object: "1", userInfo: ["number": 7])
+        try eventually("what is new: \(heard.all)") { heard.all.filter { $0.contains(" 7 ") }.count == 2 }
+        let retained = [2, 3, 4].map { "\($0) true" }
+        #expect(heard.all.filter { $0.hasPrefix("first") }.prefix(3).elementsEqual(retained.map { "first \($0)" }))
+        #expect(heard.all.filter { $0.hasPrefix("second") && $0.hasSuffix("true") } == retained.map { "second \($0)" })
+        #expect(
+            heard.all.filter { $0.hasPrefix("first") && $0.hasSuffix("false") } == ["first 6 false", "first 7 false"])
+
+        #expect(try await center.removeValues(named: name, object: "1") == 1)
+        #expect(try await center.removeValues(named: name) == 2)
+        #expect(try await center.values(named: nil).isEmpty)
+        withExtendedLifetime((first, second)) {}
+    }
+
+    @Test("Presence ends with the center, and a value with its time; what makes no sense is refused at once")
+    func ends() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        var present: DistributedNotificationCenter? = desk.center()
+        try await present?.post(named: name, object: "here", retention: .whileConnected)
+        try await center.post(
+            named: name, object: "soon", retention: .untilReplaced.expiring(after: .milliseconds(500)))
+        #expect(try await center.values(named: name).count == 2)
+        present = nil
+        let deadline = Deadline(after: .patience)
+        while try await !center.values(named: name).isEmpty {
+            try #require(!deadline.hasPassed, "they go")
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        for time in [Duration.zero, .seconds(-1), .seconds(1 << 40)] {
+            await #expect(throws: DistributedNotificationError.self, "\(time)") {
+                try await center.post(named: name, retention: .untilReplaced.expiring(after: time))
+            }
+        }
+    }
+
+    @Test("A service that lost its state gives values to those who wanted them, again")
+    func again() async throws {
+        let desk = try Desk()
+        let (poster, center) = (desk.center(), desk.center())
+        let heard = Inbox<Int>()
+        let observation = center.observe(name, retained: true) { heard.add($0.userInfo?["number"] as? Int ?? 0) }
+        #expect(await center.flush())
+        try await poster.post(named: name, userInfo: ["number": 1], retention: .untilReplaced)
+        desk.service.signal(SIGKILL)
+        _ = try desk.service.waitForExit()
+        let second = try ServiceProcess(on: desk.bus)
+        try await poster.post(named: name, object: "x", userInfo: ["number": 2], retention: .untilReplaced)
+        try eventually("both: \(second.transcript)") { heard.all.contains(2) }
+        #expect(heard.all == [1, 2], "what a service kept it does not give twice")
+        withExtendedLifetime(observation) {}
+    }
+}
