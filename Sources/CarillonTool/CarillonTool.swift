@@ -17,6 +17,9 @@ struct CarillonTool {
         case "status": StatusCommand.run
         case "clients": ListCommand.runClients
         case "observers": ListCommand.runObservers
+        case "get": ValuesCommand.runGet
+        case "forget": ValuesCommand.runForget
+        case "retained": ValuesCommand.runRetained
         default: nil
         }
     }
@@ -42,11 +45,14 @@ struct CarillonTool {
                   status     Show what the service is doing
                   clients    List the programs that it knows
                   observers  List their observers
+                  get        Print the values that are kept of a name
+                  forget     Remove them
+                  retained   List all values that are kept
 
                 'carillon COMMAND --help' tells more.
 
                 Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
-                were lost, 5 standard output can't be written.
+                were lost, 5 standard output can't be written, 6 there is no such value.
                 """,
             stopsAtFirstArgument: true)
         let version = parser.flag("version", help: "Show the version and exit")

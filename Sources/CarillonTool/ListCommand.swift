@@ -5,7 +5,7 @@ import NotificationWire
 
 /// `carillon clients` and `carillon observers [CLIENT]`
 enum ListCommand {
-    private typealias Row = [(key: String, value: PropertyList)]
+    typealias Row = [(key: String, value: PropertyList)]
 
     static func runClients(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
@@ -82,12 +82,14 @@ enum ListCommand {
 
     private static func show(_ rows: [Row], columns: [String], isJSON: Bool, on session: CommandSession) {
         defer { session.finish(.done) }
-        if isJSON {
-            for row in rows {
-                session.print(PropertyListJSON.object(row.map { ($0.key, PropertyListJSON.text($0.value)) }))
-            }
-            return
+        guard isJSON else { return show(rows, columns: columns, on: session) }
+        for row in rows {
+            session.print(PropertyListJSON.object(row.map { ($0.key, PropertyListJSON.text($0.value)) }))
         }
+    }
+
+    /// Prints a table for people.
+    static func show(_ rows: [Row], columns: [String], on session: CommandSession) {
         // Any name and object is the empty string on the bus; a person reads a star more easily.
         let cells = rows.map { row in
             columns.map { column in

@@ -20,7 +20,9 @@ enum ObserveCommand {
                         + ChoiceArguments.names(SuspensionBehavior.self)),
                 mode: parser.string(
                     "run-loop-mode", short: "m", placeholder: "MODE",
-                    help: "How urgent they are to it: \(ChoiceArguments.names(RunLoopMode.self))")
+                    help: "How urgent they are to it: \(ChoiceArguments.names(RunLoopMode.self))"),
+                retained: parser.flag(
+                    "retained", short: "r", help: "First print the values that are kept, as 'carillon get' does")
             )
         }
         guard let (arguments, own) = read else { return Output.writeVersion() }
@@ -28,6 +30,7 @@ enum ObserveCommand {
         options.suspensionBehavior =
             try ChoiceArguments.one(parser.value(own.behavior), "--suspension-behavior") ?? options.suspensionBehavior
         options.runLoopMode = try ChoiceArguments.one(parser.value(own.mode), "--run-loop-mode") ?? options.runLoopMode
+        options.wantsRetained = parser.value(own.retained)
         return arguments.watch(options, format: .people, word: "observing")
     }
 }

@@ -29,6 +29,12 @@ enum PostCommand {
         let coalescing = parser.strings(
             "coalesce-on", short: "c", placeholder: "KEY",
             help: "Replace what is queued with the same \(ChoiceArguments.names(CoalescingKey.self))")
+        let retain = parser.flag(
+            "retain", short: "r", help: "Keep it as the value of its name and object, for those who come later")
+        let connected = parser.flag(
+            "while-connected", help: "Keep it until this command ends, as with --lines; implies --retain")
+        let expires = parser.string(
+            "expires", short: "e", placeholder: "SECONDS", help: "Neither keep it nor have it wait for longer")
         let lines = parser.flag("lines", short: "l", help: "Post once for each line of standard input")
         let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
         let version = parser.flag("version", help: "Show the version and exit")
@@ -42,6 +48,15 @@ enum PostCommand {
         options.deliverImmediately = parser.value(immediately)
         options.postingStyle = try ChoiceArguments.one(parser.value(style), "--posting-style") ?? .now
         options.coalescing = Set(try ChoiceArguments.several(parser.value(coalescing), "--coalesce-on"))
+        if parser.value(retain) || parser.value(connected) {
+            options.retention = Retention(whileConnected: parser.value(connected))
+        }
+        if let text = parser.value(expires) {
+            guard let seconds = UInt32(text), seconds > 0 else {
+                throw UsageError("--expires: '\(text)' is not a number of seconds from 1 to \(UInt32.max)")
+            }
+            options.expiresAfter = seconds
+        }
         let post = PostArguments(
             name: name, object: parser.value(object) ?? "", userInfo: userInfo, options: options,
             isVerbose: parser.value(verbose))

@@ -1,0 +1,97 @@
+import MainLoop
+import NotificationWire
+
+/// `carillon get NAME`, `carillon forget NAME` and `carillon retained`: values that stay (R1 to R3).
+enum ValuesCommand {
+    static func runGet(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon get", usage: "NAME", summary: "Prints the values that are kept of a name.",
+            description: """
+                They are those that 'carillon post --retain' leaves, one for each object. The exit status is 6 when
+                there is none.
+                """)
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the one of OBJECT")
+        let json = parser.flag("json", short: "j", help: "Print a JSON object a line, with who posted it and when")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        let name = try oneName(rest, of: "get")
+        let (wanted, isJSON) = (parser.value(object) ?? "", parser.value(json))
+        return CommandSession.run { session in
+            session.ask(Get(name: name, object: wanted)) { values in
+                for value in values { session.print(isJSON ? jsonText(value) : text(value)) }
+                session.finish(values.isEmpty ? .nothing : .done)
+            }
+        }
+    }
+
+    static func runForget(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon forget", usage: "NAME", summary: "Removes the values that are kept of a name.",
+            description: "Whoever posted them. The exit status is 6 when there was none.")
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the one of OBJECT")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        let name = try oneName(rest, of: "forget")
+        let wanted = parser.value(object) ?? ""
+        return CommandSession.run { session in
+            session.ask(RemoveRetained(name: name, object: wanted)) { count in
+                printError("forgot \(count) \(count == 1 ? "value" : "values")")
+                session.finish(count == 0 ? .nothing : .done)
+            }
+        }
+    }
+
+    static func runRetained(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon retained", usage: "", summary: "Lists the values that are kept.",
+            description: "A service that does not run is not started; the exit status is 2 then.")
+        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        if let extra = rest.first { throw UsageError("retained takes no argument '\(extra)'") }
+        let isJSON = parser.value(json)
+        return CommandSession.run(startsService: false) { session in
+            session.ask(Get(name: "")) { values in
+                if isJSON {
+                    for value in values { session.print(jsonText(value)) }
+                    return session.finish(.done)
+                }
+                ListCommand.show(values.map(row), columns: ["name", "object", "posted", "poster", "app"], on: session)
+                session.finish(.done)
+            }
+        }
+    }
+
+    private static func oneName(_ arguments: [String], of command: String) throws(UsageError) -> String {
+        guard let name = arguments.first, !name.isEmpty else { throw UsageError("\(command) needs a NAME") }
+        if arguments.count > 1 { throw UsageError("\(command) takes one NAME") }
+        return name
+    }
+
+    private static func text(_ value: KeptValue) -> String {
+        var parts = [NotificationFormat.readable(value.name)]
+        if !value.object.isEmpty { parts.append(NotificationFormat.readable(value.object)) }
+        if !value.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(value.userInfo))) }
+        return parts.joined(separator: "  ")
+    }
+
+    private static func jsonText(_ value: KeptValue) -> String {
+        PropertyListJSON.object([
+            ("name", PropertyListJSON.text(.string(value.name))),
+            ("object", PropertyListJSON.text(.string(value.object))),
+            ("userInfo", PropertyListJSON.text(.dictionary(value.userInfo))),
+            ("details", PropertyListJSON.text(.dictionary(value.details))),
+        ])
+    }
+
+    private static func row(_ value: KeptValue) -> ListCommand.Row {
+        [
+            ("name", .string(value.name)), ("object", .string(value.object)),
+            ("posted", .string(value.time.map(ISO8601Date.text) ?? "")), ("poster", .string(value.poster ?? "")),
+            ("app", value.details["app"] ?? .string("-")),
+        ]
+    }
+}

@@ -1,0 +1,70 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Values that stay (R1 to R3), from the command line.
+@Suite("carillon get, forget, retained", .serialized, .timeLimit(.minutes(20)))
+struct ValuesTests {
+    @Test("R3: a value is left by one command and read by another, in one line", arguments: BusKind.available)
+    func leftAndRead(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        try bell.post("--retain", "Battery", "percent=80", "--object", "BAT0")
+        try bell.post("--retain", "Battery", "percent=81", "--object", "BAT1")
+        try bell.post("--retain", "Battery", "percent=79", "--object", "BAT0")
+        try bell.post("Battery", "percent=1", "--object", "BAT0")
+        let all = try bell.run("get", "Battery")
+        #expect(all.exitCode == 0)
+        #expect(all.standardOutput == "Battery  BAT1  {\"percent\": 81}\nBattery  BAT0  {\"percent\": 79}\n")
+        #expect(try bell.run("get", "Battery", "-o", "BAT1").standardOutput == "Battery  BAT1  {\"percent\": 81}\n")
+        let json = try ObservedLine(try bell.run("get", "--json", "-o", "BAT0", "Battery").standardOutput)
+        #expect(Set(json.members.keys) == ["name", "object", "userInfo", "details"])
+        let details = try #require(json.members["details"] as? [String: Any])
+        #expect(details["serial"] as? Int == 3 && details["uid"] as? UInt32 == getuid())
+        let list = try bell.run("retained").standardOutput.split(separator: "\n")
+        #expect(list.count == 3 && list[0].hasPrefix("name") && list[2].hasPrefix("Battery  BAT0"))
+        #expect(try bell.run("retained", "--json").standardOutput.split(separator: "\n").count == 2)
+
+        let forgotten = try bell.run("forget", "Battery", "--object", "BAT0")
+        #expect(forgotten.exitCode == 0 && forgotten.standardError == "forgot 1 value\n")
+        #expect(try bell.run("get", "Battery", "-o", "BAT0").exitCode == 6)
+        #expect(try bell.run("forget", "Battery", "-o", "BAT0").exitCode == 6)
+        #expect(try bell.run("forget", "Battery").exitCode == 0)
+        #expect(try bell.run("get", "Battery").standardOutput == "")
+    }
+
+    @Test("R2: --retained prints what there is before what comes")
+    func observed() throws {
+        let bell = try Bell()
+        for n in 1...3 { try bell.post("--retain", "Ding", "n=\(n)", "--object", "\(n % 2)") }
+        let observer = try bell.observe("--retained", "Ding", "--count", "3")
+        try bell.post("Ding", "n=4")
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == "Ding  0  {\"n\": 2}\nDing  1  {\"n\": 3}\nDing  {\"n\": 4}\n")
+    }
+
+    @Test("R1: --while-connected ends with the command, and --expires with its time")
+    func ends() throws {
+        let bell = try Bell()
+        let present = try RunningCommand(
+            try Bell.path(), ["post", "Here", "--while-connected", "--lines"], environment: bell.bus.environment)
+        present.write("who=me\n")
+        try eventually("it is there") { try bell.run("get", "Here").exitCode == 0 }
+        present.kill()
+        _ = try present.waitForExit()
+        try eventually("it is gone") { try bell.run("get", "Here").exitCode == 6 }
+        try bell.post("Soon", "--retain", "--expires", "1")
+        #expect(try bell.run("get", "Soon").exitCode == 0)
+        try eventually("its time is over") { try bell.run("get", "Soon").exitCode == 6 }
+    }
+
+    @Test(
+        "What is wrong is said",
+        arguments: [
+            (["get"], "NAME"), (["get", "a", "b"], "one NAME"), (["forget"], "NAME"), (["retained", "x"], "'x'"),
+            (["post", "a", "--expires", "0"], "--expires"), (["post", "a", "--expires", "soon"], "'soon'"),
+        ])
+    func usage(arguments: [String], word: String) throws {
+        let result = try Command.run(try Bell.path(), arguments, environment: [:])
+        #expect(result.exitCode == 1 && result.standardError.contains(word), "\(result)")
+    }
+}
