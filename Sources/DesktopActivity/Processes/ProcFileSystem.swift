@@ -82,12 +82,16 @@ package struct ProcFileSystem: ProcessTable {
 
     /// The innermost unit of `/proc/PID/cgroup`, in the one line of cgroup v2, or that of systemd beside others.
     static func unit(inCgroups bytes: [UInt8]) -> String? {
-        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+        // Of each line the hierarchy, its controllers, and the path in it.
+        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map {
+            $0.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
+        }
         guard
-            let line = lines.first(where: { $0.hasPrefix("0::") && $0 != "0::/" })
-                ?? lines.first(where: { $0.contains(":name=systemd:") })
+            let line = lines.first(where: { $0.count == 3 && $0[0] == "0" && $0[1].isEmpty && $0[2] != "/" })
+                ?? lines.first(where: { $0.count == 3 && $0[1] == "name=systemd" })
         else { return nil }
-        return line.split(separator: "/").last { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }.map(String.init)
+        return line[2].split(separator: "/").last { $0.hasSuffix(".service") || $0.hasSuffix(".scope") }.map(
+            String.init)
     }
 
     package func facts(of processID: UInt32) -> ProcessFacts? {
