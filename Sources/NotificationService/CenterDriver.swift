@@ -99,20 +99,26 @@ final class CenterDriver {
 
     /// Answers a post that was accepted, behind its deliveries.
     func answer(_ post: MethodCall, with receipt: Receipt) {
-        guard let mark = receipt.mark, post.answer.isWanted, !center.hasPassed(mark) else {
+        guard post.answer.isWanted, let mark = mark(for: receipt, to: post.sender) else {
             return post.answer.reply(toPost: receipt.receivers)
         }
-        waitingPosters.append(post.answer, receivers: receipt.receivers, behind: mark)
+        waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
     }
 
     /// What a post that came on a channel and was accepted is answered with now; nil where the answer waits for its
     /// deliveries, and comes behind them.
     func answer(to post: ChannelPost, with receipt: Receipt) -> ChannelAnswer? {
-        guard let mark = receipt.mark, !center.hasPassed(mark) else {
+        guard let mark = mark(for: receipt, to: post.channel.client) else {
             return post.answered(ChannelOutcome(receivers: receipt.receivers))
         }
         waitingPosters.append(post, receivers: receipt.receivers, behind: mark)
         return nil
+    }
+
+    /// What an answer to `poster` waits behind.
+    private func mark(for receipt: Receipt, to poster: ClientName) -> SendingMark? {
+        if let mark = receipt.mark, !center.hasPassed(mark) { return mark }
+        return waitingPosters.lastMark(of: poster)
     }
 
     /// Answers posts that came on channels, as far as their posters read that (A4): as one event, so that all go together.
@@ -150,9 +156,10 @@ final class CenterDriver {
     ///
     /// - Parameter marks: behind the last of them in each lane.
     func answer(_ call: MethodCall, with outcomes: [PostOutcome], behind marks: [SendingMark]) {
-        let marks = marks.filter { !center.hasPassed($0) }
+        var marks = marks.filter { !center.hasPassed($0) }
+        if marks.isEmpty, let last = waitingPosters.lastMark(of: call.sender) { marks = [last] }
         guard !marks.isEmpty, call.answer.isWanted else { return call.answer.reply(toPosts: outcomes) }
-        waitingPosters.append(call.answer, outcomes: outcomes, behind: marks)
+        waitingPosters.append(call, outcomes: outcomes, behind: marks)
     }
 
     // MARK: From one process to the next (E3)

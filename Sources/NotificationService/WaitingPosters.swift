@@ -10,11 +10,12 @@ import NotificationWire
 struct WaitingPosters {
     /// An answer, and what it says.
     struct Waiting {
+        fileprivate let poster: ClientName
         fileprivate let answer: Asker
         fileprivate let receivers: Int
         /// Of a call that brought many posts; nil for one that is a post.
         fileprivate var outcomes: [PostOutcome]?
-        fileprivate let mark: SendingMark
+        fileprivate var mark: SendingMark
         /// Which have to be passed as well, in other lanes.
         fileprivate var marks: [SendingMark] = []
 
@@ -42,42 +43,54 @@ struct WaitingPosters {
 
     /// By lane, in the order of their marks.
     private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
-    private var count = 0
+    private var posters: [ClientName: (count: Int, last: SendingMark)] = [:]
 
-    var isEmpty: Bool { count == 0 }
+    var isEmpty: Bool { posters.isEmpty }
 
-    mutating func append(_ answer: MethodCall.Answer, receivers: Int, behind mark: SendingMark) {
-        lines[mark.lane.rawValue].append(Waiting(answer: .call(answer), receivers: receivers, mark: mark))
-        count += 1
+    /// What the last answer to `poster` waits behind; nil when none does. Its next one comes no earlier, so that posts of
+    /// one client are answered in their order as far as they are delivered in it.
+    func lastMark(of poster: ClientName) -> SendingMark? { isEmpty ? nil : posters[poster]?.last }
+
+    mutating func append(_ call: MethodCall, receivers: Int, behind mark: SendingMark) {
+        append(Waiting(poster: call.sender, answer: .call(call.answer), receivers: receivers, mark: mark))
     }
 
     mutating func append(_ post: ChannelPost, receivers: Int, behind mark: SendingMark) {
         post.channel.outcomesDue += 1
-        lines[mark.lane.rawValue].append(Waiting(answer: .channel(post), receivers: receivers, mark: mark))
-        count += 1
+        append(Waiting(poster: post.channel.client, answer: .channel(post), receivers: receivers, mark: mark))
     }
 
     /// - Parameter marks: of posts that came together; not empty, none of them in the lane of another.
-    mutating func append(_ answer: MethodCall.Answer, outcomes: [PostOutcome], behind marks: [SendingMark]) {
+    mutating func append(_ call: MethodCall, outcomes: [PostOutcome], behind marks: [SendingMark]) {
         var marks = marks
         let mark = marks.removeFirst()
-        lines[mark.lane.rawValue].append(
-            Waiting(answer: .call(answer), receivers: 0, outcomes: outcomes, mark: mark, marks: marks))
-        count += 1
+        append(
+            Waiting(
+                poster: call.sender, answer: .call(call.answer), receivers: 0, outcomes: outcomes, mark: mark,
+                marks: marks))
+    }
+
+    private mutating func append(_ waiting: Waiting) {
+        lines[waiting.mark.lane.rawValue].append(waiting)
+        posters[waiting.poster] = ((posters[waiting.poster]?.count ?? 0) + 1, waiting.mark)
+    }
+
+    private mutating func noteTaken(of poster: ClientName) {
+        guard let (count, last) = posters[poster] else { return }
+        posters[poster] = count > 1 ? (count - 1, last) : nil
     }
 
     /// Takes one whose marks have been passed out; nil when there is none.
     mutating func popPassed(hasPassed: (SendingMark) -> Bool) -> Waiting? {
-        guard count > 0 else { return nil }
+        guard !isEmpty else { return nil }
         for line in lines.indices {
-            while let waiting = lines[line].first, hasPassed(waiting.mark) {
+            while var waiting = lines[line].first, hasPassed(waiting.mark) {
                 lines[line].popFirst()
-                count -= 1
-                let marks = waiting.marks.filter { !hasPassed($0) }
-                guard !marks.isEmpty, let outcomes = waiting.outcomes, case .call(let answer) = waiting.answer else {
-                    return waiting
-                }
-                append(answer, outcomes: outcomes, behind: marks)
+                noteTaken(of: waiting.poster)
+                waiting.marks.removeAll(where: hasPassed)
+                guard !waiting.marks.isEmpty else { return waiting }
+                waiting.mark = waiting.marks.removeFirst()
+                append(waiting)
             }
         }
         return nil
