@@ -40,7 +40,7 @@ final class CenterDriver {
             perform { effects in
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
-                case .ofChannel(.answered(let client)): center.clientAnswered(client, effects: &effects)
+                case .ofChannel(.answered(let client)): center.channelAnswered(client, effects: &effects)
                 case .ofChannel(.answers(let client)): center.clientAnswers(client)
                 case .ofChannel(.drained(let client)): center.channelDrained(client, effects: &effects)
                 case .ofChannel(.witnessed(let client, let hasRead)):

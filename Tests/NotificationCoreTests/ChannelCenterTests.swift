@@ -19,14 +19,14 @@ struct ChannelCenterTests {
         try silentObserver()
         var effects: [Effect] = []
         let known = try core.channelOpened(of: one, effects: &effects)
-        #expect(known.unansweredProbes == 1 && !known.isBeingWitnessed)
+        #expect(known.probes == 1 && !known.isBeingWitnessed)
         try center.post(200, of: "A")
         #expect(center.witnesses[one] == 1)
         let asked = try core.channelOpened(of: one, effects: &effects)
-        #expect(asked.unansweredProbes == center.unanswered[one] && asked.isBeingWitnessed)
+        #expect(asked.probes == center.unanswered[one] && asked.isBeingWitnessed)
         #expect(center.status(two) == nil)
         let new = try core.channelOpened(of: two, effects: &effects)
-        #expect(new.unansweredProbes == 1 && !new.isBeingWitnessed)
+        #expect(new.probes == 1 && !new.isBeingWitnessed)
         #expect(center.status(two) != nil)
     }
 
@@ -86,6 +86,61 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.dropped == 8, "the rest is confirmed")
         core.deliveriesCut(one, atMost: 100, losses: 0, unreachable: (notifications: 70, losses: 5), effects: &effects)
         #expect(center.status(one)?.dropped == 78)
+    }
+
+    @Test("S4: what went by the bus before a channel is not carried because something was written to that", arguments: 0...2)
+    func sentBefore(answers: Int) throws {
+        try silentObserver()
+        try center.post(3, of: "A")
+        var effects: [Effect] = []
+        let opened = try core.channelOpened(of: one, mostUnasked: 64 << 10, effects: &effects)
+        let unanswered = opened.probes
+        #expect(unanswered == 2 && !opened.needsAnswers, "what was sent since the first is asked about, on the bus")
+        let hasAsked = effects.contains { if case .probe(one) = $0 { true } else { false } }
+        #expect(hasAsked)
+        for _ in 0..<unanswered { core.channelDrained(one, effects: &effects) }
+        #expect(center.status(one)?.unconfirmed == 0, "it has its window for the channel")
+        try center.post(2, of: "A")
+        for _ in 0..<answers { core.clientAnswers(one) }
+        core.deliveriesCut(one, atMost: 5, losses: 0, effects: &effects)
+        #expect(center.status(one)?.dropped == (answers == unanswered ? 2 : 5))
+        core.deliveriesCut(one, atMost: 5, losses: 0, effects: &effects)
+        #expect(center.status(one)?.dropped == (answers == unanswered ? 2 : 5), "each is told once")
+    }
+
+    @Test("A4: much that went by the bus before a channel has to be answered")
+    func muchBefore() throws {
+        try silentObserver()
+        try center.post(3, of: "A")
+        var effects: [Effect] = []
+        let opened = try core.channelOpened(of: one, mostUnasked: 3, effects: &effects)
+        #expect(opened.probes == 2 && opened.needsAnswers && opened.byteCount > 3)
+        core.channelAnswered(one, effects: &effects)
+        core.deliveriesCut(one, atMost: 9, losses: 0, effects: &effects)
+        #expect(center.status(one)?.dropped == 3)
+        // The channel ends, and the answer comes.
+        core.clientAnswered(one, effects: &effects)
+        #expect(center.status(one)?.unconfirmed == 1, "the word of the loss")
+    }
+
+    @Test("A4: behind a channel, answers on the bus that were due before it confirm nothing of what came after")
+    func answeredBehind() throws {
+        try silentObserver()
+        var effects: [Effect] = []
+        _ = try core.channelOpened(of: one, effects: &effects)
+        core.channelDrained(one, effects: &effects)
+        // The channel ends.
+        try center.post(128, of: "A")
+        #expect(center.status(one)?.unconfirmed == 128)
+        core.clientAnswered(one, effects: &effects)
+        #expect(center.status(one)?.unconfirmed == 128)
+        core.clientAnswered(one, effects: &effects)
+        #expect(center.status(one)?.unconfirmed == 64)
+        // On a channel that waits for its answers.
+        core.channelAnswered(one, effects: &effects)
+        #expect(center.status(one)?.unconfirmed == 0)
+        core.channelAnswered(three, effects: &effects)
+        #expect(center.status(three) == nil)
     }
 
     /// How many, and up to which number.

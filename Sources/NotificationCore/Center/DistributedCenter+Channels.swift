@@ -1,23 +1,52 @@
 /// Clients that have a channel (F2): what goes to them is written to a socket of their own. The windows are the same; that
 /// all of one was written confirms it, as what is in the socket reaches the client without anybody's help.
 extension DistributedCenter {
+    /// What a client had not confirmed on the bus when it got its channel.
+    public struct SentBeforeChannel: Sendable {
+        public let byteCount: Int
+        /// Whether it is so much that the answers are waited for.
+        public let needsAnswers: Bool
+        /// That may still be answered.
+        public let probes: Int
+        /// Whether it is being found out in another way whether the client reads.
+        public let isBeingWitnessed: Bool
+    }
+
     /// The connection gets a channel; it is a client from now on.
     ///
-    /// - Returns: how many of its probes may still be answered on the bus, and whether it is being found out in another way
-    ///   whether it reads.
+    /// What went to it by the bus is asked about there, once more. If it is little, that need not be answered: somebody who
+    /// reads the channel only is served, too. But what was written to the channel tells nothing of it.
+    ///
+    /// - Parameter mostUnasked: how much that may be, in bytes.
     /// - Throws: ``CenterError/limitExceeded(_:value:)`` when it is a new client and there are too many.
     public func channelOpened(
-        of name: ClientName, effects: inout [Effect]
-    ) throws(CenterError) -> (unansweredProbes: Int, isBeingWitnessed: Bool) {
+        of name: ClientName, mostUnasked: Int = .max, effects: inout [Effect]
+    ) throws(CenterError) -> SentBeforeChannel {
         defer { eventEnded() }
-        let flow = try client(name, effects: &effects).peer.flow
-        return (flow.unansweredProbes, flow.isBeingWitnessed)
+        let peer = try client(name, effects: &effects).peer
+        if peer.flow.isAnythingUnprobed {
+            probe(peer, effects: &effects)
+            if !peer.flow.isOpen { closed(peer, effects: &effects) }
+        }
+        let byteCount = peer.flow.unconfirmed.bytes
+        if byteCount <= mostUnasked { peer.flow.answersNeedNotCome() }
+        return SentBeforeChannel(
+            byteCount: byteCount, needsAnswers: byteCount > mostUnasked, probes: peer.flow.unansweredProbes,
+            isBeingWitnessed: peer.flow.isBeingWitnessed)
     }
 
     /// The client has answered a Ping that is not waited for any more: it is known to answer.
     public func clientAnswers(_ name: ClientName) {
         defer { eventEnded() }
         peers[name]?.flow.noteAnswering()
+    }
+
+    /// The client has answered a Ping that its channel waited for, as much had gone to it by the bus.
+    public func channelAnswered(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let peer = peers[name] else { return }
+        peer.flow.noteAnswering()
+        confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 
     /// All that was given for the client's channel before its oldest probe has been written.

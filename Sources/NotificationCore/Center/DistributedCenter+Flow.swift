@@ -135,6 +135,7 @@ extension DistributedCenter {
     public func clientAnswered(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
+        guard !peer.flow.isAnswerOverdue else { return peer.flow.noteAnswering() }
         confirm(peer.flow.answered(), of: peer, effects: &effects)
     }
 

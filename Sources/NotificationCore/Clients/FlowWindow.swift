@@ -28,6 +28,11 @@ struct FlowWindow {
         var notifications = 0
         /// Losses that it was told of: as many numbers, too, which nothing else explains.
         var losses: UInt64 = 0
+
+        mutating func add(_ other: Self) {
+            notifications += other.notifications
+            losses += other.losses
+        }
     }
 
     /// Sent since the last probe.
@@ -36,6 +41,11 @@ struct FlowWindow {
     private var probed: [Amount] = []
     /// Probes that were taken for answered, and whose answers may still come, before those of the others.
     private var overtaken = 0
+    /// What was sent to the connection by the bus before it had a channel. What it confirms of that there tells nothing.
+    private var unsure = Told()
+    /// Answers to probes that were sent over the bus before it had a channel and behind which nothing waits any more. They
+    /// come before those of the others.
+    private var answersUntilSure = 0
     private var hasAnswered = false
     /// Whether it has used up its windows without ever having answered.
     private(set) var isSilent = false
@@ -59,14 +69,15 @@ struct FlowWindow {
     /// Whether no answer is waited for.
     var isIdle: Bool { probed.isEmpty }
 
+    /// Whether something was sent behind the last probe.
+    var isAnythingUnprobed: Bool { unprobed.messages > 0 }
+
     /// All that was sent and not confirmed.
     var unconfirmed: Amount {
-        probed.reduce(unprobed) { sum, amount in
-            Amount(
-                messages: sum.messages + amount.messages, bytes: sum.bytes + amount.bytes,
-                told: Told(
-                    notifications: sum.told.notifications + amount.told.notifications,
-                    losses: sum.told.losses + amount.told.losses))
+        probed.reduce(into: unprobed) { sum, amount in
+            sum.messages += amount.messages
+            sum.bytes += amount.bytes
+            sum.told.add(amount.told)
         }
     }
 
@@ -94,6 +105,12 @@ struct FlowWindow {
     /// Probes whose answers may still come.
     var unansweredProbes: Int { probed.count + overtaken }
 
+    /// The connection gets a channel: nothing waits any more for answers to what was probed on the bus.
+    mutating func answersNeedNotCome() {
+        unsure.add(writeOff())
+        answersUntilSure += unansweredProbes
+    }
+
     /// An answer came, of whatever kind.
     ///
     /// - Parameter byPeer: whether it was the connection's own, so that it is known to answer.
@@ -110,11 +127,17 @@ struct FlowWindow {
         return probed.removeFirst().bytes
     }
 
-    /// An answer of its own came for a probe that was taken for answered.
+    /// An answer of its own came on the bus of one that has or had a channel.
     mutating func noteAnswering() {
         hasAnswered = true
         isSilent = false
+        guard isAnswerOverdue else { return }
+        answersUntilSure -= 1
+        if answersUntilSure == 0 { unsure = Told() }
     }
+
+    /// Whether the next answer on the bus is to a probe from before a channel.
+    var isAnswerOverdue: Bool { answersUntilSure > 0 }
 
     /// Nothing more is to be sent until all probes that are on their way have been answered. The last of them was sent
     /// just now: the answers to others tell nothing of the room that there is.
@@ -126,7 +149,9 @@ struct FlowWindow {
     ///
     /// - Returns: what they told; each is counted once.
     mutating func writeOff() -> Told {
-        let told = unconfirmed.told
+        var told = unconfirmed.told
+        told.add(unsure)
+        unsure = Told()
         unprobed.told = Told()
         for index in probed.indices { probed[index].told = Told() }
         return told

@@ -95,14 +95,10 @@ final class Channel: PolledSourceDelegate {
     /// The call that wants another channel behind this one.
     var next: MethodCall?
 
-    init(
-        of client: ClientName, _ account: AccountID, _ socket: any ChannelStream, context: MainContext,
-        unansweredProbes: Int
-    ) {
+    init(of client: ClientName, _ account: AccountID, _ socket: any ChannelStream, context: MainContext) {
         self.client = client
         self.account = account
         self.socket = socket
-        for _ in 0..<unansweredProbes { probes.append(Probe(position: 0, waitsForPing: false)) }
         source = PolledSource(delegate: self, priority: .of(.reading), context: context)
     }
 

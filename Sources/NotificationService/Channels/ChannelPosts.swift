@@ -75,21 +75,19 @@ final class ChannelPosts {
         guard let (own, other) = machine.makeStream() else {
             throw BusError(.limitExceeded, message: "the service has no file descriptors left")
         }
-        let state = try mappingCenterErrors { () throws(CenterError) in
+        let before = try mappingCenterErrors { () throws(CenterError) in
             try driver.perform { effects throws(CenterError) in
-                try driver.center.channelOpened(of: client, effects: &effects)
+                try driver.center.channelOpened(
+                    of: client, mostUnasked: channels.mostUnasked(of: client), effects: &effects)
             }
         }
-        let channel = Channel(
-            of: client, account, own, context: driver.context, unansweredProbes: state.unansweredProbes)
-        // What was asked on the bus is answered here.
-        channel.owesWitness = state.isBeingWitnessed
+        let channel = Channel(of: client, account, own, context: driver.context)
         channel.isServed = { [unowned driver] in driver.center.isServed(client) }
         channel.onReadable = { [unowned self] channel in
             if let calls { calls.take(channel) } else { _ = take(from: channel) }
         }
         // Before the answer, with which a probe may be due.
-        channels.add(channel)
+        channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
         driver.effects.whenCarried { [weak channel, unowned self] in
             guard let channel, !driver.isOver else { return }

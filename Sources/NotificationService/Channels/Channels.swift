@@ -73,17 +73,25 @@ final class Channels {
 
     // MARK: Beginning and end
 
+    /// How much more may go to the client on the bus that needs no asking.
+    func mostUnasked(of client: ClientName) -> Int {
+        max(0, Self.mostSentOnBus - sentOnBus[client, default: 0])
+    }
+
     /// From now on what is for the client goes to this channel.
-    func add(_ channel: Channel) {
+    ///
+    /// - Parameter before: what went to it on the bus. What was asked there is answered here.
+    func add(_ channel: Channel, after before: DistributedCenter.SentBeforeChannel) {
         channel.onAppended = { [unowned self] in dirty.append($0) }
         channel.onWritable = { [unowned self] channel in
             write(channel)
             onWritten()
         }
         channels[channel.client] = channel
-        let mustAsk = sentOnBus[channel.client, default: 0] >= Self.mostSentOnBus
-        sentOnBus[channel.client, default: 0] += 0
-        for index in channel.probes.indices { channel.probes[index].waitsForPing = mustAsk }
+        sentOnBus[channel.client, default: 0] += before.byteCount
+        channel.probes = Array(
+            repeating: Channel.Probe(position: 0, waitsForPing: before.needsAnswers), count: before.probes)
+        channel.owesWitness = before.isBeingWitnessed
         noteAnswer(channel)
     }
 
@@ -249,7 +257,7 @@ final class Channels {
     }
 
     private func probe(_ channel: Channel) {
-        let mustAsk = sentOnBus[channel.client, default: 0] >= Self.mostSentOnBus
+        let mustAsk = mostUnasked(of: channel.client) == 0
         channel.probes.append(Channel.Probe(position: channel.writer.position, waitsForPing: mustAsk))
         if mustAsk { prober.probe(channel.client) }
         noteAnswer(channel)
