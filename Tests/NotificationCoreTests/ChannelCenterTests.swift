@@ -88,7 +88,9 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.dropped == 78)
     }
 
-    @Test("S4: what went by the bus before a channel is not carried because something was written to that", arguments: 0...2)
+    @Test(
+        "S4: what went by the bus before a channel is not carried because something was written to that",
+        arguments: 0...2)
     func sentBefore(answers: Int) throws {
         try silentObserver()
         try center.post(3, of: "A")
