@@ -216,13 +216,22 @@ final class CenterDriver {
         for (client, one) in lost { counts[client, default: SentSignals.Recent()].add(one.unwritten) }
         perform { effects in
             for (client, recent) in counts.sorted(by: { $0.key < $1.key }) {
+                let channel = lost[client]
                 // Before a channel that was not carried, nothing was either; but to the channel's windows it is confirmed.
-                let unreachable = lost[client]?.unreachable.map {
-                    (notifications: $0.notifications + recent.notifications, losses: $0.losses + recent.losses)
+                var unreachable: SentSignals.Recent?
+                if let channel, !channel.isCarried {
+                    unreachable = channel.unread
+                    unreachable?.add(recent)
                 }
                 center.deliveriesCut(
-                    client, atMost: recent.notifications, losses: recent.losses, unreachable: unreachable,
-                    effects: &effects)
+                    client, atMost: recent.notifications, losses: recent.losses,
+                    unreachable: unreachable.map { ($0.notifications, $0.losses) }, effects: &effects)
+                // So it is to who has left it unread.
+                if let channel, channel.isCarried, channel.isReset {
+                    center.deliveriesCut(
+                        client, atMost: 0, losses: 0,
+                        unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
+                }
             }
             center.rememberAllDue(effects: &effects)
         }

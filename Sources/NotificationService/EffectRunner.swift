@@ -79,6 +79,7 @@ final class EffectRunner {
             }
             receipts?.eventEnded()
         }
+        channels.onUncertain = { [unowned self] client, sent in receipts?.noteSent(sent, to: client) }
         channels.releaseKept = { [unowned answers] channel in answers.release(for: channel) }
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
         answers.onSent = { [unowned channels] client, size in channels.noteSentOnBus(size, to: client) }

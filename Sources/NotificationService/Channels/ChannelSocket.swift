@@ -13,8 +13,7 @@ final class ChannelSocket: ChannelStream {
     private let owner: FileDescriptor
     /// Whether nothing that is written arrives any more.
     private(set) var isBroken = false
-    /// Whether the other end was closed with something unread in it.
-    private(set) var wasReset = false
+    private var hasMetReset = false
 
     init(_ owner: FileDescriptor) {
         self.owner = owner
@@ -76,7 +75,17 @@ final class ChannelSocket: ChannelStream {
 
     private func noteError() {
         isBroken = true
-        if errno == ECONNRESET { wasReset = true }
+        if errno == ECONNRESET { hasMetReset = true }
+    }
+
+    /// Whether the other end was closed with something unread in it, also where no call has met that yet.
+    var wasReset: Bool {
+        if hasMetReset { return true }
+        var (error, size) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
+        if getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &size) == 0, error == ECONNRESET {
+            (hasMetReset, isBroken) = (true, true)
+        }
+        return hasMetReset
     }
 
     /// Whether something that was written lies unread in the other end.

@@ -8,7 +8,7 @@ package protocol ChannelStream: AnyObject {
     var ready: PolledSource.Conditions { get }
     /// Whether nothing that is written arrives any more.
     var isBroken: Bool { get }
-    /// Whether the other end was closed with something unread in it.
+    /// Whether the other end was closed with something unread in it, also where no call has met that yet.
     var wasReset: Bool { get }
 
     /// Reads what is there.

@@ -32,6 +32,8 @@ final class Channels {
     var sendOnBus: (([Effect]) -> Void)!
     /// Appends the outcomes that are kept for a channel.
     var releaseKept: ((Channel) -> Void)!
+    /// Gets what a client got only if its channel was carried, ahead of what tells it that it may miss that.
+    var onUncertain: ((ClientName, DeliveryReceipts.Sent) -> Void)!
     /// Called when something was written that had waited for room.
     var onWritten: (() -> Void)!
     private let context: MainContext
@@ -111,8 +113,8 @@ final class Channels {
         guard channels[channel.client] === channel else { return }
         releaseKept(channel)
         if !channel.socket.isBroken { write(channel) }
-        // Whether it had it or not, from here on the client is told what it misses.
-        noteCarried(channel)
+        // Whether it had the channel or not, it knows what it misses when what is sent now was carried.
+        if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
         let effects = unwritten(of: channel)
         #if CARILLON_PLANTED
@@ -146,8 +148,12 @@ final class Channels {
     /// What of a client's channel it may never get.
     struct Lost {
         var unwritten = SentSignals.Recent()
-        /// What was written to one that it may never have got itself; nil where it has.
-        var unreachable: SentSignals.Recent?
+        /// What was written and not read.
+        var unread: SentSignals.Recent
+        /// Whether the bus is known to have carried the channel to it.
+        let isCarried: Bool
+        /// Whether it has closed the channel and left that.
+        let isReset: Bool
     }
 
     /// Ends all at once: there is no bus to go on by.
@@ -156,10 +162,10 @@ final class Channels {
         for channel in all {
             releaseKept(channel)
             write(channel)
+            let isReset = channel.socket.wasReset
             remove(channel)
-            var one = Lost()
+            var one = Lost(unread: channel.unread, isCarried: channel.isCarried, isReset: isReset)
             for case let effect? in channel.frames.map(\.effect) { one.unwritten.add(effect.content) }
-            if !channel.isCarried { one.unreachable = channel.unread }
             lost[channel.client] = one
         }
         return lost

@@ -71,6 +71,11 @@ final class DeliveryReceipts {
         sent.append(Row(client: client, sent: message))
     }
 
+    /// What went to a client another way is known to it if the bus carries what is sent now.
+    func noteSent(_ sent: Sent, to client: ClientName) {
+        self.sent.append(Row(client: client, sent: sent))
+    }
+
     /// All that belongs together was sent.
     func eventEnded() {
         guard !sent.isEmpty, asked.isEmpty, timer == nil else { return }

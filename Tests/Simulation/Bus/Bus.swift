@@ -48,6 +48,8 @@ final class Bus {
     var onDelivered: ((_ sender: Peer, _ receiver: Peer) -> Void)?
     /// Told when a connection has read a message of another, by that one's number.
     var onRead: ((Message, _ sender: Int, _ reader: Peer) -> Void)?
+    /// Told when it has let go of a descriptor that it carries to nobody.
+    var onRefusedDescriptor: (() -> Void)?
     /// What it does to descriptors.
     var descriptorTrouble: Streams.Trouble?
     /// Loses some of the notifications, which no bus does.
@@ -174,7 +176,10 @@ final class Bus {
         var message = message
         if let descriptorTrouble, message.hasDescriptors {
             world.note("bus: \(descriptorTrouble) descriptor for \(receiverName)")
-            if descriptorTrouble == .refused { return }
+            guard descriptorTrouble != .refused else {
+                onRefusedDescriptor?()
+                return
+            }
             message = message.withoutDescriptors()
         }
         if receiver.deliver(message.carried(from: AnyBusName(name), serial: message.serial), from: sender) {

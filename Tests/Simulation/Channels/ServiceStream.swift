@@ -5,7 +5,7 @@ import NotificationService
 final class ServiceStream: ChannelStream {
     let polled: Int32? = nil
     private(set) var isBroken = false
-    private(set) var wasReset = false
+    private var hasMetReset = false
     /// It keeps both ends.
     private let stream: Stream
     private let process: LoopProcess
@@ -44,7 +44,7 @@ final class ServiceStream: ChannelStream {
         case .nothing: return -1
         case .end: return 0
         case .reset:
-            (isBroken, wasReset) = (true, true)
+            (isBroken, hasMetReset) = (true, true)
             return 0
         }
     }
@@ -62,6 +62,8 @@ final class ServiceStream: ChannelStream {
         guard isAlive || random.happens(0.5) else { return 0 }
         return ours.write(bytes) ?? 0
     }
+
+    var wasReset: Bool { hasMetReset || ours.hasError }
 
     var isAnythingUnread: Bool { ours.isAnythingUnread }
 

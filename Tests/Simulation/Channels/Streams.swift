@@ -79,17 +79,29 @@ final class Streams {
     /// The kernel closes what nobody has.
     private func lookAfter(_ number: UInt64, again pause: Int64) {
         world.after(pause) { [weak self] in
-            guard let self, let entry = entries[number], !entry.isTaken else { return }
-            var poll = pollfd(fd: entry.pipe.rawValue, events: 0, revents: 0)
-            if pollOnce(&poll) > 0, poll.revents & Int16(POLLERR) != 0 {
-                world.note("nobody has the descriptor of channel \(number)")
-                entry.stream.client.close()
-                taken.append(entry.stream)
-                entries[number] = nil
-            } else {
-                lookAfter(number, again: min(2 * pause, Self.pause.last))
-            }
+            if let self, lookAfter(number) { lookAfter(number, again: min(2 * pause, Self.pause.last)) }
         }
+    }
+
+    /// Somebody may just have let go of a descriptor, which the kernel closes at once.
+    func lookAfterAll() {
+        world.after(1) { [weak self] in
+            guard let self else { return }
+            for number in entries.keys.sorted() { lookAfter(number) }
+        }
+    }
+
+    /// - Returns: whether somebody still has the descriptor, and has not taken it.
+    @discardableResult
+    private func lookAfter(_ number: UInt64) -> Bool {
+        guard let entry = entries[number], !entry.isTaken else { return false }
+        var poll = pollfd(fd: entry.pipe.rawValue, events: 0, revents: 0)
+        guard pollOnce(&poll) > 0, poll.revents & Int16(POLLERR) != 0 else { return true }
+        world.note("nobody has the descriptor of channel \(number)")
+        entry.stream.client.close()
+        taken.append(entry.stream)
+        entries[number] = nil
+        return false
     }
 
     /// The client's end of the stream that a descriptor means. It is its owner's to close.
