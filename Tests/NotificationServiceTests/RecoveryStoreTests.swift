@@ -85,6 +85,24 @@ struct RecoveryStoreTests: StateTests {
         #expect(told == (rubbish > 0 ? [true] : []))
     }
 
+    @Test("D4: where a log ends in what is of no use, no number is given that may have been given", arguments: [0, 3])
+    func passedOver(rubbish: Int) throws {
+        let directory = try TemporaryDirectory()
+        let before = try fill(directory)
+        let log = directory.path + "/b.log"
+        try Data(contentsOf: URL(filePath: log)).dropLast(rubbish).write(to: URL(filePath: log))
+        let center = DistributedCenter()
+        center.clock = Clock(time: { 1_700_000_000_000_000 }, uptime: { 0 })
+        _ = try open(directory).restore(into: center)
+        let last = center.lastNumbers
+        if rubbish > 0 {
+            #expect(last.serial == 1_700_000_000_000_000 && last.observer == last.serial)
+        } else {
+            #expect(last.serial >= before.lastNumbers.serial && last.serial < before.lastNumbers.serial + 10_000)
+            #expect(last.observer >= before.lastNumbers.observer && last.observer < 10_000)
+        }
+    }
+
     @Test("E3: a log with any byte changed is read up to there, and never a crash")
     func changed() throws {
         let directory = try TemporaryDirectory()

@@ -153,14 +153,20 @@ final class RecoveryStore {
                 report("the last \(rest) bytes of the state of an earlier carillond are of no use, and ignored")
             }
         } catch {
+            isDamaged = true
             report("the state of an earlier carillond is of no use, and ignored: \(error)")
         }
         if misfits > 0 {
             isDamaged = true
             report("\(misfits) changes in the state of an earlier carillond do not fit, and are ignored")
         }
-        // A client's last word may be in what is of no use.
-        if isDamaged { center.doubtSuspensions() }
+        if isDamaged {
+            // A client's last word may be in what is of no use.
+            center.doubtSuspensions()
+            // So may the numbers. Nobody has given one for each microsecond.
+            let passedOver = UInt64(max(0, center.clock.time()))
+            used = (max(used.serial, passedOver), max(used.observer, passedOver))
+        }
         center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
         if !hasQueues, counters.earlierPosts > 0 {
             center.countLostPosts(counters.earlierPosts)
