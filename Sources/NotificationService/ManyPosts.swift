@@ -13,10 +13,13 @@ final class ManyPosts {
         let call: MethodCall
         var posts: ArrivedPosts
         var outcomes: [PostOutcome] = []
+        /// The place among all that were begun.
+        let number: Int
         /// Behind the last of its deliveries in each lane.
         var marks: [DeliveryLane: SendingMark] = [:]
 
-        init(_ call: MethodCall, _ posts: ArrivedPosts) {
+        init(_ number: Int, _ call: MethodCall, _ posts: ArrivedPosts) {
+            self.number = number
             self.call = call
             self.posts = posts
         }
@@ -28,6 +31,7 @@ final class ManyPosts {
     private unowned let refusals: Refusals
     /// By the call's message, which lives as long.
     private var begun: [ObjectIdentifier: Work] = [:]
+    private var count = 0
     /// Posts that were taken since somebody asked.
     private var taken = 0
     /// Whether somebody goes on with what has been begun: otherwise nothing is left over.
@@ -46,7 +50,8 @@ final class ManyPosts {
     func begin(_ call: MethodCall) throws(BusError) {
         let posts = try ArrivedPosts(call.message, limits: driver.center.limits)
         try call.expectNoDescriptors()
-        let work = Work(call, posts)
+        count += 1
+        let work = Work(count, call, posts)
         begun[ObjectIdentifier(call.message)] = work
         goOn(work, isContinued ? nextPiece : Piece(most: .max))
     }
@@ -69,7 +74,7 @@ final class ManyPosts {
     ///
     /// - Returns: these calls.
     func finishAll() -> [Message] {
-        let works = Array(begun.values)
+        let works = begun.values.sorted { $0.number < $1.number }
         for work in works { goOn(work, Piece(most: .max)) }
         return works.map(\.call.message)
     }
