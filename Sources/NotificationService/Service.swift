@@ -36,6 +36,8 @@ public final class Service {
     /// The next attempt.
     private var retry: EventSource?
     /// Attempts since the service last served for long.
+    /// Whether that was asked for between two connections.
+    private var isReloadDue = false
     private var attempts = 0
     private var servingSince: SuspendingClock.Instant?
     private var hasEnded = false
@@ -87,7 +89,8 @@ public final class Service {
 
     /// Reads the configuration files again. With a fault in one, which is logged, everything stays as it was.
     public func reloadConfiguration() {
-        link?.object.reloadConfiguration()
+        guard let link else { return isReloadDue = true }
+        link.object.reloadConfiguration()
     }
 
     /// The state machine behind the present connection, to look at.
@@ -105,6 +108,10 @@ public final class Service {
             servingSince = context.now
         }
         self.link = link
+        if isReloadDue {
+            isReloadDue = false
+            link.object.reloadConfiguration()
+        }
     }
 
     private func linkEnded(_ reason: ServiceLink.End) {
