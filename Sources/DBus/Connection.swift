@@ -176,16 +176,15 @@ public final class Connection: BusConnection {
     /// Ahead of the call: what the bus tells about the owner then comes before the owner's reply.
     private func follow(_ name: WellKnownName) -> PendingCalls.Peer {
         let peer = pendingCalls.follow(name)
-        addMatch(OwnerChange.matchRule(for: name)) { [weak self] result in
-            if case .failure = result { self?.pendingCalls.changesAreNotTold(of: name) }
-        }
+        // Without room for it the bus is asked when there is a reply of somebody unknown.
+        addMatch(OwnerChange.matchRule(for: name)) { _ in }
         askForOwner(of: name)
         return peer
     }
 
     private func askForOwner(of name: WellKnownName) {
         nameOwner(of: name) { [weak self] result in
-            self?.pendingCalls.ownerChanged(name, to: try? result.get())
+            self?.pendingCalls.ownerIs(try? result.get(), of: name)
         }
     }
 

@@ -31,7 +31,7 @@ final class PendingCalls {
         var candidates: [UniqueName: Message] = [:]
     }
 
-    /// Asks the bus who owns a name; the answer goes to ``ownerChanged(_:to:)``.
+    /// Asks the bus who owns a name; the answer goes to ``ownerIs(_:of:)``.
     var askForOwner: ((WellKnownName) -> Void)?
     /// Replies that came from others than those who were asked.
     private(set) var forged: UInt64 = 0
@@ -40,6 +40,8 @@ final class PendingCalls {
     private var calls: [UInt32: Call] = [:]  // by the serials of their messages
     private var lastNumber: UInt64 = 0
     private var owners: [WellKnownName: NameOwners] = [:]
+    /// Names of whose owners the bus is being asked.
+    private var asked: Set<WellKnownName> = []
     private var timer: (source: EventSource, due: SuspendingClock.Instant)?
     private var timedCalls = 0
     private var isClosed = false
@@ -105,9 +107,10 @@ final class PendingCalls {
         case .owner(let name, let epoch):
             if owners[name]?.hasOwned(sender, since: epoch) == true {
                 complete(serial, with: reply)
-            } else if owners[name]?.areChangesTold == false, call.candidates.count < Self.mostCandidates {
+            } else if call.candidates.count < Self.mostCandidates {
+                // The bus does not tell every change: not where it has no room for a rule, or had none for its own signal.
                 calls[serial]?.candidates[sender] = reply
-                askForOwner?(name)
+                if asked.insert(name).inserted { askForOwner?(name) }
             } else {
                 noteForged(reply)
             }
@@ -158,16 +161,10 @@ final class PendingCalls {
         return .owner(of: name, since: 0)
     }
 
-    /// The bus will not tell changes of the owner: it has to be asked.
-    func changesAreNotTold(of name: WellKnownName) {
-        owners[name]?.areChangesTold = false
-    }
-
-    /// The bus told who owns `name`.
-    func ownerChanged(_ name: WellKnownName, to owner: UniqueName?) {
-        guard owners[name] != nil else { return }
-        owners[name]?.changed(to: owner)
-        guard owners[name]?.areChangesTold == false else { return }
+    /// The bus answered who owns `name`.
+    func ownerIs(_ owner: UniqueName?, of name: WellKnownName) {
+        asked.remove(name)
+        ownerChanged(name, to: owner)
         for (serial, call) in calls.filter({ !$0.value.candidates.isEmpty }).sorted(by: { $0.key < $1.key }) {
             guard !isClosed, case .owner(of: name, since: _) = call.peer else { continue }
             calls[serial]?.candidates = [:]
@@ -175,6 +172,11 @@ final class PendingCalls {
                 if sender == owner { complete(serial, with: reply) } else { noteForged(reply) }
             }
         }
+    }
+
+    /// The bus told who owns `name` from now on.
+    func ownerChanged(_ name: WellKnownName, to owner: UniqueName?) {
+        owners[name]?.changed(to: owner)
     }
 
     // MARK: Time
@@ -214,8 +216,6 @@ final class PendingCalls {
 /// Who owns a well-known name, and who did so lately.
 private struct NameOwners {
     private(set) var epoch: UInt64 = 0
-    /// Whether the bus tells changes.
-    var areChangesTold = true
     private var current: UniqueName?
     /// Each with the epoch in which it was no more.
     private var former: [(owner: UniqueName, until: UInt64)] = []

@@ -8,8 +8,42 @@ import NotificationWire
     import Musl
 #endif
 
-/// Who has the service's name, in words.
+/// Who has the service's name.
 extension ServiceSession {
+    /// Whether it is being found out who has it.
+    enum OwnerDoubt {
+        case none
+        case asked
+        /// Not before this timer: whoever wants can send what makes one doubt. `isDue`: something did.
+        case resting(AnyObject, isDue: Bool)
+    }
+
+    /// Something that only the service says came from somebody else (E6). That is a stranger, or the bus had no room to
+    /// tell that the name has another owner: not every bus keeps its own signals for who does not read.
+    func doubtOwner() {
+        switch ownerDoubt {
+        case .none:
+            guard let connection else { return }
+            ownerDoubt = .asked
+            connection.nameOwner(of: Wire.busName) { [weak self, weak connection] result in
+                guard let self, connection === self.connection else { return }
+                restFromDoubt()
+                if let owner = result.owner { ownerChanged(to: owner) }
+            }
+        case .asked: break
+        case .resting(let timer, _): ownerDoubt = .resting(timer, isDue: true)
+        }
+    }
+
+    private func restFromDoubt() {
+        let timer = bus.once(milliseconds: 1000) { [weak self] in
+            guard let self, case .resting(_, let isDue) = ownerDoubt else { return }
+            ownerDoubt = .none
+            if isDue { doubtOwner() }
+        }
+        ownerDoubt = .resting(timer, isDue: false)
+    }
+
     /// - Parameter completion: gets the owner's unique name and process, as far as the bus tells them.
     func describeOwner(_ completion: @escaping (String) -> Void) {
         guard let connection else { return completion("another program") }
@@ -20,6 +54,16 @@ extension ServiceSession {
                 let name = programName(of: processID)
                 completion("\(owner) (process \(processID)\(name.isEmpty ? "" : ", \(name)"))")
             }
+        }
+    }
+}
+
+extension Result<UniqueName, BusError> {
+    /// Who has the name, or that nobody has it; nil where the bus did not say.
+    var owner: UniqueName?? {
+        switch self {
+        case .success(let name): name
+        case .failure(let error): error.name == BusError.nameHasNoOwnerName ? .some(nil) : nil
         }
     }
 }

@@ -11,7 +11,10 @@ extension ServiceSession {
         }
         guard message.kind == .signal, message.hasInterface(Wire.interface) else { return false }
         // Nobody else's are believed (E6).
-        guard let sender = message.sender, owners.believes(sender) else { return true }
+        guard let sender = message.sender, owners.believes(sender) else {
+            doubtOwner()
+            return true
+        }
         drainChannel()
         do throws(BusError) {
             if let notifications = try ArrivedNotification.all(in: message, like: &recent) {

@@ -58,6 +58,7 @@ public final class ServiceSession {
     private var asked: UniqueName?
     /// Set while the service is asked: its silence is told in the end.
     private var silence: AnyObject?
+    var ownerDoubt = OwnerDoubt.none
     /// Set while another attempt is due.
     private var retry: AnyObject?
     /// Holds the last connection until its callbacks have returned.
@@ -176,6 +177,7 @@ public final class ServiceSession {
         endChannel(reason)
         channels = Channels()
         owners.reset()
+        ownerDoubt = .none
         isSuspensionTakenBack = false
         registrations.reset()
         sequence.reset()
@@ -227,7 +229,7 @@ public final class ServiceSession {
             return notACenter(because: error)
         }
         // One that gave its name up since may answer as well, and knows nothing of what comes.
-        if let owner, owner != reply.sender { return ask() }
+        if let owner, owner != reply.sender { return askAgain() }
         silence = nil
         owners.answered(reply.sender)
         // One that answers has the state of the one before, which has ended and written nothing since.
@@ -257,6 +259,16 @@ public final class ServiceSession {
         for key in repair.missing { sendRegistration(of: key) }
         channels.channel?.goOn()
         sendRequests()
+    }
+
+    /// Asks who has the name by now, of which the bus need not have told, and that one.
+    private func askAgain() {
+        let number = question
+        connection?.nameOwner(of: Wire.busName) { [weak self] result in
+            guard let self, case .asking = state, number == question else { return }
+            if let owner = result.owner { _ = owners.change(to: owner) }
+            ask()
+        }
     }
 
     private func askingFailed(_ error: BusError) {

@@ -92,8 +92,9 @@ struct ForgedReplyTests {
         try stage.forge()
         try stage.forge(error: BusError.nameHasNoOwnerName)
         #expect(stage.results.isEmpty)
-        // dbus-broker carries no reply that nobody asked for.
-        #expect(stage.victim.forgedReplies == (kind == .dbusDaemon ? 2 : 0))
+        // dbus-broker carries no reply that nobody asked for. Who owns a name is asked then, which is forged as well.
+        let forged = stage.victim.forgedReplies
+        #expect(kind == .dbusDaemon ? (byName ? 2...6 : 2...2).contains(forged) : forged == 0, "\(forged)")
         stage.answer()
         try stage.loop.run("the reply") { !stage.results.isEmpty }
         #expect(try stage.outcome() == "true")

@@ -383,6 +383,9 @@ struct SessionTests {
         }
         _ = stage.bus.connection.takeSent()
         try answer(from: ":1.100")
+        #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"])
+        let owner = try #require(stage.bus.connection.pending.first).message.answered { $0.append(":1.101") }
+        stage.bus.connection.answerFirst(.success(owner))
         #expect(stage.bus.connection.takeSent() == ["ListObservers?"])
         try answer(from: ":1.101")
         #expect(stage.bus.connection.takeSent() == ["AddObserver?"])
@@ -477,6 +480,50 @@ struct SessionTests {
         #expect(stage.takeTold().isEmpty)
         stage.notify(1)
         #expect(stage.takeTold().count == 1)
+    }
+
+    @Test("E6: where the bus did not tell that the service is another one, a signal of it has the bus asked")
+    func untoldOwner() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        let serve = stage.bus.answer
+        var owner = ":1.100"
+        stage.bus.answer = { call in
+            guard call.member == "GetNameOwner" else { return serve(call)?.map { $0.carried(from: owner) } }
+            return .success(call.answered { $0.append(owner) })
+        }
+        for _ in 0..<100 { stage.notify(1, from: ":1.66") }
+        #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"], "a stranger has it asked once")
+        #expect(stage.takeTold().isEmpty)
+        owner = ":1.101"
+        stage.notify(1, from: ":1.101")
+        #expect(stage.bus.connection.takeSent().isEmpty)
+        stage.bus.pass(milliseconds: 1000)
+        #expect(stage.bus.connection.takeSent().prefix(2) == ["GetNameOwner?", "ListObservers?"])
+        stage.bus.pass(milliseconds: 10_000)
+        #expect(stage.bus.connection.takeSent().allSatisfy { $0 != "GetNameOwner?" }, "nothing more is in doubt")
+    }
+
+    @Test("E6: an answer of another service than the bus told of has the bus asked who that is")
+    func untoldAnswerer() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        let serve = stage.bus.answer
+        stage.bus.answer = { call in
+            guard call.member == "GetNameOwner" else { return serve(call) }
+            return .success(call.answered { $0.append(":1.100") })
+        }
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        // The one behind it was not told.
+        _ = stage.arrive(.ownerChange(name, to: ":1.99"))
+        #expect(stage.bus.connection.takeSent().prefix(3) == ["ListObservers?", "GetNameOwner?", "ListObservers?"])
+        #expect(stage.takeTold().prefix(2) == ["connecting", "connected"])
+        stage.notify(1)
+        #expect(stage.takeTold().last?.contains("Ding") == true)
     }
 
     @Test(
