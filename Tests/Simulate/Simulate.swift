@@ -138,6 +138,7 @@ struct Simulate {
         case "--rate": return read(Int(value), \.rate)
         case "--hostility": return read(Double(value), \.hostility)
         case "--channels": return read(Double(value), \.channels)
+        case "--values": return read(Double(value), \.values)
         case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
         default: return false
         }

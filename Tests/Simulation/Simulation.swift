@@ -46,6 +46,7 @@ final class Simulation {
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
         bus.onRead = { [windows] message, sender, reader in windows.read(message, from: sender, by: reader) }
+        bus.onRefusedDescriptor = { [streams] in streams.lookAfterAll() }
         bus.onSent = { [unowned self] message, sender in meet(message, from: sender) }
         if trace != nil {
             bus.onCarried = { [unowned world] message, sender, receiver in
@@ -78,6 +79,7 @@ final class Simulation {
         guard world.violation == nil else { return world.violation }
         host.checkCore()
         let marker = postMarkers()
+        if plan.dials.values > 0 { postValues() }
         world.run(until: world.now + Self.restTime)
         guard world.violation == nil else { return world.violation }
         judge(marker)
@@ -140,8 +142,8 @@ final class Simulation {
         guard let client = current[actor], client.isThere else { return }
         switch action {
         case .leave(let abruptly): client.leave(abruptly: abruptly)
-        case .observe(let slot, let name, let object, let behavior, let mode):
-            client.observe(slot: slot, name: name, object: object, behavior, mode)
+        case .observe(let slot, let name, let object, let behavior, let mode, let values):
+            client.observe(slot: slot, name: name, object: object, behavior, mode, values: values)
         case .unobserve(let slot): client.unobserve(slot: slot)
         case .removeAll(let name): client.removeAll(name: name)
         case .post(let post): client.post(post)
@@ -154,6 +156,8 @@ final class Simulation {
         case .suspend(let isSuspended): client.suspend(isSuspended)
         case .follow: client.suspend(nil)
         case .list: client.list()
+        case .read(let name): client.read(name: name)
+        case .forget(let name): client.forget(name: name)
         case .pester(let count): for _ in 0..<count { client.list() }
         case .lie(let lie): tell(lie, by: client)
         case .openChannel:
@@ -322,6 +326,38 @@ final class Simulation {
         return marker
     }
 
+    /// R2: who comes when all is posted gets the values that there are.
+    private func postValues() {
+        let role = Plan.Role(hasBatches: true)
+        let poster = PlainClient(world, bus, ledger, streams, role: role, processID: 95)
+        for name in 0..<Names.nameCount {
+            var post = PostPlan(name: name)
+            post.options.retention = Retention(whileConnected: name == 0)
+            poster.post(post)
+        }
+        all.append(poster)
+        world.after(Self.restTime / 3) { [unowned self] in
+            let late = PlainClient(world, bus, ledger, streams, role: role, processID: 94)
+            all.append(late)
+            late.observe(slot: 0, name: nil, object: nil, .drop, .default, values: true)
+            poster.read(name: nil)
+        }
+    }
+
+    private func judgeValues(_ center: DistributedCenter) {
+        let kept = values(of: center)
+        ledger.values.judge(kept, of: nil, asked: world.now)
+        ledger.values.judgeLeft(kept.compactMap { $0 })
+    }
+
+    /// The numbers of the posts whose values a center keeps.
+    private func values(of center: DistributedCenter) -> [Int?] {
+        var effects: [Effect] = []
+        return center.retainedValues(name: "", object: "", effects: &effects).map {
+            ($0.notification.userInfo as? WireUserInfo).flatMap { Receipt.number(ofCommonBody: $0.commonBody) }
+        }
+    }
+
     private func judge(_ marker: Int) {
         for number in marker..<ledger.posts.count {
             guard case .accepted = ledger.posts[number].outcome else {
@@ -352,6 +388,7 @@ final class Simulation {
         for client in all where client.isThere && (client as? PlainClient)?.role.isLiar != true {
             judge(client, by: center)
         }
+        judgeValues(center)
     }
 
     /// E4: what the service says of a client is so.
@@ -398,6 +435,7 @@ final class Simulation {
     /// D8: nothing is left of those who left.
     private func judgeEmptiness() {
         guard let center = host.center else { return world.violate("convergence", "there is no service") }
+        ledger.values.judgeLeft(values(of: center).compactMap { $0 })
         let statistics = center.statistics
         let left: [(String, UInt64)] = [
             ("clients", statistics.clients), ("observers", statistics.observers), ("notifications", statistics.queued),

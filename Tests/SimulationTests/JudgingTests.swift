@@ -85,6 +85,81 @@ struct JudgingTests {
         }
     }
 
+    private static func value(of name: Int, whileConnected: Bool = false, expiresAfter: UInt32? = nil) -> PostPlan {
+        var plan = PostPlan(name: name)
+        plan.options.retention = Retention(whileConnected: whileConnected)
+        plan.options.expiresAfter = expiresAfter
+        return plan
+    }
+
+    /// Posts a value, which is accepted a while later.
+    private func post(_ plan: PostPlan, _ stage: Stage) -> Int {
+        let number = stage.ledger.post(plan, from: stage.client.name!)
+        stage.pass()
+        stage.ledger.settle(number, .accepted(receivers: 0, at: stage.world.now))
+        stage.pass()
+        return number
+    }
+
+    /// What there is to say against what is kept; nil when nothing is.
+    private func verdict(of kept: [Int?], _ stage: Stage) -> String? {
+        stage.ledger.values.judge(kept, of: nil, asked: stage.world.now)
+        return stage.world.violation?.rule
+    }
+
+    @Test("R1: of values that were posted one after the other the last is kept, and no other", arguments: 0..<4)
+    func lastValue(kept: Int) {
+        let stage = Stage()
+        let (first, last) = (post(Self.value(of: 0), stage), post(Self.value(of: 0), stage))
+        let all: [[Int?]] = [[last], [first], [], [first, last]]
+        #expect(verdict(of: all[kept], stage) == (kept == 0 ? nil : "R1"))
+    }
+
+    @Test("R1, R6: what was removed, or has expired, is kept no longer; before it is known, it may", arguments: 0..<4)
+    func noValue(which: Int) {
+        let stage = Stage()
+        let number = post(Self.value(of: 0, expiresAfter: which == 3 ? 1 : nil), stage)
+        if which == 3 {
+            #expect(verdict(of: [number], stage) == nil)
+            stage.world.run(until: stage.world.now + 3_000_000)
+        } else {
+            let removal = stage.ledger.values.remove(which == 2 ? 1 : nil)
+            #expect(verdict(of: [number], stage) == nil)
+            stage.pass()
+            if which > 0 { stage.ledger.values.acknowledgeRemoval(removal) }
+            stage.pass()
+        }
+        #expect(verdict(of: [], stage) == (which == 2 ? "R1" : nil), "what another name has is not removed")
+        guard which != 2 else { return }
+        #expect(verdict(of: [number], stage) == (which == 0 ? nil : "R1"))
+    }
+
+    @Test("R6: what is kept while its poster is connected goes with that")
+    func connected() {
+        let stage = Stage()
+        let number = post(Self.value(of: 0, whileConnected: true), stage)
+        stage.ledger.values.judgeLeft([number])
+        #expect(stage.world.violation == nil)
+        stage.ledger.leave(stage.client.name!)
+        stage.ledger.values.judgeLeft([number])
+        #expect(stage.world.violation?.rule == "R6")
+    }
+
+    @Test("R2: who came late and wanted values has to get them; who did not want them, or got newer ones, has not")
+    func lateValues() {
+        let stage = Stage()
+        let (first, second) = (post(Self.value(of: 0), stage), post(Self.value(of: 1), stage))
+        var witnesses: [Witness] = []
+        for values in [true, false] {
+            let witness = Witness(values ? ":1.91" : ":1.92", ledger: stage.ledger, mode: .default, isLibrary: false)
+            witness.acknowledge(witness.register(name: nil, object: nil, .hold, .default, values: values))
+            witnesses.append(witness)
+        }
+        #expect(witnesses.map { $0.missing() } == [[first, second], []])
+        let newer = post(Self.value(of: 0), stage)
+        #expect(witnesses.map { $0.missing() } == [[second, newer], [newer]])
+    }
+
     @Test("A4: more than two windows that lie unread are a violation, once the client has answered")
     func windows() {
         let stage = Stage()

@@ -7,14 +7,26 @@ protocol Client: AnyObject {
     var witness: Witness? { get }
     var isThere: Bool { get }
 
-    func observe(slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode)
+    /// - Parameter values: whether it wants those that are kept (R2).
+    func observe(
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool)
     func unobserve(slot: Int)
     func removeAll(name: Int?)
     func post(_ plan: PostPlan)
     /// Nil takes its word back.
     func suspend(_ isSuspended: Bool?)
     func list()
+    /// Asks for the values of a name (R3); nil means all.
+    func read(name: Int?)
+    /// Removes the values of a name (R6); nil means all.
+    func forget(name: Int?)
     func leave(abruptly: Bool)
     func setStopped(_ isStopped: Bool)
     func setSlowness(_ factor: Int)
+}
+
+extension Client {
+    func observe(slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) {
+        observe(slot: slot, name: name, object: object, behavior, mode, values: false)
+    }
 }

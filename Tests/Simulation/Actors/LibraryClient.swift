@@ -47,14 +47,16 @@ final class LibraryClient: Client {
     // MARK: Its deeds
 
     func observe(
-        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: NotificationCore.RunLoopMode
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: NotificationCore.RunLoopMode,
+        values: Bool
     ) {
         whenNamed { [unowned self] witness in
             let key = RegistrationKey(
                 name: name.map { ExactText(Names.name($0)) }, object: object.map { ExactText(Names.object($0)) },
-                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode))
+                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values),
+                number: values ? UInt64(witness.registrations.count + 1) : 0)
             guard slots[slot] == nil, !slots.values.contains(where: { $0.key == key }) else { return }
-            let number = witness.register(name: name, object: object, behavior, mode)
+            let number = witness.register(name: name, object: object, behavior, mode, values: values)
             slots[slot] = (key, number)
             ask(.register(key))
             confirm(number)
@@ -124,6 +126,21 @@ final class LibraryClient: Client {
         whenNamed { [unowned self] witness in
             ask(.call(ListObservers(of: witness.client.rawValue)) { _ in })
             ask(.call(ListClients()) { _ in })
+        }
+    }
+
+    func read(name: Int?) {
+        whenNamed { [unowned self] _ in ask(.call(Get(name: name.map(Names.name) ?? "")) { _ in }) }
+    }
+
+    func forget(name: Int?) {
+        whenNamed { [unowned self] _ in
+            let removal = ledger.values.remove(name)
+            let box = Unchecked(ledger)
+            ask(
+                .call(RemoveRetained(name: name.map(Names.name) ?? "")) { result in
+                    if case .success = result { box.value.values.acknowledgeRemoval(removal) }
+                })
         }
     }
 
@@ -204,9 +221,10 @@ final class LibraryClient: Client {
             case .dropped(let count, let reason):
                 client.witness?.dropped(DroppedSignal(count: count, observers: [], reason: reason))
             case .missing(let count):
-                guard let witness = client.witness, !client.ledger.wasStateLost(since: witness.joined),
-                    !client.ledger.wasBusCrowded
-                else { return }
+                guard let witness = client.witness else { return }
+                // What came while the bus had not told who has the name is not believed, and missing then.
+                if client.ledger.wasBusCrowded { return witness.noteMissing(count) }
+                guard !client.ledger.wasStateLost(since: witness.joined) else { return }
                 client.world.violate("S4", "\(witness.client)'s library misses \(count)")
             case .undecodable(let text): client.world.violate("D7", "a signal that nobody can read: \(text)")
             case .serviceChanged, .overflow: break

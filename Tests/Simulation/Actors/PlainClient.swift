@@ -57,12 +57,15 @@ final class PlainClient: Client {
 
     // MARK: Its deeds
 
-    func observe(slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) {
+    func observe(
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool
+    ) {
         whenNamed { [unowned self] witness in
             guard slots[slot] == nil else { return }
-            let number = witness.register(name: name, object: object, behavior, mode)
+            let number = witness.register(name: name, object: object, behavior, mode, values: values)
             slots[slot] = number
-            let options = ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode)
+            let options = ObserverOptions(
+                suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values)
             let method = AddObserver(
                 name: name.map(Names.name) ?? "", object: object.map(Names.object) ?? "", options: options)
             call(method.message()) { [unowned self] result in
@@ -190,6 +193,25 @@ final class PlainClient: Client {
         whenNamed { [unowned self] witness in
             call(ListObservers(of: witness.client.rawValue).message()) { _ in }
             call(ListClients().message()) { _ in }
+        }
+    }
+
+    func read(name: Int?) {
+        whenNamed { [unowned self] _ in
+            let asked = world.now
+            call(Get(name: name.map(Names.name) ?? "").message()) { [unowned self] result in
+                guard case .success(let reply) = result, let values = try? Get.reply(in: reply) else { return }
+                ledger.values.judge(values.map { Ledger.number(of: $0.userInfo) }, of: name, asked: asked)
+            }
+        }
+    }
+
+    func forget(name: Int?) {
+        whenNamed { [unowned self] _ in
+            let removal = ledger.values.remove(name)
+            call(RemoveRetained(name: name.map(Names.name) ?? "").message()) { [unowned self] result in
+                if case .success = result { ledger.values.acknowledgeRemoval(removal) }
+            }
         }
     }
 

@@ -110,6 +110,7 @@ final class ServiceHost {
                 return Connection(PeerTransport(peer, of: instance.process, priority: priority), context: context)
             },
             makeStream: { [streams, unowned process] in streams.make(for: process) },
+            time: { [unowned world] in world.now }, uptime: { [unowned world] in world.now },
             noteServing: { [unowned process, servingTime] in process.spend(servingTime) })
         process.onDeath = { [unowned self, weak instance] in
             if let instance { died(instance) }

@@ -26,6 +26,7 @@ final class Ledger {
     }
 
     let world: World
+    private(set) lazy var values = ValueLedger(self)
     private(set) var posts: [PostRecord] = []
     /// Which post a serial means.
     private var postsBySerial: [UInt64: Int] = [:]
@@ -69,6 +70,7 @@ final class Ledger {
     /// - Returns: its number, which goes with it.
     func post(_ plan: PostPlan, from poster: UniqueName) -> Int {
         posts.append(PostRecord(plan: plan, poster: poster, time: world.now, stretch: stretches[poster, default: 0]))
+        if plan.options.retention != nil { values.noteMade(posts.count - 1) }
         return posts.count - 1
     }
 
@@ -139,6 +141,12 @@ final class Ledger {
         {
             world.violate("D4", "serial \(signal.serial) is that of posts \(known) and \(number)")
         }
+        return Int(number)
+    }
+
+    /// The number of the post that a value comes from; nil when it is none.
+    static func number(of userInfo: [String: PropertyList]) -> Int? {
+        guard case .uint64(let number)? = userInfo[numberKey] else { return nil }
         return Int(number)
     }
 

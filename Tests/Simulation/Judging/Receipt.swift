@@ -77,6 +77,15 @@ struct Receipt {
         self.sequence = sequence
     }
 
+    /// The number of the post whose name, object and userInfo these bytes are; nil when it is none that the simulation made.
+    static func number(ofCommonBody body: [UInt8]) -> Int? {
+        body.withUnsafeBytes { bytes in
+            var reader = MarshalledReader(bytes)
+            guard reader.readString() != nil, reader.readString() != nil else { return nil }
+            return readNumber(&reader).map { Int($0) }
+        }
+    }
+
     /// The number in a userInfo that has it, and besides at most payload.
     private static func readNumber(_ reader: inout MarshalledReader) -> UInt64? {
         guard let entries = reader.readArray(alignedTo: 8) else { return nil }

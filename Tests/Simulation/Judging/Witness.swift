@@ -9,6 +9,8 @@ final class Witness {
         let object: Int?
         let behavior: SuspensionBehavior
         let mode: RunLoopMode
+        /// Whether it asked for the values that there are (R2).
+        let wantsValues: Bool
         let asked: Int64
         /// When it was known to be there; nil before, and where nobody said.
         var acknowledged: Int64?
@@ -38,6 +40,8 @@ final class Witness {
     private(set) var registrations: [Registration] = []
     /// How often each post arrived, and with which serial.
     private(set) var receipts: [Int: UInt64] = [:]
+    /// How often each came that is kept.
+    private var copies: [Int: Int] = [:]
     private var lastSequence: UInt64 = 0
     private var excused: UInt64 = 0
     /// What it was told to have lost.
@@ -73,9 +77,13 @@ final class Witness {
     // MARK: What it asks for
 
     /// - Returns: the number of the registration.
-    func register(name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) -> Int {
+    func register(
+        name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool = false
+    ) -> Int {
         registrations.append(
-            Registration(name: name, object: object, behavior: behavior, mode: mode, asked: world.now))
+            Registration(
+                name: name, object: object, behavior: behavior, mode: mode, wantsValues: values,
+                asked: world.now))
         return registrations.count - 1
     }
 
@@ -128,6 +136,7 @@ final class Witness {
         delivered += 1
         checkSequence(signal)
         checkObservers(signal, number)
+        if mayComeAsValue(number) { return countValue(signal, number) }
         if let before = receipts.updateValue(signal.serial, forKey: number) {
             let post = ledger.posts[number].plan
             // docs/recovery.md: one that waited in its poster's queue may be posted again, with another serial.
@@ -138,6 +147,22 @@ final class Witness {
             }
         }
         checkOrder(signal, number)
+    }
+
+    /// R2: who asks for values gets each once more for each observer that does, out of the order of the rest.
+    private func mayComeAsValue(_ number: Int) -> Bool {
+        let post = ledger.posts[number].plan
+        return post.options.retention != nil && registrations.contains { $0.wantsValues && $0.matches(post) }
+    }
+
+    private func countValue(_ signal: Receipt, _ number: Int) {
+        receipts[number] = signal.serial
+        copies[number, default: 0] += 1
+        let post = ledger.posts[number].plan
+        let most = 1 + registrations.count { $0.wantsValues && $0.matches(post) }
+        // What was sent when the service was killed may be sent again.
+        guard ledger.incarnations == 1, !ledger.wasStateLost(since: 0), copies[number]! > most else { return }
+        world.violate("R2", "\(client) gets post \(number) \(copies[number]!) times, for \(most - 1) that want values")
     }
 
     /// It closes its channel, and what lies unread there is lost.
@@ -157,6 +182,13 @@ final class Witness {
         } else {
             lastSequence += signal.count
         }
+    }
+
+    /// Its library told the program that so many did not come.
+    func noteMissing(_ count: UInt64) {
+        world.note("\(client)'s library says that \(count) are missing")
+        announced += count
+        ledger.noteAnnounced(count)
     }
 
     private func checkSequence(_ signal: Receipt) {
@@ -236,7 +268,9 @@ final class Witness {
     /// Whether a post had to arrive here, or be announced as lost (E3, S4): only where nothing excuses it.
     private func isDue(_ number: Int) -> Bool {
         let post = ledger.posts[number]
-        guard post.plan.options.coalescing.isEmpty else { return false }
+        if post.plan.options.retention != nil, isDueAsValue(number) { return true }
+        // What expires may do so while it waits, and is no loss then.
+        guard post.plan.options.coalescing.isEmpty, post.plan.options.expiresAfter == nil else { return false }
         switch post.outcome {
         case .refused: return false
         case .accepted: break
@@ -256,6 +290,17 @@ final class Witness {
             case .hold, .deliverImmediately: return true
             case .drop, .coalesce: return post.plan.options.deliverImmediately || wasActive(during: post)
             }
+        }
+    }
+
+    /// R2: whether it was the value that an observer had to be given when it came.
+    private func isDueAsValue(_ number: Int) -> Bool {
+        let post = ledger.posts[number].plan
+        return registrations.contains { registration in
+            guard registration.wantsValues, registration.matches(post), registration.acknowledged != nil,
+                registration.removed == nil, ledger.values.isCurrent(number, at: registration.asked)
+            else { return false }
+            return registration.behavior != .drop || !words.contains { $0.isSuspended == true }
         }
     }
 

@@ -7,7 +7,8 @@ enum Action {
     // A client
     case join
     case leave(abruptly: Bool)
-    case observe(slot: Int, name: Int?, object: Int?, SuspensionBehavior, RunLoopMode)
+    /// `values`: it wants those that there are, too (R2).
+    case observe(slot: Int, name: Int?, object: Int?, SuspensionBehavior, RunLoopMode, values: Bool = false)
     case unobserve(slot: Int)
     case removeAll(name: Int?)
     case post(PostPlan)
@@ -15,6 +16,9 @@ enum Action {
     case suspend(Bool)
     case follow
     case list
+    /// Values that the service keeps (R3, R6); nil for those of all names.
+    case read(name: Int?)
+    case forget(name: Int?)
     case pester(count: Int)
     case lie(Lie)
     case openChannel
@@ -103,9 +107,9 @@ extension Action: CustomStringConvertible {
         switch self {
         case .join: "joins"
         case .leave(let abruptly): abruptly ? "is killed" : "leaves"
-        case .observe(let slot, let name, let object, let behavior, let mode):
+        case .observe(let slot, let name, let object, let behavior, let mode, let values):
             "observes \(name.map(Names.name) ?? "any") from \(object.map(Names.object) ?? "any") as #\(slot), "
-                + "\(behavior.rawValue), \(mode.rawValue)"
+                + "\(behavior.rawValue), \(mode.rawValue)" + (values ? ", with the values" : "")
         case .unobserve(let slot): "removes #\(slot)"
         case .removeAll(let name): "removes all for \(name.map(Names.name) ?? "any")"
         case .post(let post): "posts \(post)"
@@ -113,6 +117,8 @@ extension Action: CustomStringConvertible {
         case .suspend(let isSuspended): isSuspended ? "is suspended" : "is resumed"
         case .follow: "follows activity"
         case .list: "lists"
+        case .read(let name): "reads the values of \(name.map(Names.name) ?? "all")"
+        case .forget(let name): "removes the values of \(name.map(Names.name) ?? "all")"
         case .pester(let count): "lists \(count) times"
         case .lie(let lie): "lies: \(lie)"
         case .openChannel: "wants a channel"
@@ -150,6 +156,10 @@ extension PostPlan: CustomStringConvertible {
         if !options.coalescing.isEmpty {
             words.append("coalescing on " + options.coalescing.map(\.rawValue).sorted().joined(separator: ", "))
         }
+        if let retention = options.retention {
+            words.append(retention.whileConnected ? "retained while connected" : "retained")
+        }
+        if let seconds = options.expiresAfter { words.append("for \(seconds) s") }
         if options.deliverImmediately { words.append("immediately") }
         if !wantsAnswer { words.append("without answer") }
         if byteCount > 0 { words.append("\(byteCount) bytes") }

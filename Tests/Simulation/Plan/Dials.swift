@@ -12,6 +12,8 @@ public struct Dials: Equatable, Sendable {
     public var hostility = 1.0
     /// In how many runs there are channels, from 0 for none.
     public var channels = 1.0
+    /// In how many runs there are values that stay, from 0 for none.
+    public var values = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -30,6 +32,7 @@ public struct Dials: Equatable, Sendable {
         add("rate", rate, unless: standard.rate)
         add("hostility", hostility, unless: standard.hostility)
         add("channels", channels, unless: standard.channels)
+        add("values", values, unless: standard.values)
         if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
         return options
     }

@@ -66,6 +66,7 @@ struct Plan {
         var batches = Random(seed: seed, stream: 3)
         for actor in roles.indices where roles[actor].kind == .plain { roles[actor].hasBatches = batches.happens(0.4) }
         if dials.channels > 0 { addChannels() }
+        if dials.values > 0 { addValues() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }

@@ -1,0 +1,131 @@
+import NotificationCore
+
+/// What the service has to keep (R1, R3, R6), as far as it is certain: answers come late, and some never.
+final class ValueLedger {
+    private struct Removal {
+        /// Nil for all names.
+        let name: Int?
+        let asked: Int64
+        /// When it was known to be done.
+        var acknowledged: Int64?
+
+        func covers(_ post: PostPlan) -> Bool { name == nil || name == post.name }
+    }
+
+    private unowned let ledger: Ledger
+    /// The posts that are to be kept.
+    private var made: [Int] = []
+    private var removals: [Removal] = []
+
+    /// What expires does so in whole seconds, and for whoever looks then.
+    private static let second: Int64 = 1_000_000
+
+    init(_ ledger: Ledger) {
+        self.ledger = ledger
+    }
+
+    func noteMade(_ number: Int) {
+        made.append(number)
+    }
+
+    /// Somebody asks for the removal of the values of a name; nil means all.
+    ///
+    /// - Returns: the number of the removal.
+    func remove(_ name: Int?) -> Int {
+        removals.append(Removal(name: name, asked: ledger.world.now))
+        return removals.count - 1
+    }
+
+    func acknowledgeRemoval(_ number: Int) {
+        removals[number].acknowledged = ledger.world.now
+    }
+
+    /// Whether a post was surely the value of its name and object at a time, and has been since.
+    func isCurrent(_ number: Int, at time: Int64) -> Bool {
+        let post = ledger.posts[number]
+        guard let retention = post.plan.options.retention, post.plan.options.expiresAfter == nil,
+            let accepted = accepted(post), accepted <= time, !retention.whileConnected || post.posterStayed,
+            !ledger.wasStateLost(since: post.time)
+        else { return false }
+        let isRemoved = removals.contains {
+            $0.covers(post.plan) && !($0.acknowledged.map { $0 <= post.time } ?? false)
+        }
+        return !isRemoved && rivals(of: number).allSatisfy { isSurelyBefore($0, post) }
+    }
+
+    /// Whether a post is surely no value any more at a time.
+    private func isOver(_ number: Int, at time: Int64) -> Bool {
+        let post = ledger.posts[number]
+        guard post.plan.options.retention != nil, post.outcome != .refused else { return true }
+        // A later service may know nothing of what ended it.
+        guard let accepted = accepted(post), !ledger.wasStateLost(since: accepted) else { return false }
+        if let seconds = post.plan.options.expiresAfter, time > accepted + (Int64(seconds) + 1) * Self.second {
+            return true
+        }
+        if removals.contains(where: { removal in
+            removal.covers(post.plan) && removal.asked >= accepted && removal.acknowledged.map { $0 <= time } ?? false
+        }) {
+            return true
+        }
+        return rivals(of: number).contains { rival in
+            self.accepted(rival).map { $0 <= time } ?? false && isSurelyBefore(post, rival)
+        }
+    }
+
+    /// When it was known to have been posted; nil where that is not known, or it may be later.
+    private func accepted(_ post: Ledger.PostRecord) -> Int64? {
+        guard post.plan.options.postingStyle == .now, case .accepted(_, let time) = post.outcome else { return nil }
+        return time
+    }
+
+    /// Others that are or were the value of the same name and object, or may have been.
+    private func rivals(of number: Int) -> [Ledger.PostRecord] {
+        let plan = ledger.posts[number].plan
+        return made.lazy.filter { $0 != number }.map { [ledger] in ledger.posts[$0] }.filter {
+            $0.outcome != .refused && $0.plan.name == plan.name && $0.plan.object == plan.object
+        }
+    }
+
+    private func isSurelyBefore(_ one: Ledger.PostRecord, _ other: Ledger.PostRecord) -> Bool {
+        accepted(one).map { $0 <= other.time } ?? false
+    }
+
+    /// R3: holds what somebody was told of the values of a name against what is certain.
+    ///
+    /// - Parameters:
+    ///   - numbers: of the posts that they come from; nil for what comes from none.
+    ///   - name: nil for all.
+    ///   - asked: when.
+    func judge(_ numbers: [Int?], of name: Int?, asked: Int64) {
+        for case nil in numbers { return ledger.world.violate("R1", "a value that nobody posted is kept") }
+        let numbers = numbers.compactMap { $0 }
+        var keys: Set<[Int?]> = []
+        for number in numbers {
+            guard number < ledger.posts.count else { return ledger.world.violate("R1", "a value of no post is kept") }
+            let post = ledger.posts[number]
+            if let name, name != post.plan.name { ledger.world.violate("R3", "the value of another name is given") }
+            if !keys.insert([post.plan.name, post.plan.object]).inserted {
+                ledger.world.violate("R1", "there are two values of \(Names.name(post.plan.name))")
+            }
+            if isOver(number, at: asked) {
+                ledger.world.violate("R1", "post \(number) is kept, and is no value any more: \(post.plan)")
+            }
+        }
+        let known = Set(numbers)
+        for number in made where !known.contains(number) {
+            let plan = ledger.posts[number].plan
+            guard name == nil || name == plan.name, isCurrent(number, at: asked) else { continue }
+            ledger.world.violate("R1", "post \(number) is not kept: \(plan)")
+        }
+    }
+
+    /// R6: nothing of a connection that has left is kept.
+    func judgeLeft(_ numbers: [Int]) {
+        for number in numbers {
+            let post = ledger.posts[number]
+            if post.plan.options.retention?.whileConnected == true, !post.posterStayed {
+                ledger.world.violate("R6", "post \(number) is kept, and its poster has left")
+            }
+        }
+    }
+}
