@@ -129,7 +129,11 @@ final class Simulation {
         case .descriptors(let trouble): troubleDescriptors(trouble)
         case .damageDisk:
             var random = Random(seed: plan.seed, stream: UInt64(world.now))
-            if let what = disk.damage(&random) { world.note(what) }
+            if let what = disk.damage(&random) {
+                world.note(what)
+                // Nobody is about to end, whose state could be of no use.
+                if !host.isServing { ledger.loseState() }
+            }
         default: break
         }
     }

@@ -45,7 +45,7 @@ final class RecoveryLog {
         throw FileError(operation: "open \(path)", reason: .system(ESTALE))
     }
 
-    /// Puts a new log with these records at `path`, in the place of whatever is there.
+    /// Puts a new log with these records at `path`, in the place of whatever is there that is no log.
     init(
         path: String, in files: any StateFiles,
         records: (inout NewLog) throws(FileError) -> Void

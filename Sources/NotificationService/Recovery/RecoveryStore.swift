@@ -418,6 +418,14 @@ final class RecoveryStore {
             }
             if let failure { throw failure }
         }
+        if log == nil {
+            // Where there was no place for one so far, another process may have found one since.
+            do throws(FileError) {
+                log = try RecoveryLog(path: path, in: files)
+            } catch {
+                if error.code == EWOULDBLOCK { throw error }
+            }
+        }
         if let log {
             try log.replace(with: records)
         } else {
@@ -456,13 +464,18 @@ final class RecoveryStore {
         pending.removeAll()
         touched.removeAll()
         leaveNumbers()
-        // One whose place another process has taken has nothing to come back to.
-        extent = .nothing(until: error.code == ESTALE ? .seconds(Int64.max / 2) : now() + wait)
+        extent = .nothing(until: end(of: error))
         report(
             "state can't be kept, so that a crash of the service would lose registrations; tried again later: \(error)")
     }
 
-    /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice.
+    /// When to try again. One whose place another process has taken has nothing to come back to.
+    private func end(of error: FileError) -> Duration {
+        error.code == ESTALE || error.code == EWOULDBLOCK ? .seconds(Int64.max / 2) : now() + wait
+    }
+
+    /// What is half there would bring back the wrong state. Only the numbers stay: none is given twice. So does the lock,
+    /// as another process has no state before this one has ended.
     private func leaveNumbers() {
         var numbers = RecordGroup()
         encoder.bus(address: address, to: &numbers)
@@ -470,7 +483,6 @@ final class RecoveryStore {
         reserved.observer += Self.largeBlock
         encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &numbers)
         log?.reduce(to: numbers)
-        log = nil
     }
 
     private func resume(from center: DistributedCenter) {
@@ -486,7 +498,7 @@ final class RecoveryStore {
         } catch {
             counters.suspend()
             leaveNumbers()
-            extent = .nothing(until: now() + wait)
+            extent = .nothing(until: end(of: error))
             Log.info("state can't be kept yet: \(error)")
         }
     }

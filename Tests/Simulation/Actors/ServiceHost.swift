@@ -70,6 +70,9 @@ final class ServiceHost {
     /// The core of the service that has the name.
     var center: DistributedCenter? { serving?.service?.center }
 
+    /// Whether there is one, and no other.
+    var isServing: Bool { instances.count == 1 && serving?.service?.center != nil }
+
     private var serving: Instance? {
         guard let owner = bus.owner(of: Wire.busName) else { return nil }
         return instances.first { $0.peers.contains { $0 === owner } }
