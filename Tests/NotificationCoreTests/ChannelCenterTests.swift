@@ -67,8 +67,12 @@ struct ChannelCenterTests {
         try center.observe(one, "A")
         try center.post(10, of: "A")
         var effects: [Effect] = []
+        core.remembersChanges = true
         core.channelCut(one, atMost: 4, losses: 2, last: 8, effects: &effects)
         #expect(Self.told(effects) == [[6, 8]])
+        // Were this the end, the two behind them would be missing as well.
+        let uncarried = effects.compactMap { if case .uncarried(one, let count) = $0 { count } else { nil } }
+        #expect(uncarried == [8, 0])
         effects = []
         core.channelCut(one, atMost: 1, losses: 0, last: nil, effects: &effects)
         #expect(Self.told(effects) == [[1, 10]])

@@ -65,15 +65,17 @@ extension DistributedCenter {
         closed(client.peer, effects: &effects)
     }
 
+    /// - Parameter last: the client's last number that it may be about; nil where that is the last of all.
     func noteUncarried(
-        _ told: FlowWindow.Told, of client: Client, because reason: DropReason, effects: inout [Effect]
+        _ told: FlowWindow.Told, of client: Client, because reason: DropReason, upTo last: UInt64? = nil,
+        effects: inout [Effect]
     ) {
         let count = UInt64(told.notifications)
         guard count + told.losses > 0 else { return }
         let isFirst = client.uncarried == nil
         client.uncarried = Client.Uncarried(
             count: (client.uncarried?.count ?? 0) + count + told.losses, reason: reason)
-        rememberUncarried(of: client, effects: &effects)
+        rememberUncarried(of: client, upTo: last, effects: &effects)
         client.counts.dropped += count
         counters.dropped += count
         if isFirst { effects.append(.overflowed(client.name, reason)) }
@@ -95,7 +97,9 @@ extension DistributedCenter {
             Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
     }
 
-    private func rememberUncarried(of client: Client, effects: inout [Effect]) {
-        if remembersChanges { effects.append(.uncarried(client.name, count: client.uncarried?.count ?? 0)) }
+    private func rememberUncarried(of client: Client, upTo last: UInt64? = nil, effects: inout [Effect]) {
+        guard remembersChanges else { return }
+        let count = client.uncarried.map { $0.count + client.counts.sequence - (last ?? client.counts.sequence) }
+        effects.append(.uncarried(client.name, count: count ?? 0))
     }
 }

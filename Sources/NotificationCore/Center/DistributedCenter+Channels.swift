@@ -70,7 +70,7 @@ extension DistributedCenter {
         guard let client = clients[name] else { return }
         noteUncarried(
             FlowWindow.Told(notifications: count, losses: losses), of: client, because: .channelEnded,
-            effects: &effects)
+            upTo: last, effects: &effects)
         announceUncarried(to: client, sequence: last, effects: &effects)
     }
 }
