@@ -89,10 +89,13 @@ final class ChannelPosts {
         // Before the answer, with which a probe may be due.
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
-        driver.effects.whenCarried { [weak channel, unowned self] in
-            guard let channel, !driver.isOver else { return }
-            channels.noteCarried(channel)
-            driver.effects.eventEnded(isMoreDue: false)
+        // The answer may wait for room.
+        driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
+            driver.effects.whenCarried { [weak channel, unowned self] in
+                guard let channel, !driver.isOver else { return }
+                channels.noteCarried(channel)
+                driver.effects.eventEnded(isMoreDue: false)
+            }
         }
         Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
     }

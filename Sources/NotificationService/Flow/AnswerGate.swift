@@ -14,8 +14,19 @@ final class AnswerGate {
     var onSent: ((UniqueName, Int) -> Void)?
     private var kept: [UniqueName: Kept] = [:]
 
+    private final class Reply {
+        let message: Message
+        let bus: any MessageBus
+        var whenSent: (() -> Void)?
+
+        init(_ message: Message, to bus: any MessageBus) {
+            self.message = message
+            self.bus = bus
+        }
+    }
+
     private enum Answer {
-        case reply(Message, any MessageBus)
+        case reply(Reply)
         case outcome(ChannelAnswer)
         /// Of a channel that has ended. The core counts it until its turn.
         case void
@@ -53,7 +64,7 @@ final class AnswerGate {
     }
 
     private func keep(_ message: Message, for caller: UniqueName, _ bus: any MessageBus) {
-        kept[caller, default: Kept()].answers.append(.reply(message, bus))
+        kept[caller, default: Kept()].answers.append(.reply(Reply(message, to: bus)))
         kept[caller]?.replies += 1
     }
 
@@ -78,14 +89,23 @@ final class AnswerGate {
         if case .reply = answer { kept[caller]?.replies -= 1 }
         if kept[caller]?.answers.isEmpty == true { kept[caller] = nil }
         switch answer {
-        case .reply(let message, let bus):
-            onSent?(caller, Self.size(of: message))
-            bus.send(message)
+        case .reply(let reply):
+            onSent?(caller, Self.size(of: reply.message))
+            reply.bus.send(reply.message)
+            reply.whenSent?()
         case .outcome(let answer):
             answer.post.channel.keptBytes -= answer.byteCount
             answer.post.channel.append(answer)
         case .void: break
         }
+    }
+
+    /// Calls `body` when the last reply to a connection has been sent: now, where none is kept; never, where it leaves.
+    func whenSent(to caller: UniqueName, _ body: @escaping () -> Void) {
+        for answer in kept[caller]?.answers.reversed() ?? [] {
+            if case .reply(let reply) = answer { return reply.whenSent = body }
+        }
+        body()
     }
 
     /// Whether replies on the bus are kept for a connection.
