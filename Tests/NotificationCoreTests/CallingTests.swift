@@ -97,12 +97,14 @@ struct CallingTests {
     @Test("S1: a suspended client that does not want it lost nothing")
     func suspended() throws {
         let center = Scenario()
-        try center.observe(one, "A", "", .drop)
+        let dropped = try center.observe(one, "A", "", .drop)
         let held = try center.observe(two, "A", "", .hold)
         for client in [one, two] { try center.suspend(client) }
         try center.lose(1, "A")
         #expect(!center.happened(one).contains { if case .dropped = $0 { true } else { false } })
         #expect(center.happened(two).last == .dropped(1, of: [held], .overload))
+        try center.lose(2, "A", immediately: true)
+        #expect(center.happened(one).last == .dropped(2, of: [dropped], .overload), "these it was to get all the same")
     }
 
     @Test("N1, E1: what could not have been posted is not lost")

@@ -119,9 +119,12 @@ final class Scenario {
     }
 
     /// Posts that nobody could serve.
-    func lose(_ count: UInt64, _ name: String, from poster: ClientName = ":1.0") throws {
+    func lose(
+        _ count: UInt64, _ name: String, immediately: Bool = false, from poster: ClientName = ":1.0"
+    ) throws {
         try perform { effects throws(CenterError) in
-            try center.losePosts(count, name: name, object: "", from: poster, effects: &effects)
+            try center.losePosts(
+                count, name: name, object: "", deliverImmediately: immediately, from: poster, effects: &effects)
         }
     }
 

@@ -53,7 +53,7 @@ struct ArrivedPostsTests {
             structure(&writer, "b", ("(s)", { $0.structure { $0.append("s") } }))
             structure(&writer, "c", ("x", { $0.append(Int64(1)) })) { $0.entry("posting-style", "asap") }
             structure(&writer, "d") { $0.entry("slip", "asap") }
-            structure(&writer, "e", ("s", { $0.append("é") }))
+            structure(&writer, "e", ("s", { $0.append("é") })) { $0.entry("deliver-immediately", true) }
         }
     }
 
@@ -104,9 +104,10 @@ struct ArrivedPostsTests {
         }
         limits[.postsPerCall] = 5
         #expect(try read(mixed(), limits: limits).count == 5)
-        #expect(ArrivedPosts.namesAndObjects(of: mixed(), limits: limits).map(\.name) == ["a", "b", "c", "d", "e"])
+        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.name) == ["a", "b", "c", "e"])
+        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.isImmediate) == [false, false, false, true])
         limits[.postsPerCall] = 4
-        #expect(ArrivedPosts.namesAndObjects(of: mixed(), limits: limits).isEmpty)
+        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).isEmpty)
     }
 
     /// The call as a bus hands it on that has not looked at its arguments.
@@ -128,7 +129,7 @@ struct ArrivedPostsTests {
                 body[place] = value
                 guard let message = arrived(body) else { continue }
                 _ = try? read(message)
-                _ = ArrivedPosts.namesAndObjects(of: message, limits: Limits())
+                _ = ArrivedPosts.outlines(of: message, limits: Limits())
             }
         }
         for count in stride(from: 0, to: whole.count, by: 3) {

@@ -53,11 +53,12 @@ extension DistributedCenter {
     }
 
     /// Counts posts that nobody could serve as lost to all whom they would have reached. What they carried is not looked
-    /// at, and not how they were to be posted.
+    /// at, and of how they were to be posted only whether they were to be delivered to whoever is suspended.
     ///
     /// - Throws: what ``checkPost(name:object:)`` throws.
     public func losePosts(
-        _ count: UInt64, name: String, object: String, from poster: ClientName, effects: inout [Effect]
+        _ count: UInt64, name: String, object: String, deliverImmediately: Bool = false, from poster: ClientName,
+        effects: inout [Effect]
     ) throws(CenterError) {
         defer { eventEnded() }
         try checkPost(name: name, object: object)
@@ -70,8 +71,8 @@ extension DistributedCenter {
         }
         if matches.countedReceivers == 0 { counters.unmatched += count }
         for receiver in matches.receivers {
-            let isSuspended = receiver.client.isSuspended
-            guard let observers = matches.observers(of: receiver, where: { !isSuspended || $0 != .drop }) else {
+            let getsAll = deliverImmediately || !receiver.client.isSuspended
+            guard let observers = matches.observers(of: receiver, where: { getsAll || $0 != .drop }) else {
                 continue
             }
             lose(count, of: receiver.client, observers: observers, because: .overload, effects: &effects)

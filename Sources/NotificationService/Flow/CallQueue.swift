@@ -70,8 +70,7 @@ final class CallQueue {
     }
 
     private struct LostPost: Hashable {
-        let name: String
-        let object: String
+        let outline: PostOutline
         let poster: UniqueName
     }
 
@@ -343,7 +342,7 @@ final class CallQueue {
     // MARK: Losing
 
     private func lose(_ message: Message, of caller: UniqueName) {
-        let posts = lostPosts(message, of: caller).filter { mayPost($0.name, caller) }
+        let posts = lostPosts(message, of: caller).filter { mayPost($0.outline.name, caller) }
         guard !posts.isEmpty else { return refuse(message) }
         for post in posts { lost[post, default: 0] += 1 }
         start()
@@ -354,15 +353,15 @@ final class CallQueue {
         guard message.expectsNoReply, message.hasPath(Wire.path),
             message.interface.map({ $0 == Wire.interface }) ?? true
         else { return [] }
-        let texts =
+        let outlines =
             if message.hasMember(PostCall.member) {
-                (try? Post.nameAndObject(of: message)).map { [$0] } ?? []
+                (try? PostOutline(of: message)).map { [$0] } ?? []
             } else if message.hasMember(PostMany.member), message.hasSignature("a(ssa{sv}a{sv})") {
-                ArrivedPosts.namesAndObjects(of: message, limits: driver.center.limits)
+                ArrivedPosts.outlines(of: message, limits: driver.center.limits)
             } else {
-                [] as [(name: String, object: String)]
+                [] as [PostOutline]
             }
-        return texts.map { LostPost(name: $0.name, object: $0.object, poster: caller) }
+        return outlines.map { LostPost(outline: $0, poster: caller) }
     }
 
     private func announceLost() {
@@ -374,7 +373,8 @@ final class CallQueue {
             // One that can't be posted would have been refused.
             try? driver.perform { effects throws(CenterError) in
                 try driver.center.losePosts(
-                    count, name: post.name, object: post.object, from: post.poster, effects: &effects)
+                    count, name: post.outline.name, object: post.outline.object,
+                    deliverImmediately: post.outline.isImmediate, from: post.poster, effects: &effects)
             }
         }
         let poster = lost.keys.first?.poster.rawValue ?? ""

@@ -68,17 +68,17 @@ public struct ArrivedPosts {
 
     /// The names and objects of all posts of a call that can be read, without a look at the rest; none of a call that has
     /// more than one may have.
-    public static func namesAndObjects(of call: Message, limits: Limits) -> [(name: String, object: String)] {
+    public static func outlines(of call: Message, limits: Limits) -> [PostOutline] {
         call.withMarshalledBody { body in
             var reader = MarshalledReader(body)
-            var found: [(name: String, object: String)] = []
+            var found: [PostOutline] = []
             guard reader.readArray(alignedTo: 8) != nil else { return found }
             var count = 0
             while !reader.isAtEnd, let post = passOver(&reader) {
                 count += 1
                 guard count <= limits[.postsPerCall] else { return [] }
-                var text = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[post]))
-                if let texts = try? Post<WireUserInfo>.readNameAndObject(&text) { found.append(texts) }
+                var reader = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[post]))
+                if let outline = try? PostOutline(at: &reader) { found.append(outline) }
             }
             return found
         }

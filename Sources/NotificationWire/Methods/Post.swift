@@ -122,7 +122,7 @@ extension Post where UserInfo == WireUserInfo {
         return found!
     }
 
-    static func readNameAndObject(
+    fileprivate static func readNameAndObject(
         _ reader: inout MarshalledReader
     ) throws(BusError) -> (name: String, object: String) {
         guard let name = reader.readString(), let object = reader.readString() else { throw malformed }
@@ -130,6 +130,34 @@ extension Post where UserInfo == WireUserInfo {
     }
 
     static var malformed: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
+}
+
+/// What tells whom a post is for.
+public struct PostOutline: Hashable, Sendable {
+    public let name: String
+    public let object: String
+    public let isImmediate: Bool
+
+    /// Of a call of ``Post``, without a look at its userInfo.
+    ///
+    /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out; what ``PostOptions`` throws.
+    public init(of call: Message) throws(BusError) {
+        var found: PostOutline?
+        try call.readMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            found = try PostOutline(at: &reader)
+        }
+        self = found!
+    }
+
+    init(at arguments: inout MarshalledReader) throws(BusError) {
+        (name, object) = try Post<WireUserInfo>.readNameAndObject(&arguments)
+        guard let userInfo = arguments.readArray(alignedTo: 8) else { throw Post.malformed }
+        arguments.move(to: userInfo.upperBound)
+        guard let entries = arguments.readArray(alignedTo: 8) else { throw Post.malformed }
+        isImmediate = try PostOptions(at: entries, of: arguments).deliverImmediately
+        arguments.move(to: entries.upperBound)
+    }
 }
 
 extension MethodCall.Answer {
