@@ -27,7 +27,8 @@ struct SequenceCheck {
         self.excused = 0
         self.anew = nil
         if sequence == before.sequence &+ 1 { return .next }
-        if sequence == before.sequence, serial == before.serial { return .repeated }
+        // A service that knows nothing of us repeats nothing, and its numbers begin where those of others did.
+        if anew == nil, sequence == before.sequence, serial == before.serial { return .repeated }
         // A smaller number is a count that began anew.
         let bases = [before.sequence, anew ?? before.sequence]
         guard let base = bases.filter({ $0 < sequence }).max(), sequence - base - 1 > excused else { return .next }

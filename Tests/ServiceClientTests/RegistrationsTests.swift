@@ -168,6 +168,11 @@ struct RegistrationsTests {
         #expect(outcome(4, dropped: 3) == .next)
         #expect(outcome(6, dropped: 3) == .next)
         #expect(outcome(8, dropped: 3) == .missing(count: 2))
+        // The very same numbers are another notification.
+        var check = SequenceCheck()
+        #expect(check.check(sequence: 1, serial: 2) == .next && check.check(sequence: 1, serial: 2) == .repeated)
+        check.mayBeginAnew()
+        #expect(check.check(sequence: 1, serial: 2) == .next && check.check(sequence: 1, serial: 2) == .repeated)
     }
 
     @Test("What a channel brought may come again when it has ended, unless it is of a count that begins anew (D6)")
