@@ -48,8 +48,8 @@ final class Bus {
     var onDelivered: ((_ sender: Peer, _ receiver: Peer) -> Void)?
     /// Told when a connection has read a message of another, by that one's number.
     var onRead: ((Message, _ sender: Int, _ reader: Peer) -> Void)?
-    /// Told when it has let go of a descriptor that it carries to nobody.
-    var onRefusedDescriptor: (() -> Void)?
+    /// Told when it has let go of a descriptor, and for whom that was.
+    var onRefusedDescriptor: ((UniqueName) -> Void)?
     /// What it does to descriptors.
     var descriptorTrouble: Streams.Trouble?
     /// Loses some of the notifications, which no bus does.
@@ -177,7 +177,7 @@ final class Bus {
         if let descriptorTrouble, message.hasDescriptors {
             world.note("bus: \(descriptorTrouble) descriptor for \(receiverName)")
             guard descriptorTrouble != .refused else {
-                onRefusedDescriptor?()
+                onRefusedDescriptor?(receiverName)
                 return
             }
             message = message.withoutDescriptors()

@@ -184,6 +184,14 @@ final class Witness {
         }
     }
 
+    /// Whether so many may be missing as they lay in a channel that ended, and the service with it.
+    func isExcusedAsDiscarded(_ count: UInt64) -> Bool {
+        guard let discardedIn, ledger.incarnations > discardedIn else { return false }
+        self.discardedIn = nil
+        announced += count
+        return true
+    }
+
     /// Its library told the program that so many did not come.
     func noteMissing(_ count: UInt64) {
         world.note("\(client)'s library says that \(count) are missing")
@@ -199,11 +207,7 @@ final class Witness {
         guard signal.sequence != next else { return }
         // What the bus refused or discarded is known, and told, only behind it (docs/flow-control.md).
         if ledger.wasBusCrowded { return }
-        if let discardedIn, ledger.incarnations > discardedIn, signal.sequence > next {
-            self.discardedIn = nil
-            announced += signal.sequence - next
-            return
-        }
+        if signal.sequence > next, isExcusedAsDiscarded(signal.sequence - next) { return }
         // A service that knows nothing of its predecessor counts from one.
         if ledger.wasStateLost(since: joined) { return }
         if signal.sequence < next {
