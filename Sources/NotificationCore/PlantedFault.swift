@@ -34,6 +34,12 @@
         case silentCut = "silent-cut"
         /// A frame of which a part was written counts as written.
         case halfFrame = "half-frame"
+        /// A value that stays is kept in memory only.
+        case unkeptValue = "unkept-value"
+        /// What was kept while its poster is connected stays.
+        case staleValue = "stale-value"
+        /// Who wants the values that there are is not given all of them.
+        case valueWithheld = "value-withheld"
 
         // A simulation has one thread.
         nonisolated(unsafe) private static var planted: PlantedFault?

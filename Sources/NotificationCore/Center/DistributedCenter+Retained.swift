@@ -67,6 +67,9 @@ extension DistributedCenter {
     ) {
         guard !retention.whileConnected || clients[payer.name] != nil else { return }
         keep(RetainedValue(notification: notification, retention: retention, payer: payer))
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.unkeptValue) { return }
+        #endif
         remember(.retained(notification, retention), effects: &effects)
     }
 
@@ -91,6 +94,9 @@ extension DistributedCenter {
 
     /// What goes with a connection that goes.
     func removeRetained(ofConnection poster: ClientName, effects: inout [Effect]) {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.staleValue) { return }
+        #endif
         for value in retained.ofConnection(poster) { removeRetained(value, effects: &effects) }
     }
 
@@ -153,6 +159,9 @@ extension DistributedCenter {
         var owed = client.owed[place]
         guard let position = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
         let registration = index[position].registration
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.valueWithheld, oneOf: 4) { owed.after = owed.through }
+        #endif
         guard let first = next(of: owed, registration) else {
             client.owed.remove(at: place)
             owed.after = owed.through
