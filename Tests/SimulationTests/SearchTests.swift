@@ -12,7 +12,7 @@ struct SearchTests {
         var environment = ProcessInfo.processInfo.environment
         environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
         return try Command.run(
-            try Executables.path(of: "simulate"), arguments, environment: environment, timeout: .seconds(240))
+            try Executables.path(of: "simulate"), arguments, environment: environment, timeout: .seconds(900))
     }
 
     @Test("The seeds that once broke a rule break none")
