@@ -200,7 +200,9 @@ struct ChannelTests {
             try one.open()
         }
         #expect(one.notifications.isEmpty && one.client.lost == 0)
-        #expect(service.transcript.contains("the channel of \(one.client.name) ended: it sent"))
+        try eventually("the log: \(service.transcript)") {
+            service.transcript.contains("the channel of \(one.client.name) ended: it sent")
+        }
         // A userInfo that is none is an error, as on the bus.
         let body = try Array(PostCall(name: "Ding", userInfo: ["n": .string("x")]).message().marshalledBody)
         let place = try #require(body.lastIndex(of: UInt8(ascii: "s")))
