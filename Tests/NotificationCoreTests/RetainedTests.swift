@@ -55,6 +55,21 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E4: who puts another value in the place of its own, and uses nothing else, goes on paying")
+    func replacesItsOwn() throws {
+        let center = scenario()
+        // Nobody said whose connection it is, and it is no client.
+        for _ in 1...4 {
+            try post("A", on: center)
+            try center.center.checkInvariants()
+        }
+        try center.observe(poster, "B")
+        try center.center.checkInvariants()
+        #expect(center.forget("A") == 1)
+        try center.center.checkInvariants()
+        #expect(center.statistics.retainedBytes == 0)
+    }
+
     @Test("What is retained is delivered as ever, and queued posts are kept when they are posted")
     func posting() throws {
         let center = scenario()

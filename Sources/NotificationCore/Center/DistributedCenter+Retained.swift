@@ -74,9 +74,11 @@ extension DistributedCenter {
     }
 
     func keep(_ value: RetainedValue) {
-        if let replaced = retained.put(value) { giveBack(replaced) }
+        let replaced = retained.put(value)
         charge(value.payer, .retained, 1)
         charge(value.payer, .retainedBytes, value.byteCount)
+        // Behind that: who uses nothing any more may be forgotten.
+        if let replaced { giveBack(replaced) }
     }
 
     func removeRetained(_ value: RetainedValue, effects: inout [Effect]) {
