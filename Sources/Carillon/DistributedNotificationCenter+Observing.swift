@@ -53,7 +53,7 @@ extension DistributedNotificationCenter {
     ///   - runLoopMode: how urgent they are when the service is busy (M6): event tracking goes before modal panel, and
     ///     that before default. Other modes are refused.
     ///   - retained: whether it first gets the values that there are (R2): what was posted to stay, in order and before
-    ///     anything newer. With ``Detail/retained`` in ``details``, ``Origin/isRetained`` tells them from what is new.
+    ///     anything newer. With `retained` among the ``details``, ``Origin/isRetained`` tells them from what is new.
     ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,

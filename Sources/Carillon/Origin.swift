@@ -12,11 +12,11 @@ public struct Origin: Hashable, Sendable {
     public let sequence: UInt64
     /// Who that was, as far as ``DistributedNotificationCenter/details`` asks for it.
     public internal(set) var process = Poster()
-    /// When it was posted, with ``DistributedNotificationCenter/Detail/time``.
+    /// When it was posted, with `time` among the ``DistributedNotificationCenter/details``.
     public internal(set) var date: Date?
 
-    /// Whether it is a value that there was before the observer came (R2), with
-    /// ``DistributedNotificationCenter/Detail/retained``.
+    /// Whether it is a value that there was before the observer came (R2), with `retained` among the
+    /// ``DistributedNotificationCenter/details``.
     public internal(set) var isRetained = false
 
     init(poster: String, serial: UInt64, sequence: UInt64) {
