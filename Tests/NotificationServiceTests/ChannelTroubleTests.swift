@@ -36,6 +36,8 @@ struct ChannelTroubleTests {
         try eventually("the service answers: \(service.transcript)") { (try? watcher.listClients()) != nil }
         let (one, poster) = (try ChannelClient(on: bus), try ChannelClient(on: bus))
         try one.client.addObserver("Ding")
+        // By then it has come through the relay that the channel was carried; of another all would have to be told.
+        for _ in 0..<3 { _ = try watcher.listClients() }
         // More than the socket takes, and more than two windows.
         let big = [UInt8](repeating: 7, count: 3000)
         for n in 0..<400 as Range<Int64> { try poster.post("Ding", n, data: big) }
@@ -51,7 +53,9 @@ struct ChannelTroubleTests {
         try poster.run("the outcome") { poster.outcomes.count == 401 }
         try one.run("the last, on the bus") { one.isAtEnd && one.numbersOnBus.last == 400 }
         let told = Self.check(one, posted: Set(0...400))
-        #expect(told > 0 && told <= 128, "no more than the two windows that were on their way: \(told)")
+        // The connections that follow at once can be cut off as well, while the bus still closes the first.
+        let cuts = service.log.split(separator: "connected to the bus again").count - 1
+        #expect(told > 0 && told <= 128 * cuts, "no more than what was on its way each time: \(told) in \(cuts)")
         try one.open()
         try poster.post("Ding", 401)
         poster.flush()
