@@ -5,7 +5,7 @@ import NotificationCore
 /// The values that are kept of a name and an object, in the order of their serials (R3).
 ///
 /// An answer beyond ``Wire/mostAnswerBytes`` is refused with LimitExceeded.
-public struct Get: CenterMethod {
+public struct Get: MatchingMethod {
     /// Empty for whatever name.
     public var name: String
     /// Empty for whatever object.
@@ -17,18 +17,7 @@ public struct Get: CenterMethod {
     }
 
     public static let member: MemberName = "Get"
-    public static let inputs: [Interface.Argument] = [.init("name", "s"), .init("object", "s")]
     public static let outputs: [Interface.Argument] = [.init("values", "a(ssa{sv}a{sv})")]
-
-    public init(from arguments: inout MessageReader) throws(BusError) {
-        name = try arguments.read()
-        object = try arguments.read()
-    }
-
-    public func append(to writer: inout MessageWriter) {
-        writer.append(name)
-        writer.append(object)
-    }
 
     public static func readReply(from reader: inout MessageReader) throws(BusError) -> [KeptValue] {
         var values: [KeptValue] = []

@@ -1,7 +1,7 @@
 import DBus
 
 /// Removes the caller's observers that were registered for a name and an object (D8); answered with how many.
-public struct RemoveObservers: CenterMethod {
+public struct RemoveObservers: RemovingMethod {
     /// Empty for whatever name.
     public var name: String
     /// Empty for whatever object.
@@ -13,24 +13,4 @@ public struct RemoveObservers: CenterMethod {
     }
 
     public static let member: MemberName = "RemoveObservers"
-    public static let inputs: [Interface.Argument] = [.init("name", "s"), .init("object", "s")]
-    public static let outputs: [Interface.Argument] = [.init("removed", "u")]
-
-    public init(from arguments: inout MessageReader) throws(BusError) {
-        name = try arguments.read()
-        object = try arguments.read()
-    }
-
-    public func append(to writer: inout MessageWriter) {
-        writer.append(name)
-        writer.append(object)
-    }
-
-    public static func readReply(from reader: inout MessageReader) throws(BusError) -> Int {
-        Int(try reader.read(UInt32.self))
-    }
-
-    public static func append(_ reply: Int, to writer: inout MessageWriter) {
-        writer.append(UInt32(reply))
-    }
 }
