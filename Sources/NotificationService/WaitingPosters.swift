@@ -43,7 +43,19 @@ struct WaitingPosters {
 
     /// By lane, in the order of their marks.
     private var lines: [Deque<Waiting>] = DeliveryLane.allCases.map { _ in Deque() }
-    private var posters: [ClientName: (count: Int, last: SendingMark)] = [:]
+    private var posters: [ClientName: Poster] = [:]
+
+    /// What waits of one poster.
+    private struct Poster {
+        var count = 0
+        /// That of the last one.
+        var last: SendingMark
+
+        mutating func note(_ mark: SendingMark) {
+            count += 1
+            last = mark
+        }
+    }
 
     var isEmpty: Bool { posters.isEmpty }
 
@@ -72,12 +84,12 @@ struct WaitingPosters {
 
     private mutating func append(_ waiting: Waiting) {
         lines[waiting.mark.lane.rawValue].append(waiting)
-        posters[waiting.poster] = ((posters[waiting.poster]?.count ?? 0) + 1, waiting.mark)
+        posters[waiting.poster, default: Poster(last: waiting.mark)].note(waiting.mark)
     }
 
     private mutating func noteTaken(of poster: ClientName) {
-        guard let (count, last) = posters[poster] else { return }
-        posters[poster] = count > 1 ? (count - 1, last) : nil
+        posters[poster]?.count -= 1
+        if posters[poster]?.count == 0 { posters[poster] = nil }
     }
 
     /// Takes one whose marks have been passed out; nil when there is none.

@@ -464,13 +464,13 @@ final class RecoveryStore {
         pending.removeAll()
         touched.removeAll()
         leaveNumbers()
-        extent = .nothing(until: end(of: error))
+        extent = .nothing(until: retryTime(after: error))
         report(
             "state can't be kept, so that a crash of the service would lose registrations; tried again later: \(error)")
     }
 
     /// When to try again. One whose place another process has taken has nothing to come back to.
-    private func end(of error: FileError) -> Duration {
+    private func retryTime(after error: FileError) -> Duration {
         error.code == ESTALE || error.code == EWOULDBLOCK ? .seconds(Int64.max / 2) : now() + wait
     }
 
@@ -498,7 +498,7 @@ final class RecoveryStore {
         } catch {
             counters.suspend()
             leaveNumbers()
-            extent = .nothing(until: end(of: error))
+            extent = .nothing(until: retryTime(after: error))
             Log.info("state can't be kept yet: \(error)")
         }
     }
