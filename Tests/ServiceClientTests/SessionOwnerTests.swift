@@ -1,0 +1,187 @@
+import BusNames
+import Collections
+import DBus
+import NotificationCore
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import ServiceClient
+
+/// Whom a session takes for the service, as its name goes from one to another, and to strangers.
+@Suite("Who is the service of a session", .watched)
+struct SessionOwnerTests {
+    private typealias Stage = SessionTests.Stage
+    private typealias Box = SessionTests.Box
+    private static let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
+    private static let serviceUnknown = BusError.serviceUnknownName
+    private let name = "org.carillon.NotificationCenter1"
+
+    private func post(_ completion: Request.Completion<Result<Int, ServiceError>>? = nil) throws -> Request {
+        .post(try OutgoingPost(name: "Ding", completion: completion))
+    }
+
+    @Test("E6: a program that is no center is not believed any more when it has lost the name")
+    func formerStranger() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.fail("org.freedesktop.DBus.Error.UnknownMethod")
+        _ = stage.arrive(.ownerChange(name, to: ":1.66"))
+        stage.bus.answer = { _ in nil }
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        _ = stage.takeTold()
+        stage.notify(1, from: ":1.66")
+        #expect(stage.takeTold().isEmpty)
+        stage.notify(1)
+        #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#], "that of the one before may come still")
+    }
+
+    @Test("E3: the answer of a service that lost its name meanwhile is not the last word")
+    func lateAnswer() throws {
+        let stage = Stage()
+        stage.bus.answer = { _ in nil }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        func answer(from sender: String) throws {
+            let questions = stage.bus.connection.pending.map(\.message)
+            let question = try #require(questions.lastIndex { $0.member == ListObservers.member })
+            let answer = questions[question].answered { ListObservers.append([], to: &$0) }.carried(from: sender)
+            for _ in 0...question { stage.bus.connection.answerFirst(.success(answer)) }
+        }
+        _ = stage.bus.connection.takeSent()
+        try answer(from: ":1.100")
+        #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"])
+        let owner = try #require(stage.bus.connection.pending.first).message.answered { $0.append(":1.101") }
+        stage.bus.connection.answerFirst(.success(owner))
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?"])
+        try answer(from: ":1.101")
+        #expect(stage.bus.connection.takeSent() == ["AddObserver?"])
+        _ = stage.takeTold()
+        stage.notify(1, from: ":1.101")
+        #expect(stage.takeTold() == ["Ding 1 for []"])
+    }
+
+    @Test("E6: signals of anybody but the service are not believed")
+    func strangers() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        stage.notify(1, from: ":1.66")
+        #expect(stage.takeTold().isEmpty)
+        // Nor an owner change that a client made up.
+        let forged = Message.ownerChange(name, to: ":1.66").carried(from: ":1.66")
+        _ = stage.arrive(forged)
+        stage.notify(1, from: ":1.66")
+        #expect(stage.takeTold().isEmpty)
+        stage.notify(1)
+        #expect(stage.takeTold().count == 1)
+    }
+
+    @Test("E6: where the bus did not tell that the service is another one, a signal of it has the bus asked")
+    func untoldOwner() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        let serve = stage.bus.answer
+        var owner = ":1.100"
+        stage.bus.answer = { call in
+            guard call.member == "GetNameOwner" else { return serve(call)?.map { $0.carried(from: owner) } }
+            return .success(call.answered { $0.append(owner) })
+        }
+        for _ in 0..<100 { stage.notify(1, from: ":1.66") }
+        #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"], "a stranger has it asked once")
+        #expect(stage.takeTold().isEmpty)
+        owner = ":1.101"
+        stage.notify(1, from: ":1.101")
+        #expect(stage.bus.connection.takeSent().isEmpty)
+        stage.bus.pass(milliseconds: 1000)
+        #expect(stage.bus.connection.takeSent().prefix(2) == ["GetNameOwner?", "ListObservers?"])
+        stage.bus.pass(milliseconds: 10_000)
+        #expect(stage.bus.connection.takeSent().allSatisfy { $0 != "GetNameOwner?" }, "nothing more is in doubt")
+    }
+
+    @Test("E6: an answer of another service than the bus told of has the bus asked who that is")
+    func untoldAnswerer() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        let serve = stage.bus.answer
+        stage.bus.answer = { call in
+            guard call.member == "GetNameOwner" else { return serve(call) }
+            return .success(call.answered { $0.append(":1.100") })
+        }
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        // The one behind it was not told.
+        _ = stage.arrive(.ownerChange(name, to: ":1.99"))
+        #expect(stage.bus.connection.takeSent().prefix(3) == ["ListObservers?", "GetNameOwner?", "ListObservers?"])
+        #expect(stage.takeTold().prefix(2) == ["connecting", "connected"])
+        stage.notify(1)
+        #expect(stage.takeTold().last?.contains("Ding") == true)
+    }
+
+    @Test(
+        "E6: a name in a stranger's hand is told at once, and who has it next is asked",
+        arguments: ["UnknownMethod", "UnknownObject", "UnknownInterface"])
+    func stranger(error: String) throws {
+        let stage = Stage()
+        stage.fail(InterfaceName(rawValue: "org.freedesktop.DBus.Error." + error)!)
+        var outcomes: [String] = []
+        let box = Box { outcomes.append($0) }
+        try stage.ask(.register(Self.ding), try post { box.add("\($0)") })
+        stage.start()
+        let told = stage.takeTold()
+        #expect(told.count == 1 && told[0].hasPrefix("nameTaken("), "\(told)")
+        #expect(told[0].contains("\(name) is owned by another program, which does not answer as a notification center"))
+        #expect(outcomes.count == 1 && outcomes[0].contains("is owned by"), "\(outcomes)")
+        stage.bus.pass(milliseconds: 600_000)
+        #expect(stage.takeTold().isEmpty && stage.bus.pauses.isEmpty, "the same one is not asked again and again")
+        stage.serve()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.takeTold() == ["connected"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("E6: so is one that answers otherwise than the contract says")
+    func wrongAnswers() throws {
+        let stage = Stage()
+        stage.bus.answer = { call in .success(call.answered { $0.append("hello") }) }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        let told = stage.takeTold()
+        #expect(told.count == 1 && told[0].hasPrefix("nameTaken("), "\(told)")
+        // And one that knows only the first question.
+        stage.bus.answer = { [unowned stage] call in
+            call.member == ListObservers.member
+                ? .success(call.answered { ListObservers.append(stage.observers, to: &$0) })
+                : .failure(BusError(name: "org.freedesktop.DBus.Error.UnknownMethod", message: "what?"))
+        }
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.takeTold().last?.hasPrefix("nameTaken(") == true)
+    }
+
+    @Test("E3: a service that does not answer for some seconds is told as that, and waited for")
+    func silent() throws {
+        let stage = Stage()
+        stage.bus.answer = { _ in nil }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.pass(milliseconds: 4_000)
+        #expect(stage.takeTold().isEmpty)
+        stage.bus.answer = { call in
+            call.member == "GetNameOwner" ? .failure(BusError(name: Self.serviceUnknown, message: "")) : nil
+        }
+        stage.bus.pass(milliseconds: 2_000)
+        #expect(stage.takeTold() == [#"notAnswering("\#(name) is owned by another program, which does not answer")"#])
+        stage.serve()
+        stage.bus.connection.answerFirst(
+            stage.bus.answer(ListObservers(of: ":1.1").message())!)
+        #expect(stage.takeTold() == ["connected"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+}
