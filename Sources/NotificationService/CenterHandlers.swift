@@ -37,6 +37,7 @@ struct CenterHandlers {
                 method(GetClient.self, shows: getClient),
                 method(Get.self, needs: Self.getNeeds, answers: get),
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
+                method(WithdrawPosts.self, needs: { _ in .nothing }, handler: withdrawPosts),
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
@@ -244,6 +245,12 @@ struct CenterHandlers {
     func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> Int {
         driver.perform { effects in
             center.removeRetained(name: call.name, object: call.object, effects: &effects)
+        }
+    }
+
+    func withdrawPosts(_ call: WithdrawPosts, from poster: UniqueName) -> Int {
+        driver.perform { effects in
+            center.withdrawPosts(of: poster, name: call.name, object: call.object, effects: &effects)
         }
     }
 

@@ -162,6 +162,11 @@ final class Scenario {
         perform { effects in center.removeRetained(name: name, object: object, effects: &effects) }
     }
 
+    @discardableResult
+    func withdraw(_ name: String = "", _ object: String = "", of poster: ClientName = ":1.0") -> Int {
+        perform { effects in center.withdrawPosts(of: poster, name: name, object: object, effects: &effects) }
+    }
+
     /// Policy takes registrations away from a client.
     func revoke(_ ids: Set<ObserverID>, of client: ClientName) {
         perform { effects in center.revoke(ids, of: client, effects: &effects) }

@@ -61,6 +61,7 @@ struct ContractTests {
         #expect(wanting.options.wantsRetained)
         #expect(try again(Get(name: "Ding", object: "x")).object == "x")
         #expect(try again(RemoveRetained(name: "Ding", object: "x")).name == "Ding")
+        #expect(try again(WithdrawPosts(name: "Ding", object: "x")).object == "x")
         let values = [
             KeptValue(name: "Ding", object: "", userInfo: ["n": .uint8(7)], details: [:]),
             KeptValue(
@@ -70,6 +71,7 @@ struct ContractTests {
         let back = try reply(Get.self, values)
         #expect(back == values && back[1].serial == 7 && back[1].time == -1 && back[1].poster == ":1.7")
         #expect(try reply(RemoveRetained.self, 3) == 3)
+        #expect(try reply(WithdrawPosts.self, 3) == 3)
         for (options, key): ([String: PropertyList], String) in [
             (["while-connected": .boolean(true)], "while-connected"), (["expires-after": .uint32(0)], "expires-after"),
             (["expires-after": .int32(60)], "expires-after"), (["retain": .string("yes")], "retain"),

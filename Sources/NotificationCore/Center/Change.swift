@@ -40,6 +40,8 @@ public enum Change {
     case postQueued(ClientName, PendingPost, coalescing: Set<CoalescingKey>)
     /// A post that was not queued took the place of similar ones that were.
     case postsReplaced(ClientName, name: String, object: String, coalescing: Set<CoalescingKey>)
+    /// The poster took back what it had queued of this name and object, empty for any.
+    case postsWithdrawn(ClientName, name: String, object: String)
     /// The first of a style left its poster's queue, and was posted.
     case postTaken(ClientName, PostingStyle)
 }

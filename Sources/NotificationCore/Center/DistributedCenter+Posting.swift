@@ -27,13 +27,19 @@ extension DistributedCenter {
         var post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
             style: options.postingStyle, identity: peers[poster]?.identity)
-        if let seconds = options.expiresAfter { post.expiry = Self.expiry(in: seconds, from: clock.uptime()) }
+        if let seconds = options.expiresAfter {
+            if options.postingStyle == .atExit {
+                post.secondsAfterExit = seconds
+            } else {
+                post.expiry = Clock.expiry(in: seconds, from: clock.uptime())
+            }
+        }
         if let retention = options.retention {
             post.retention = retention
             try checkRetaining(post, from: poster, effects: &effects)
-            // So that its leaving is noticed.
-            if retention.whileConnected { _ = try client(poster, effects: &effects) }
         }
+        // So that its leaving is noticed.
+        if options.goesWithPoster { _ = try client(poster, effects: &effects) }
         guard options.postingStyle == .now else {
             try enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
             return Receipt(receivers: 0, mark: nil)
@@ -88,11 +94,6 @@ extension DistributedCenter {
             if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
         return Receipt(receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark))
-    }
-
-    /// In whole seconds, so that what expires need not be looked for more often than that.
-    private static func expiry(in seconds: UInt32, from now: Int64) -> Int64 {
-        (now / 1_000_000 + Int64(seconds) + (now % 1_000_000 > 0 ? 1 : 0)) * 1_000_000
     }
 
     /// Decides what a client's state makes of a notification that it matches.

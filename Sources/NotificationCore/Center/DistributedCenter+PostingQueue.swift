@@ -2,7 +2,8 @@
 ///
 /// The order of one poster's posts (D4) is that in which they are posted for real. A post without a style goes out at
 /// once, ahead of what its poster has queued, as queueing is asking for later; among queued ones the style counts, then
-/// the order of arrival, where a post that coalesces has its place at the tail.
+/// the order of arrival, where a post that coalesces has its place at the tail. What waits for its poster's exit (R4) is
+/// asked for as soon as possible when that leaves the bus.
 extension DistributedCenter {
     /// Whether posts of a style wait. When they are posted is the driver's to decide, which knows when it is idle.
     public func hasQueuedPosts(_ style: PostingStyle) -> Bool {
@@ -53,7 +54,7 @@ extension DistributedCenter {
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) throws(CenterError) {
         let usage = postingQueues.usage(
-            of: poster, name: post.name, object: post.object, coalescing: coalescing)
+            of: poster, name: post.name, object: post.object, style: post.style, coalescing: coalescing)
         let growth = post.byteCount - usage.similar.byteCount
         try limits.check(.queuedPostsPerClient, usage.count - usage.similar.count + 1)
         try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
@@ -63,11 +64,26 @@ extension DistributedCenter {
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }
 
+    /// Takes posts of a client out of its queue, whenever they were to be posted (Q3).
+    ///
+    /// - Parameters:
+    ///   - name: empty for any.
+    ///   - object: empty for any.
+    /// - Returns: how many.
+    public func withdrawPosts(
+        of poster: ClientName, name: String, object: String, effects: inout [Effect]
+    ) -> Int {
+        defer { eventEnded() }
+        let count = withdrawQueued(of: poster, name: name, object: object)
+        if count > 0 { remember(.postsWithdrawn(poster, name: name, object: object), effects: &effects) }
+        return count
+    }
+
     /// Has a post that goes out now take the place of similar ones in its poster's queue (Q2).
     func replacingQueued(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) -> PendingPost {
-        let replaced = removeQueued(of: poster, name: post.name, object: post.object, coalescing: coalescing)
+        let replaced = removeQueued(of: poster, similarTo: post.name, post.object, coalescing: coalescing)
         guard !replaced.isEmpty else { return post }
         counters.coalesced += UInt64(replaced.count)
         remember(
@@ -88,14 +104,35 @@ extension DistributedCenter {
         return replaced
     }
 
+    /// Takes out what a post that is not queued takes the place of.
     func removeQueued(
-        of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
+        of poster: ClientName, similarTo name: String, _ object: String, coalescing: Set<CoalescingKey>
     ) -> [PendingPost] {
-        guard let payer = postingQueues.payer(of: poster) else { return [] }
+        changeQueues(of: poster) {
+            $0.removeSimilar(of: poster, name: name, object: object, style: .now, coalescing: coalescing)
+        } ?? []
+    }
+
+    func withdrawQueued(of poster: ClientName, name: String, object: String) -> Int {
+        changeQueues(of: poster) { $0.withdraw(of: poster, name: name, object: object) } ?? 0
+    }
+
+    /// The poster has left.
+    ///
+    /// - Returns: how many posts waited for that.
+    @discardableResult
+    func releaseAtExit(of poster: ClientName) -> Int {
+        postingQueues.releaseAtExit(of: poster, now: clock.uptime())
+    }
+
+    private func changeQueues<Result>(
+        of poster: ClientName, _ change: (inout PostingQueues) -> Result
+    ) -> Result? {
+        guard let payer = postingQueues.payer(of: poster) else { return nil }
         let before = postingQueues.byteCount
-        let removed = postingQueues.removeSimilar(of: poster, name: name, object: object, coalescing: coalescing)
+        let result = change(&postingQueues)
         giveBack(before - postingQueues.byteCount, of: payer)
-        return removed
+        return result
     }
 
     func takeQueued(_ style: PostingStyle, of poster: ClientName) -> Bool {

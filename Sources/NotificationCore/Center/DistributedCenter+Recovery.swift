@@ -65,7 +65,9 @@ extension DistributedCenter {
             insert(registration, of: client)
             lastObserver = max(lastObserver, registration.id.rawValue)
             return true
-        case .clientGone(let name): return withClient(name) { forget($0) }
+        case .clientGone(let name):
+            let isReleased = releaseAtExit(of: name) > 0
+            return withClient(name) { forget($0) } || isReleased
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
         case .options(let name, let options): return withClient(name) { $0.options = options }
@@ -124,8 +126,10 @@ extension DistributedCenter {
             _ = putInQueue(post, of: poster, coalescing: coalescing)
             return true
         case .postsReplaced(let poster, let name, let object, let coalescing):
-            _ = removeQueued(of: poster, name: name, object: object, coalescing: coalescing)
+            _ = removeQueued(of: poster, similarTo: name, object, coalescing: coalescing)
             return true
+        case .postsWithdrawn(let poster, let name, let object):
+            return withdrawQueued(of: poster, name: name, object: object) > 0
         case .postTaken(let poster, let style): return takeQueued(style, of: poster)
         // The counts that came back have what the client was told that it lost. The rest is added here.
         case .lost(let name, let reason):
@@ -235,6 +239,11 @@ extension DistributedCenter {
         defer { eventEnded() }
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
+        }
+        // Nobody would tell that they leave.
+        for poster in postingQueues.postersUntilExit where clients[poster] == nil {
+            releaseAtExit(of: poster)
+            remember(.clientGone(poster), effects: &effects)
         }
         for client in clients.values where !client.isWatched {
             // An earlier process told it so, where it read.

@@ -254,6 +254,7 @@ public final class DistributedCenter {
         }
         forget(client)
         removeRetained(ofConnection: name, effects: &effects)
+        releaseAtExit(of: name)
         letGo(effects: &effects)
         remember(.clientGone(name), effects: &effects)
         effects.append(.forget(name))

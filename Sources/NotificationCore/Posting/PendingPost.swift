@@ -11,8 +11,10 @@ public struct PendingPost {
     public var identity: Identity?
     /// Whether it is kept; nil for not.
     public var retention: Retention?
-    /// See ``Notification/expiry``.
+    /// See ``Notification/expiry``; nil while it waits for its poster's exit.
     public var expiry: Int64?
+    /// After so many seconds from its poster's exit its time is over; nil for never, and for a post of another style.
+    public var secondsAfterExit: UInt32?
 
     public init(
         name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, style: PostingStyle,

@@ -14,8 +14,12 @@ public struct PostOptions: Equatable, Sendable {
     public var coalescing: Set<CoalescingKey> = []
     /// Keep it as the value of its name and object (R1); nil for not.
     public var retention: Retention?
-    /// After so many seconds it is no longer kept, and not delivered to whom it still waits for; nil for never.
+    /// After so many seconds it is no longer kept, and not delivered to whom it still waits for; nil for never. They count
+    /// from the post, or from the exit that it waits for.
     public var expiresAfter: UInt32?
 
     public init() {}
+
+    /// Whether something happens to it when its poster leaves the bus.
+    var goesWithPoster: Bool { postingStyle == .atExit || retention?.whileConnected == true }
 }

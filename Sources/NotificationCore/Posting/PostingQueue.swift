@@ -82,14 +82,14 @@ final class PostingQueue {
     let payer: Peer
     private var nodes = Nodes()
     /// By ``PostingStyle/order``; the first, of what is posted now, stays empty.
-    private var styles = [List(), List(), List()]
+    private var styles = PostingStyle.allCases.map { _ in List() }
     private var names: [ExactText: List] = [:]
     private var objects: [ExactText: List] = [:]
     private var pairs: [Pair: List] = [:]
     private(set) var count = 0
     private(set) var byteCount = 0
     /// By ``PostingStyle/order``: whether this queue has a place among those whose turn comes.
-    var isInLine = [false, false, false]
+    var isInLine = PostingStyle.allCases.map { _ in false }
 
     init(payer: Peer) {
         self.payer = payer
@@ -139,6 +139,15 @@ final class PostingQueue {
     /// Takes those posts out, the oldest first.
     func removeSimilar(name: String, object: String, coalescing: Set<CoalescingKey>) -> [PendingPost] {
         guard let (kind, list) = list(of: name, object, coalescing) else { return [] }
+        return remove(list, kind)
+    }
+
+    /// Takes all posts out, of one style after the other, and of each the oldest first.
+    func removeAll() -> [PendingPost] {
+        styles.flatMap { remove($0, .style) }
+    }
+
+    private func remove(_ list: List, _ kind: Kind) -> [PendingPost] {
         var removed: [PendingPost] = []
         var slot = list.first
         while slot != none {

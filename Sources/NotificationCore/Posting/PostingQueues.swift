@@ -4,36 +4,58 @@ import Collections
 ///
 /// Posters take turns, so that the hundred thousand of one hold up no other. A poster that left the bus keeps its queue
 /// until that is empty: what was accepted is posted.
+///
+/// What waits for its poster's exit (R4) stands apart, in a queue of its own, and has no turn until then.
 struct PostingQueues {
     private var queues: [ClientName: PostingQueue] = [:]
+    private var untilExit: [ClientName: PostingQueue] = [:]
     /// By ``PostingStyle/order``: the queues that may have a post of the style, each once.
-    private var lines = [Deque<PostingQueue>(), Deque(), Deque()]
+    private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue>() }
     private var lastNumber: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
     /// By ``PostingStyle/order``.
-    private var countsOfStyles = [0, 0, 0]
+    private var countsOfStyles = PostingStyle.allCases.map { _ in 0 }
 
     func count(_ style: PostingStyle) -> Int { countsOfStyles[style.order] }
 
     /// Who pays for what waits in the queues.
-    var payers: [Peer] { queues.values.map(\.payer) }
+    var payers: [Peer] { (Array(queues.values) + untilExit.values).map(\.payer) }
 
-    func payer(of poster: ClientName) -> Peer? { queues[poster]?.payer }
+    func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? untilExit[poster])?.payer }
 
-    /// What one poster has queued, and what of it a post of this name and object would take the place of.
+    /// Those with posts that wait for their exit.
+    var postersUntilExit: [ClientName] { Array(untilExit.keys) }
+
+    /// Where a post of a style looks for similar ones. One that waits for its poster's exit takes the place only of what
+    /// does that, too: what is to be heard while the poster is there is heard then, and not the exit.
+    private func queues(of poster: ClientName, similarTo style: PostingStyle) -> [PostingQueue] {
+        (style == .atExit ? [untilExit[poster]] : [queues[poster], untilExit[poster]]).compactMap(\.self)
+    }
+
+    /// What one poster has queued, and what of it a post of this name, object and style would take the place of.
     func usage(
-        of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
+        of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>
     ) -> (count: Int, byteCount: Int, similar: (count: Int, byteCount: Int)) {
-        guard let queue = queues[poster] else { return (0, 0, (0, 0)) }
-        return (queue.count, queue.byteCount, queue.similar(name: name, object: object, coalescing: coalescing))
+        var (count, byteCount, similar) = (0, 0, (count: 0, byteCount: 0))
+        for queue in [queues[poster], untilExit[poster]] {
+            guard let queue else { continue }
+            (count, byteCount) = (count + queue.count, byteCount + queue.byteCount)
+        }
+        for queue in queues(of: poster, similarTo: style) {
+            let found = queue.similar(name: name, object: object, coalescing: coalescing)
+            similar = (similar.count + found.count, similar.byteCount + found.byteCount)
+        }
+        return (count, byteCount, similar)
     }
 
     /// All posts in the order in which they were queued, and that keeps the order of each poster.
     func forEach(_ body: (ClientName, PendingPost) -> Void) {
         var all: [(number: UInt64, poster: ClientName, post: PendingPost)] = []
         all.reserveCapacity(count)
-        for queue in queues.values { queue.forEach { all.append(($1, queue.poster, $0)) } }
+        for queue in Array(queues.values) + untilExit.values {
+            queue.forEach { all.append(($1, queue.poster, $0)) }
+        }
         all.sort { $0.number < $1.number }
         for (_, poster, post) in all { body(poster, post) }
     }
@@ -44,27 +66,75 @@ struct PostingQueues {
     /// - Returns: how many it replaced.
     mutating func enqueue(_ post: PendingPost, from payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
         let poster = payer.name
-        let replaced = removeSimilar(of: poster, name: post.name, object: post.object, coalescing: coalescing)
+        let replaced = removeSimilar(
+            of: poster, name: post.name, object: post.object, style: post.style, coalescing: coalescing)
         var post = post
         post.takeOver(from: replaced)
-        let queue = queues[poster] ?? PostingQueue(payer: payer)
-        queues[poster] = queue
-        lastNumber += 1
-        let number = lastNumber
-        changing(queue, post.style) { queue.append(post, number: number) }
-        if !queue.isInLine[post.style.order] {
-            queue.isInLine[post.style.order] = true
-            lines[post.style.order].append(queue)
-        }
+        append(post, from: payer)
         return replaced.count
     }
 
-    /// Takes out what a post of this name and object takes the place of.
+    private mutating func append(_ post: PendingPost, from payer: Peer) {
+        let poster = payer.name
+        let waitsForExit = post.style == .atExit
+        let queue = (waitsForExit ? untilExit[poster] : queues[poster]) ?? PostingQueue(payer: payer)
+        if waitsForExit { untilExit[poster] = queue } else { queues[poster] = queue }
+        lastNumber += 1
+        let number = lastNumber
+        changing(queue, post.style) { queue.append(post, number: number) }
+        guard !waitsForExit, !queue.isInLine[post.style.order] else { return }
+        queue.isInLine[post.style.order] = true
+        lines[post.style.order].append(queue)
+    }
+
+    /// Takes out what a post of this name, object and style takes the place of.
     mutating func removeSimilar(
-        of poster: ClientName, name: String, object: String, coalescing: Set<CoalescingKey>
+        of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>
     ) -> [PendingPost] {
-        guard !coalescing.isEmpty, let queue = queues[poster] else { return [] }
-        let removed = queue.removeSimilar(name: name, object: object, coalescing: coalescing)
+        guard !coalescing.isEmpty else { return [] }
+        return queues(of: poster, similarTo: style).flatMap { queue in
+            removing(from: queue) { queue.removeSimilar(name: name, object: object, coalescing: coalescing) }
+        }
+    }
+
+    /// Takes out the posts of this name and object; the empty string means any.
+    ///
+    /// - Returns: how many there were.
+    mutating func withdraw(of poster: ClientName, name: String, object: String) -> Int {
+        var parts: Set<CoalescingKey> = []
+        if !name.isEmpty { parts.insert(.name) }
+        if !object.isEmpty { parts.insert(.object) }
+        var count = 0
+        for queue in [queues[poster], untilExit[poster]] {
+            guard let queue else { continue }
+            count +=
+                removing(from: queue) {
+                    parts.isEmpty
+                        ? queue.removeAll() : queue.removeSimilar(name: name, object: object, coalescing: parts)
+                }.count
+        }
+        return count
+    }
+
+    /// The poster has left: what waited for that is posted as soon as possible, behind what else it has queued so.
+    ///
+    /// - Parameter now: ``Clock/uptime``, from which on what expires does.
+    /// - Returns: how many posts that were.
+    mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
+        guard let queue = untilExit[poster] else { return 0 }
+        let released = removing(from: queue) { queue.removeAll() }
+        for var post in released {
+            post.style = .asap
+            if let seconds = post.secondsAfterExit.take() { post.expiry = Clock.expiry(in: seconds, from: now) }
+            append(post, from: queue.payer)
+        }
+        return released.count
+    }
+
+    private mutating func removing(
+        from queue: PostingQueue, _ remove: () -> [PendingPost]
+    ) -> [PendingPost] {
+        let removed = remove()
         for post in removed {
             count -= 1
             byteCount -= post.byteCount
@@ -116,15 +186,17 @@ struct PostingQueues {
     private func checkTotals() {
         invariant(
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0)
-                && countsOfStyles[PostingStyle.asap.order] + countsOfStyles[PostingStyle.whenIdle.order] == count,
+                && countsOfStyles[0] == 0 && countsOfStyles.reduce(0, +) == count,
             "Q7: the totals of posts that wait are their sums")
     }
 
     func checkInvariants() throws(BrokenInvariant) {
         var sum = (count: 0, byteCount: 0)
-        var counts = [0, 0, 0]
-        for (poster, queue) in queues {
+        var counts = PostingStyle.allCases.map { _ in 0 }
+        for (poster, queue) in Array(queues) + Array(untilExit) {
             try require(poster == queue.poster && queue.count > 0, "Q7: who has nothing queued has no queue")
+            try require(
+                queue.isEmpty(.atExit) == (untilExit[poster] !== queue), "R4: what waits for an exit stands apart")
             try queue.checkInvariants(lastNumber: lastNumber)
             sum = (sum.count + queue.count, sum.byteCount + queue.byteCount)
             queue.forEach { post, _ in counts[post.style.order] += 1 }
@@ -148,6 +220,8 @@ struct PostingQueues {
 
     private mutating func forgetIfEmpty(_ queue: PostingQueue) {
         // It may still have a place in a line; a new queue of the poster gets one of its own.
-        if queue.count == 0, queues[queue.poster] === queue { queues[queue.poster] = nil }
+        guard queue.count == 0 else { return }
+        if queues[queue.poster] === queue { queues[queue.poster] = nil }
+        if untilExit[queue.poster] === queue { untilExit[queue.poster] = nil }
     }
 }

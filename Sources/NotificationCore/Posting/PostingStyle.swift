@@ -3,6 +3,8 @@ public enum PostingStyle: String, Sendable, CaseIterable {
     case now = "now"
     case asap = "asap"
     case whenIdle = "when-idle"
+    /// When the poster leaves the bus, however that ends (R4).
+    case atExit = "at-exit"
 }
 
 extension PostingStyle: Comparable {
@@ -16,6 +18,7 @@ extension PostingStyle: Comparable {
         case .now: 0
         case .asap: 1
         case .whenIdle: 2
+        case .atExit: 3
         }
     }
 }

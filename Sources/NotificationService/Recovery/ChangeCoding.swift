@@ -34,6 +34,7 @@ private enum RecordKind: UInt8 {
     case retained
     case unretained
     case owed
+    case postsWithdrawn
 }
 
 /// How a list of observers is written.
@@ -180,11 +181,16 @@ struct ChangeEncoder {
             append(post.identity, to: &records)
             append(post.expiry, to: &records)
             records.append(post.retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
+            records.append(post.secondsAfterExit ?? 0)
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
             records.append(name)
             records.append(object)
             append(coalescing, to: &records)
+        case .postsWithdrawn(let poster, let name, let object):
+            begin(.postsWithdrawn, poster)
+            records.append(name)
+            records.append(object)
         case .postTaken(let poster, let style):
             begin(.postTaken, poster)
             records.append(style.rawValue)
@@ -349,6 +355,7 @@ struct ChangeDecoder {
             post.identity = try identity(&reader)
             post.expiry = try expiry(&reader)
             post.retention = reader.isAtEnd ? nil : try retention(&reader)
+            post.secondsAfterExit = try seconds(&reader)
             return .postQueued(client, post, coalescing: coalescing)
         case .retained:
             let notification = try notification(&reader)
@@ -364,6 +371,8 @@ struct ChangeDecoder {
             return .postsReplaced(
                 client, name: try reader.readText(), object: try reader.readText(),
                 coalescing: try coalescing(&reader))
+        case .postsWithdrawn:
+            return .postsWithdrawn(client, name: try reader.readText(), object: try reader.readText())
         case .postTaken: return .postTaken(client, try queuedStyle(&reader))
         }
     }
@@ -421,6 +430,13 @@ struct ChangeDecoder {
         guard !reader.isAtEnd else { return nil }
         let expiry = Int64(bitPattern: try reader.readUInt64())
         return expiry == 0 ? nil : expiry
+    }
+
+    /// None from an earlier version.
+    private func seconds(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> UInt32? {
+        guard !reader.isAtEnd else { return nil }
+        let seconds = try reader.readUInt32()
+        return seconds == 0 ? nil : seconds
     }
 
     private func retention(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Retention? {

@@ -509,7 +509,7 @@ extension Change {
     fileprivate var isOfQueues: Bool {
         switch self {
         case .queuedDue, .held, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced, .postQueued, .postsReplaced,
-            .postTaken:
+            .postsWithdrawn, .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .suspension, .options, .suspendedByActivity,
             .suspensionOwed, .retained, .unretained, .owed:

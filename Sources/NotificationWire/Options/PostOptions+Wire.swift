@@ -23,10 +23,13 @@ extension PostOptions {
         try setRetention(isRetained, whileConnected: isWhileConnected)
     }
 
-    /// What three options say together.
+    /// What several options say together.
     mutating func setRetention(_ isRetained: Bool, whileConnected: Bool) throws(CenterError) {
         guard isRetained || !whileConnected else {
             throw .invalidOption("while-connected", reason: "what is not retained does not go with its poster")
+        }
+        guard !whileConnected || postingStyle != .atExit else {
+            throw .invalidOption("while-connected", reason: "a post at its poster's exit would be gone at once")
         }
         if isRetained { retention = Retention(whileConnected: whileConnected) }
         if expiresAfter == 0 { throw .invalidOption("expires-after", reason: "it is 1 second at least") }

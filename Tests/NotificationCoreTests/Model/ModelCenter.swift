@@ -78,13 +78,16 @@ struct ModelCenter {
                 post: Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster),
                 immediately: immediately, style: style)
             if style != .now {
+                if style == .atExit { _ = try known(poster) }
                 try posters.check(queued, coalescing, limits)
                 view.coalesced += UInt64(posters.queue(queued, coalescing))
                 return .numbers([0])
             }
-            let replaced = posters.removeSimilar(to: queued.post, coalescing)
+            let replaced = posters.removeSimilar(to: queued.post, style, coalescing)
             view.coalesced += UInt64(replaced.count)
             return .numbers([post(queued.post, immediately || replaced.contains(where: \.immediately))])
+        case .withdraw(let poster, let name, let object):
+            return .numbers([UInt64(posters.withdraw(of: poster, name: name, object: object))])
         case .postQueued(let style, let limit):
             var hasPosted = false
             for _ in 0..<limit {
@@ -174,6 +177,7 @@ struct ModelCenter {
         guard let client = client(number) else { return }
         client.waiting = []
         clients.removeAll { $0.number == number }
+        posters.release(number)
         outcomes.append(.forgotten, for: number)
     }
 

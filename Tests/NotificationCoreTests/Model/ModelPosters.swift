@@ -16,14 +16,17 @@ struct ModelPosters {
 
     var bytes: Int { queued.reduce(0) { $0 + $1.bytes } }
 
-    private static func isSimilar(_ one: Queued, _ other: Post, _ coalescing: Set<CoalescingKey>) -> Bool {
-        !coalescing.isEmpty && one.post.poster == other.poster
+    /// R4: what waits for an exit takes the place of nothing else.
+    private static func isSimilar(
+        _ one: Queued, _ other: Post, _ style: PostingStyle, _ coalescing: Set<CoalescingKey>
+    ) -> Bool {
+        !coalescing.isEmpty && one.post.poster == other.poster && (style != .atExit || one.style == .atExit)
             && (!coalescing.contains(.name) || one.post.name == other.name)
             && (!coalescing.contains(.object) || one.post.object == other.object)
     }
 
     func check(_ new: Queued, _ coalescing: Set<CoalescingKey>, _ limits: Limits) throws(CenterError) {
-        let rest = queued.filter { !Self.isSimilar($0, new.post, coalescing) } + [new]
+        let rest = queued.filter { !Self.isSimilar($0, new.post, new.style, coalescing) } + [new]
         let own = rest.filter { $0.post.poster == new.post.poster }
         try limits.check(.queuedPostsPerClient, own.count)
         try limits.check(.queuedPostBytesPerClient, own.reduce(0) { $0 + $1.bytes })
@@ -36,21 +39,49 @@ struct ModelPosters {
         }
     }
 
-    mutating func removeSimilar(to post: Post, _ coalescing: Set<CoalescingKey>) -> [Queued] {
-        let similar = queued.filter { Self.isSimilar($0, post, coalescing) }
-        queued.removeAll { Self.isSimilar($0, post, coalescing) }
-        forget(post.poster)
-        return similar
+    mutating func removeSimilar(
+        to post: Post, _ style: PostingStyle, _ coalescing: Set<CoalescingKey>
+    ) -> [Queued] {
+        remove(of: post.poster) { Self.isSimilar($0, post, style, coalescing) }
+    }
+
+    /// Q3: what is posted no more.
+    mutating func withdraw(of poster: Int, name: Int, object: Int) -> Int {
+        remove(of: poster) { one in
+            one.post.poster == poster && (name == 0 || one.post.name == name)
+                && (object == 0 || one.post.object == object)
+        }.count
+    }
+
+    private mutating func remove(of poster: Int, where isRemoved: (Queued) -> Bool) -> [Queued] {
+        let removed = queued.filter(isRemoved)
+        queued.removeAll(where: isRemoved)
+        forget(poster)
+        return removed
+    }
+
+    /// R4: the poster has left, so what waited for that goes as soon as possible, behind what else is to.
+    mutating func release(_ poster: Int) {
+        let released = remove(of: poster) { $0.post.poster == poster && $0.style == .atExit }
+        for var one in released {
+            one.style = .asap
+            append(one)
+        }
+    }
+
+    private mutating func append(_ new: Queued) {
+        queued.append(new)
+        guard new.style != .atExit, !lines[new.style]!.contains(new.post.poster) else { return }
+        lines[new.style]!.append(new.post.poster)
     }
 
     /// Q3: the newest post, at the tail, with the more urgent style; and immediately if one of them was.
     mutating func queue(_ new: Queued, _ coalescing: Set<CoalescingKey>) -> Int {
-        let replaced = removeSimilar(to: new.post, coalescing)
+        let replaced = removeSimilar(to: new.post, new.style, coalescing)
         var new = new
         if replaced.contains(where: { $0.style == .asap }) { new.style = .asap }
         if replaced.contains(where: \.immediately) { new.immediately = true }
-        queued.append(new)
-        if !lines[new.style]!.contains(new.post.poster) { lines[new.style]!.append(new.post.poster) }
+        append(new)
         return replaced.count
     }
 
@@ -72,7 +103,7 @@ struct ModelPosters {
     }
 
     private mutating func forget(_ poster: Int) {
-        guard !queued.contains(where: { $0.post.poster == poster }) else { return }
+        guard !queued.contains(where: { $0.post.poster == poster && $0.style != .atExit }) else { return }
         for style in lines.keys { lines[style]!.removeAll { $0 == poster } }
     }
 

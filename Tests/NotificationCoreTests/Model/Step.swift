@@ -14,6 +14,8 @@ enum Step {
     case lose(poster: Int, name: Int, object: Int, UInt64)
     /// A post for the poster's queue, or one that takes the place of what is there (Q7).
     case queue(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, PostingStyle, Set<CoalescingKey>)
+    /// A poster takes back what it has queued (Q3); of any name, or of any object, where that is 0.
+    case withdraw(poster: Int, name: Int, object: Int)
     /// So many posts of a style are taken out of the queues and posted.
     case postQueued(PostingStyle, limit: Int)
     /// More comes than can be sent: what is ready waits until it is sent.
@@ -55,6 +57,8 @@ extension Step: CustomStringConvertible {
         case .queue(let number, let name, let object, let bytes, let immediately, let style, let coalescing):
             return "\(client(number)) posts \(text(name)) of \(text(object)), \(style.rawValue), coalescing on "
                 + "\(coalescing.map(\.rawValue).sorted()), \(bytes) bytes" + (immediately ? ", immediately" : "")
+        case .withdraw(let number, let name, let object):
+            return "\(client(number)) withdraws \(text(name)) of \(text(object))"
         case .postQueued(let style, let limit): return "\(limit) queued posts, \(style.rawValue), are posted"
         case .busy: return "what is ready waits"
         case .send(let lane, let limit): return "\(limit.map { "\($0)" } ?? "all") are sent up to \(lane)"
@@ -171,6 +175,8 @@ extension Step {
                 poster: client, name: number(0..<20) == 0 ? number(0..<6) : number(1..<5), object: text(&generator),
                 UInt64(number(1..<4)))
         case ..<(555 + answers): return .batches(client: client, number(0..<3) > 0)
+        case ..<(563 + answers):
+            return .withdraw(poster: client, name: number(0..<3) == 0 ? 0 : number(1..<4), object: text(&generator))
         default:
             let isBurst = number(0..<60) == 0
             return .post(

@@ -100,6 +100,10 @@ final class Subject {
                 name: Step.texts[name], object: Step.texts[object], userInfo: Payload(post), options: options,
                 from: Step.clients[poster], effects: &effects)
             return .numbers([UInt64(receipt.receivers)])
+        case .withdraw(let poster, let name, let object):
+            let count = center.withdrawPosts(
+                of: Step.clients[poster], name: Step.texts[name], object: Step.texts[object], effects: &effects)
+            return .numbers([UInt64(count)])
         case .postQueued(let style, let limit): center.postQueued(style, limit: limit, effects: &effects)
         case .busy: isBusy = true
         case .send(let lane, let limit):
