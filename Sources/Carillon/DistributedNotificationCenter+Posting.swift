@@ -98,6 +98,49 @@ extension DistributedNotificationCenter {
                 options: try wireOptions(options, style: style, coalescing: coalescing, retention: retention)))
     }
 
+    // MARK: At the exit
+
+    /// Leaves a notification with the service, which posts it when this program has left the bus, however it ends: by its
+    /// exit, a crash or a kill (R4).
+    ///
+    /// Waits until the service has it: from then on nothing that happens to this program keeps it from being posted. A
+    /// service that ends leaves it to the next one. ``withdrawPosts(named:object:)`` takes it back.
+    ///
+    /// - Parameters:
+    ///   - coalescing: which earlier ones of this program that wait for its exit this one replaces (Q3).
+    ///   - retention: whether the service keeps it from then on (R1); nil for not. One that
+    ///     expires begins to with the exit, and ``Retention/whileConnected`` makes no sense.
+    /// - Throws: why the service did not take it.
+    public func postAtExit(
+        named name: Foundation.Notification.Name, object: String? = nil, userInfo: [AnyHashable: Any]? = nil,
+        options: Options = [], coalescing: NotificationQueue.NotificationCoalescing = [],
+        retention: Retention? = nil
+    ) async throws(DistributedNotificationError) {
+        var wireOptions = try wireOptions(options, coalescing: coalescing, retention: retention)
+        guard wireOptions.retention?.whileConnected != true else {
+            throw .unsupportedOption(reason: "what is posted at the exit would be gone at once")
+        }
+        wireOptions.postingStyle = .atExit
+        _ = try await outcome(of: try outgoing(name, object: object, userInfo: userInfo, options: wireOptions))
+    }
+
+    /// Takes back what this program posted with another style than `now`, or at its exit, and what still waits in the
+    /// service (Q3).
+    ///
+    /// - Parameters:
+    ///   - name: nil for any.
+    ///   - object: nil for whatever object.
+    /// - Returns: how many there were.
+    /// - Throws: why the service does not do it.
+    @discardableResult
+    public func withdrawPosts(
+        named name: Foundation.Notification.Name?, object: String? = nil
+    ) async throws(DistributedNotificationError) -> Int {
+        if let name { try check(name: name) }
+        let object = try text(ofObject: object)
+        return try await answer(to: WithdrawPosts(name: name?.rawValue ?? "", object: object ?? ""))
+    }
+
     // MARK: The one way out
 
     /// - Returns: how many clients of the service it matched.

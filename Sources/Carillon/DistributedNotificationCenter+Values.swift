@@ -104,7 +104,7 @@ extension DistributedNotificationCenter {
         return try await answer(to: RemoveRetained(name: name.rawValue, object: object ?? ""))
     }
 
-    private func answer<Method: CenterMethod>(
+    func answer<Method: CenterMethod>(
         to method: Method
     ) async throws(DistributedNotificationError) -> Method.Reply where Method.Reply: Sendable {
         let result: Result<Method.Reply, ServiceError> = await withCheckedContinuation { continuation in

@@ -14,7 +14,7 @@ enum PostCommand {
 
                 With --lines every line of standard input is a post: KEY=VALUE pairs with blanks between them, or a
                 JSON object. What is queued with --posting-style asap or when-idle is coalesced among the posts of one
-                connection, and each run of this command is one.
+                connection, and each run of this command is one; at-exit waits for its end, however that comes.
 
                 In --json, data is {"$data": "<base64>"} and a date is {"$date": "2026-11-21T09:30:00Z"}.
                 """)

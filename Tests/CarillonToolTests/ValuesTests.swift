@@ -42,6 +42,24 @@ struct ValuesTests {
         #expect(observer.standardOutput == "Ding  0  {\"n\": 2}\nDing  1  {\"n\": 3}\nDing  {\"n\": 4}\n")
     }
 
+    @Test("R4: with --posting-style at-exit a command's end is heard of, whatever ended it")
+    func lastWill() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Gone", "--count", "3")
+        let program = try RunningCommand(
+            try Bell.path(), ["post", "Gone", "--posting-style", "at-exit", "--coalesce-on", "name", "--lines", "-v"],
+            environment: bell.bus.environment)
+        program.write("n=1\nn=2\n")
+        for _ in 1...2 { _ = try program.nextLine { $0 == "queued" } }
+        try bell.post("Gone", "--posting-style", "at-exit", "n=0")
+        try bell.post("Gone", "n=9")
+        _ = try observer.nextLine { $0.contains("9") }
+        program.kill()
+        _ = try program.waitForExit()
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == "Gone  {\"n\": 0}\nGone  {\"n\": 9}\nGone  {\"n\": 2}\n")
+    }
+
     @Test("R1: --while-connected ends with the command, and --expires with its time")
     func ends() throws {
         let bell = try Bell()
