@@ -139,6 +139,7 @@ struct Simulate {
         case "--hostility": return read(Double(value), \.hostility)
         case "--channels": return read(Double(value), \.channels)
         case "--values": return read(Double(value), \.values)
+        case "--exits": return read(Double(value), \.exits)
         case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
         default: return false
         }

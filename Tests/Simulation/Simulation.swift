@@ -166,6 +166,7 @@ final class Simulation {
         case .list: client.list()
         case .read(let name): client.read(name: name)
         case .forget(let name): client.forget(name: name)
+        case .withdraw(let name): client.withdraw(name: name)
         case .pester(let count): for _ in 0..<count { client.list() }
         case .lie(let lie): tell(lie, by: client)
         case .openChannel:

@@ -2,6 +2,7 @@ import BusNames
 import DBus
 import MainLoop
 import NotificationCore
+import NotificationWire
 import Testing
 
 @testable import Simulation
@@ -158,6 +159,29 @@ struct JudgingTests {
         #expect(witnesses.map { $0.missing() } == [[first, second], []])
         let newer = post(Self.value(of: 0), stage)
         #expect(witnesses.map { $0.missing() } == [[second, newer], [newer]])
+    }
+
+    @Test("R4: what waits for an exit has to arrive when that has come, never before, and not when it was taken back")
+    func atExit() {
+        for (hasLeft, isWithdrawn) in [(false, false), (true, false), (true, true)] {
+            let stage = Stage()
+            let poster = stage.client.name!
+            var plan = PostPlan(name: 0)
+            plan.options.postingStyle = .atExit
+            let witness = Witness(":1.91", ledger: stage.ledger, mode: .default, isLibrary: false)
+            witness.acknowledge(witness.register(name: nil, object: nil, .hold, .default))
+            stage.pass()
+            let number = post(plan, stage)
+            if isWithdrawn { stage.ledger.acknowledgeWithdrawal(stage.ledger.withdraw(0, of: poster)) }
+            if hasLeft { stage.ledger.leave(poster) }
+            #expect(witness.missing() == (hasLeft && !isWithdrawn ? [number] : []))
+            witness.received(
+                Receipt(
+                    NotificationSignal(
+                        name: Names.name(0), object: "", userInfo: [Ledger.numberKey: .uint64(UInt64(number))],
+                        observers: [ObserverID(rawValue: 1)], poster: poster, serial: 1, sequence: 1)))
+            #expect(stage.world.violation?.rule == (hasLeft && !isWithdrawn ? nil : "R4"))
+        }
     }
 
     @Test("A4: more than two windows that lie unread are a violation, once the client has answered")

@@ -20,6 +20,8 @@ protocol Client: AnyObject {
     func read(name: Int?)
     /// Removes the values of a name (R6); nil means all.
     func forget(name: Int?)
+    /// Takes back what it has queued of a name (Q3); nil means all.
+    func withdraw(name: Int?)
     func leave(abruptly: Bool)
     func setStopped(_ isStopped: Bool)
     func setSlowness(_ factor: Int)

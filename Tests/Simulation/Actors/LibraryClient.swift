@@ -144,6 +144,17 @@ final class LibraryClient: Client {
         }
     }
 
+    func withdraw(name: Int?) {
+        whenNamed { [unowned self] witness in
+            let withdrawal = ledger.withdraw(name, of: witness.client)
+            let box = Unchecked(ledger)
+            ask(
+                .call(WithdrawPosts(name: name.map(Names.name) ?? "")) { result in
+                    if case .success = result { box.value.acknowledgeWithdrawal(withdrawal) }
+                })
+        }
+    }
+
     /// It would rather go this way from now on (F2).
     func wish(for transport: Transport) {
         if transport == .channel { hadChannel = true }

@@ -215,6 +215,15 @@ final class PlainClient: Client {
         }
     }
 
+    func withdraw(name: Int?) {
+        whenNamed { [unowned self] witness in
+            let withdrawal = ledger.withdraw(name, of: witness.client)
+            call(WithdrawPosts(name: name.map(Names.name) ?? "").message()) { [unowned self] result in
+                if case .success = result { ledger.acknowledgeWithdrawal(withdrawal) }
+            }
+        }
+    }
+
     func leave(abruptly: Bool) {
         guard isThere else { return }
         isThere = false

@@ -25,7 +25,17 @@ final class Ledger {
         var service: UniqueName?
     }
 
+    /// A poster takes back what it has queued.
+    private struct Withdrawal {
+        let poster: UniqueName
+        /// Nil for all names.
+        let name: Int?
+        let asked: Int64
+        var isAcknowledged = false
+    }
+
     let world: World
+    private var withdrawals: [Withdrawal] = []
     private(set) lazy var values = ValueLedger(self)
     private(set) var posts: [PostRecord] = []
     /// Which post a serial means.
@@ -105,12 +115,39 @@ final class Ledger {
         posts[number].service = service
     }
 
-    /// Whether a later one of the same poster may have taken the place of one that was queued (Q3).
+    /// Whether a later one of the same poster may have taken the place of one that was queued, or the poster may have
+    /// taken it back (Q3).
     func mayHaveReplaced(_ number: Int) -> Bool {
         let queued = posts[number]
         return posts[(number + 1)...].contains {
             $0.poster == queued.poster && !$0.plan.options.coalescing.isEmpty && $0.plan.name == queued.plan.name
+        } || withdrawals.contains { $0.poster == queued.poster && ($0.name == nil || $0.name == queued.plan.name) }
+    }
+
+    /// - Parameter name: nil means all.
+    /// - Returns: the number of the withdrawal.
+    func withdraw(_ name: Int?, of poster: UniqueName) -> Int {
+        withdrawals.append(Withdrawal(poster: poster, name: name, asked: world.now))
+        return withdrawals.count - 1
+    }
+
+    func acknowledgeWithdrawal(_ number: Int) {
+        withdrawals[number].isAcknowledged = true
+    }
+
+    /// R4: a post that waits for its poster's exit arrives at somebody.
+    private func checkExit(_ number: Int) {
+        let post = posts[number]
+        guard post.plan.options.postingStyle == .atExit else { return }
+        if post.posterStayed {
+            world.violate("R4", "post \(number) waits for the exit of \(post.poster), and arrives before that")
         }
+        guard case .accepted(_, let time) = post.outcome, !wasStateLost(since: post.time) else { return }
+        let isWithdrawn = withdrawals.contains {
+            $0.poster == post.poster && ($0.name == nil || $0.name == post.plan.name) && $0.asked >= time
+                && $0.isAcknowledged
+        }
+        if isWithdrawn { world.violate("R4", "post \(number) was taken back, and arrives") }
     }
 
     func leave(_ poster: UniqueName) {
@@ -135,6 +172,7 @@ final class Ledger {
             return nil
         }
         if post.outcome == .refused { world.violate("E1", "post \(number) was refused, and arrives") }
+        checkExit(Int(number))
         // A service that knows nothing of its predecessor counts from one.
         if let known = postsBySerial.updateValue(Int(number), forKey: signal.serial), known != Int(number),
             stateLosses.isEmpty

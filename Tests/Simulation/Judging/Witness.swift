@@ -284,7 +284,11 @@ final class Witness {
                 post.plan.options.postingStyle == .now
             else { return false }
         }
-        if post.plan.options.postingStyle != .now, !post.posterStayed || ledger.mayHaveReplaced(number) { return false }
+        if post.plan.options.postingStyle != .now {
+            // R4: one that waits for its poster's exit is due with that.
+            let isInTime = post.posterStayed != (post.plan.options.postingStyle == .atExit)
+            guard isInTime, !ledger.mayHaveReplaced(number) else { return false }
+        }
         guard !ledger.wasStateLost(since: post.time) else { return false }
         return registrations.contains { registration in
             guard let acknowledged = registration.acknowledged, acknowledged <= post.time, registration.removed == nil,

@@ -19,6 +19,8 @@ enum Action {
     /// Values that the service keeps (R3, R6); nil for those of all names.
     case read(name: Int?)
     case forget(name: Int?)
+    /// Takes back what it has queued of a name (Q3); nil for all.
+    case withdraw(name: Int?)
     case pester(count: Int)
     case lie(Lie)
     case openChannel
@@ -119,6 +121,7 @@ extension Action: CustomStringConvertible {
         case .list: "lists"
         case .read(let name): "reads the values of \(name.map(Names.name) ?? "all")"
         case .forget(let name): "removes the values of \(name.map(Names.name) ?? "all")"
+        case .withdraw(let name): "withdraws its posts of \(name.map(Names.name) ?? "all names")"
         case .pester(let count): "lists \(count) times"
         case .lie(let lie): "lies: \(lie)"
         case .openChannel: "wants a channel"

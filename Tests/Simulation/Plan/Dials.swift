@@ -14,6 +14,8 @@ public struct Dials: Equatable, Sendable {
     public var channels = 1.0
     /// In how many runs there are values that stay, from 0 for none.
     public var values = 1.0
+    /// In how many runs there are posts that wait for the exit of who posts them, from 0 for none.
+    public var exits = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -33,6 +35,7 @@ public struct Dials: Equatable, Sendable {
         add("hostility", hostility, unless: standard.hostility)
         add("channels", channels, unless: standard.channels)
         add("values", values, unless: standard.values)
+        add("exits", exits, unless: standard.exits)
         if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
         return options
     }

@@ -67,6 +67,7 @@ struct Plan {
         for actor in roles.indices where roles[actor].kind == .plain { roles[actor].hasBatches = batches.happens(0.4) }
         if dials.channels > 0 { addChannels() }
         if dials.values > 0 { addValues() }
+        if dials.exits > 0 { addExits() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
