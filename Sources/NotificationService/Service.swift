@@ -96,7 +96,10 @@ public final class Service {
     /// The state machine behind the present connection, to look at.
     package var center: DistributedCenter? { link?.object.center }
     /// Whether what waits would be lost with the process, for want of room in the state: for a simulation.
-    package var isWithoutQueues: Bool { link?.object.isWithoutQueues ?? false }
+    /// Between two connections the state is not the link's.
+    package var isWithoutQueues: Bool {
+        (heritage.map { $0.store?.isWithoutQueues } ?? link?.object.isWithoutQueues) ?? false
+    }
 
     private func connect() throws(BusError) {
         let link = try ServiceLink(on: machine, context: context, heritage: heritage) { [unowned self] reason in
