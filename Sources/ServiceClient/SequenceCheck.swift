@@ -57,6 +57,8 @@ struct SequenceCheck {
     mutating func mayBeginAnew() {
         anew = 0
         heard = nil
+        // Its serials may have begun anew as well, so those of before are no measure of what comes again.
+        greatestSerial = 0
     }
 
     /// The next service counts from one.

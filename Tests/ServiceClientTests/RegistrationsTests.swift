@@ -196,6 +196,14 @@ struct RegistrationsTests {
             #expect(check.check(sequence: isAnnounced ? 3 : 1, serial: 1) == .next)
             #expect(check.check(sequence: isAnnounced ? 4 : 2, serial: 2) == .next)
         }
+        // It has something for us, with serials that begin anew, and the one behind it has lost the count only.
+        check = SequenceCheck()
+        #expect(check.check(sequence: 1, serial: 100) == .next)
+        check.mayBeginAnew()
+        #expect(check.check(sequence: 1, serial: 1) == .next)
+        check.mayRepeat()
+        #expect(check.check(sequence: 1, serial: 1) == .repeated)
+        #expect(check.check(sequence: 1, serial: 50) == .next)
     }
 }
 
