@@ -46,7 +46,7 @@ final class Simulation {
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
         bus.onRead = { [windows] message, sender, reader in windows.read(message, from: sender, by: reader) }
-        bus.onRefusedDescriptor = { [unowned self] receiver in
+        bus.onLostDescriptor = { [unowned self] receiver in
             streams.lookAfterAll()
             // To the service the bus has carried it; the end of the channel says more, unless the service ends at that moment.
             for client in all { if let witness = client.witness, witness.client == receiver { witness.discards() } }

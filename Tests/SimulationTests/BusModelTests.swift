@@ -1,5 +1,6 @@
 import BusNames
 import DBus
+import MainLoop
 import Testing
 
 @testable import Simulation
@@ -33,6 +34,13 @@ struct BusModelTests {
             if let text { writer.append(text) }
             if let flags { writer.append(flags) }
             return message
+        }
+
+        func send(_ descriptor: FileDescriptor, to name: UniqueName) {
+            let signal = Message.signal(to: name, path: "/", interface: "com.example.A", member: "Ding")
+            var writer = MessageWriter(signal)
+            writer.append(descriptor)
+            _ = peer.send(signal)
         }
 
         var members: [String] { heard.compactMap { $0.member?.rawValue } }
@@ -201,6 +209,32 @@ struct BusModelTests {
         pass(world)
         #expect(two.members == ["Ding"])
         #expect(two.peer.hasEnded)
+    }
+
+    @Test(
+        "A descriptor that the bus does not hand on is closed at once, whatever becomes of its message",
+        arguments: [Streams.Trouble.stripped, Streams.Trouble.refused, nil])
+    func lostDescriptor(trouble: Streams.Trouble?) throws {
+        let (world, bus, one, two) = stage(Bus.Manner(mostOutgoingBytes: 0, socketBytes: 10_000))
+        let streams = Streams(world)
+        let name = try #require(two.peer.name)
+        var lost: [UniqueName] = []
+        bus.onLostDescriptor = { receiver in
+            lost.append(receiver)
+            streams.lookAfterAll()
+        }
+        bus.descriptorTrouble = trouble
+        two.reads = false
+        // Without trouble there is no room.
+        if trouble == nil { _ = one.peer.send(signal(to: two, bytes: 20_000)) }
+        var kept = try #require(streams.make(for: LoopProcess(world, id: 1, name: "test")))
+        one.send(kept.other, to: name)
+        kept.other = FileDescriptor(adopting: -1)
+        #expect(kept.own.ready == [.writable], "it is on its way")
+        // Before it is looked after without being told.
+        world.run(until: world.now + 200)
+        #expect(lost == [name])
+        #expect(kept.own.ready.contains(.hangUp))
     }
 
     @Test("Match rules are bounded")

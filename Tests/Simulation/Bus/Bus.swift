@@ -48,8 +48,8 @@ final class Bus {
     var onDelivered: ((_ sender: Peer, _ receiver: Peer) -> Void)?
     /// Told when a connection has read a message of another, by that one's number.
     var onRead: ((Message, _ sender: Int, _ reader: Peer) -> Void)?
-    /// Told when it has let go of a descriptor, and for whom that was.
-    var onRefusedDescriptor: ((UniqueName) -> Void)?
+    /// Told when it has let go of a descriptor that its receiver does not get, and for whom that was.
+    var onLostDescriptor: ((UniqueName) -> Void)?
     /// What it does to descriptors.
     var descriptorTrouble: Streams.Trouble?
     /// Loses some of the notifications, which no bus does.
@@ -176,10 +176,8 @@ final class Bus {
         var message = message
         if let descriptorTrouble, message.hasDescriptors {
             world.note("bus: \(descriptorTrouble) descriptor for \(receiverName)")
-            guard descriptorTrouble != .refused else {
-                onRefusedDescriptor?(receiverName)
-                return
-            }
+            onLostDescriptor?(receiverName)
+            guard descriptorTrouble != .refused else { return }
             message = message.withoutDescriptors()
         }
         if receiver.deliver(message.carried(from: AnyBusName(name), serial: message.serial), from: sender) {
@@ -188,6 +186,7 @@ final class Bus {
             }
             return
         }
+        if message.hasDescriptors, descriptorTrouble == nil { onLostDescriptor?(receiverName) }
         discarded += 1
         world.note("bus has no room for \(receiverName): \(message.member?.rawValue ?? "a reply") of \(name)")
         let isTold = message.kind == .methodCall || manner.kind == .daemon && message.kind == .signal
