@@ -57,6 +57,7 @@ final class CenterDriver {
                     center.probeRefused(client, isCounted: isCounted, effects: &effects)
                 case .inactivityTimerEnded(let client, let epoch):
                     center.inactivityTimerEnded(client, epoch: epoch, effects: &effects)
+                case .intervalTimerEnded(let client): center.intervalTimerEnded(client, effects: &effects)
                 case .disappeared(let client): center.clientDisappeared(client, effects: &effects)
                 }
             }

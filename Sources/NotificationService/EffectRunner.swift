@@ -16,6 +16,7 @@ final class EffectRunner {
         case deliveryRefused(ClientName, SentSignals.Recent)
         case probeRefused(ClientName, isCounted: Bool)
         case inactivityTimerEnded(ClientName, epoch: UInt64)
+        case intervalTimerEnded(ClientName)
         case disappeared(ClientName)
     }
 
@@ -61,6 +62,8 @@ final class EffectRunner {
     private var overflows: [ClientName: UInt64] = [:]
     /// For clients whose application became inactive; also those that are over.
     private var inactivityTimers: [ClientName: EventSource] = [:]
+    /// For clients for which something waits for the end of an interval; also those that are over.
+    private var intervalTimers: [ClientName: EventSource] = [:]
 
     /// - Parameter bus: where signals go; the caller keeps it.
     init(bus: any MessageBus, clients: ClientRegistry, barrier: BusBarrier, machine: Machine) {
@@ -160,6 +163,10 @@ final class EffectRunner {
             inactivityTimers[client] = .once(milliseconds: UInt32(milliseconds), on: bus.context) { [unowned self] in
                 report(.inactivityTimerEnded(client, epoch: epoch))
             }
+        case .startIntervalTimer(let client, let milliseconds):
+            intervalTimers[client] = .once(milliseconds: milliseconds, on: bus.context) { [unowned self] in
+                report(.intervalTimerEnded(client))
+            }
         case .overflowed(let client, let reason): noteOverflow(of: client, because: reason)
         case .uncarried, .remember: break  // kept, before
         case .watch(let client):
@@ -170,6 +177,7 @@ final class EffectRunner {
             witness.forget(client)
             answers.forget(client)
             inactivityTimers[client] = nil
+            intervalTimers[client] = nil
             activity?.forget(client)
             overflows[client] = nil
             prober.forget(client)

@@ -65,13 +65,36 @@ final class Scenario {
     /// What of one event, and of what comes of it, is more than any test has: a center that goes round and round.
     private static let tooMany = 100_000
 
-    /// What its clock shows, in seconds.
+    /// What its clock shows, in seconds, and in milliseconds besides.
     var seconds: Int64 = 1000
+    private var milliseconds: Int64 = 0
+    /// When the timers of intervals end, in milliseconds of its clock.
+    private(set) var intervalTimers: [ClientName: Int64] = [:]
+    /// How many began.
+    private(set) var intervalTimerCount = 0
 
     init(_ limits: [Limits.Key: UInt64] = [:]) {
         center = DistributedCenter()
-        center.clock = Clock(time: { 0 }, uptime: { [unowned self] in seconds * 1_000_000 })
+        center.clock = Clock(time: { 0 }, uptime: { [unowned self] in now * 1000 })
         for (key, value) in limits { center.limits[key] = value }
+    }
+
+    private var now: Int64 { seconds * 1000 + milliseconds }
+
+    /// Lets so many milliseconds pass, and timers of intervals end in their time.
+    func wait(_ duration: Int64) {
+        let end = now + duration
+        for _ in 0..<Self.tooMany {
+            guard let next = intervalTimers.min(by: { ($0.value, $0.key) < ($1.value, $1.key) }), next.value <= end
+            else {
+                milliseconds += end - now
+                return
+            }
+            milliseconds += max(0, next.value - now)
+            intervalTimers[next.key] = nil
+            perform { effects in center.intervalTimerEnded(next.key, effects: &effects) }
+        }
+        Issue.record("there is always another interval")
     }
 
     // MARK: What clients do
@@ -80,14 +103,14 @@ final class Scenario {
     func observe(
         _ client: ClientName, _ name: String = "", _ object: String = "",
         _ behavior: SuspensionBehavior = .coalesce, mode: RunLoopMode = .default, automatic: Bool = true,
-        retained: Bool = false
+        retained: Bool = false, interval: UInt32 = 0
     ) throws -> ObserverID {
         try perform { effects throws(CenterError) in
             try center.addObserver(
                 of: client, name: name, object: object,
                 options: ObserverOptions(
                     suspensionBehavior: behavior, automaticSuspension: automatic, runLoopMode: mode,
-                    wantsRetained: retained),
+                    wantsRetained: retained, minimumInterval: interval),
                 effects: &effects)
         }
     }
@@ -394,6 +417,9 @@ final class Scenario {
         case .sendAnswer(let client): sentAnswers[client, default: 0] += 1
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client, default: []].append((epoch, milliseconds))
+        case .startIntervalTimer(let client, let milliseconds):
+            intervalTimers[client] = now + Int64(milliseconds)
+            intervalTimerCount += 1
         case .overflowed(let client, let reason): overflows[client, default: []].append(reason)
         case .uncarried(let client, let count): uncarried[client, default: []].append(count)
         case .remember(let change): changes.append(change)

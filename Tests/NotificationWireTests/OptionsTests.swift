@@ -40,6 +40,22 @@ struct OptionsTests {
         }
     }
 
+    @Test("R5: minimum-interval is a number of milliseconds")
+    func minimumInterval() throws {
+        for value in [0, 1, 200, UInt32.max] {
+            let options = try observer { $0.entry("minimum-interval", value) }
+            #expect(options == ObserverOptions(minimumInterval: value))
+            let message = Wire.methodCall("AddObserver")
+            var writer = MessageWriter(message)
+            options.append(to: &writer)
+            var reader = MessageReader(message)
+            #expect(try ObserverOptions(from: &reader) == options)
+        }
+        expectInvalid("minimum-interval", "expected a number (u), got type 's'") {
+            try observer { $0.entry("minimum-interval", "200") }
+        }
+    }
+
     @Test("A2: automatic-suspension is a boolean", arguments: [true, false])
     func automaticSuspension(value: Bool) throws {
         #expect(try observer { $0.entry("automatic-suspension", value) }.automaticSuspension == value)
@@ -158,7 +174,9 @@ struct OptionsTests {
     func postOptions() throws {
         #expect(try post { $0.entry("deliver-immediately", true) }.deliverImmediately)
         #expect(try !post { $0.entry("deliver-immediately", false) }.deliverImmediately)
-        let styles: [(String, PostingStyle)] = [("now", .now), ("asap", .asap), ("when-idle", .whenIdle)]
+        let styles: [(String, PostingStyle)] = [
+            ("now", .now), ("asap", .asap), ("when-idle", .whenIdle), ("at-exit", .atExit),
+        ]
         #expect(styles.count == PostingStyle.allCases.count)
         for (text, style) in styles { #expect(try post { $0.entry("posting-style", text) }.postingStyle == style) }
         let masks: [([String], Set<CoalescingKey>)] = [
@@ -186,7 +204,7 @@ struct OptionsTests {
         expectInvalid("deliver-immediately", "expected a boolean (b), got type 'y'") {
             try post { $0.entry("deliver-immediately", UInt8(1)) }
         }
-        expectInvalid("posting-style", "'whenIdle' is none of: now, asap, when-idle") {
+        expectInvalid("posting-style", "'whenIdle' is none of: now, asap, when-idle, at-exit") {
             try post { $0.entry("posting-style", "whenIdle") }
         }
         expectInvalid("posting-style", "expected a string (s), got type 'u'") {

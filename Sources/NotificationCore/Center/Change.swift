@@ -20,6 +20,11 @@ public enum Change {
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.
     case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
+    /// Waits until the intervals of these observers are over (R5), in the place of what they waited for of its name and
+    /// object.
+    case delayed(ClientName, Notification, observers: [ObserverID])
+    /// These observers have what they waited for of this name and object, or its time is over.
+    case delayEnded(ClientName, name: String, object: String, observers: [ObserverID])
     /// All that was held is due, behind what is due already and before anything newer.
     case flushed(ClientName)
     /// The first that was due in a lane left the queue, towards the client.

@@ -50,6 +50,11 @@ extension DistributedCenter {
         // What is due goes with it, so from here on both are in the log.
         rememberDue(of: client, effects: &effects)
         client.remembersDue = true
+        if client.observersWithInterval > 0 {
+            var held: [HeldQueue.Entry] = []
+            client.queue.forEachHeld { held.append($0) }
+            for entry in held { beginIntervals(of: client, for: entry.observers, with: entry.notification) }
+        }
         changeQueue(of: client) { $0.flush() }
         remember(.flushed(client.name), effects: &effects)
         pump(client, effects: &effects)
@@ -61,6 +66,7 @@ extension DistributedCenter {
         tellSuspension(of: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
         _ = sendOwed(to: client, effects: &effects)
+        sendDelayed(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
         while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) > 0 {}
         guard client.reads else { return }
@@ -76,6 +82,7 @@ extension DistributedCenter {
         for lane in DeliveryLane.allCases {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
+        hastenDelayed(to: client, isForWantOfRoom: true, effects: &effects)
     }
 
     /// What a signal without userInfo takes on its way, roughly, in bytes.
@@ -85,7 +92,7 @@ extension DistributedCenter {
 
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
     /// losing the oldest and saying so.
-    private func enforceLimits(of client: Client, effects: inout [Effect]) {
+    func enforceLimits(of client: Client, effects: inout [Effect]) {
         noteGrowth(of: client)
         let isOverTotal = totals[.queuedBytes] > limits[.queuedBytes]
         guard isOverTotal || isNearLimits(client) else { return }

@@ -57,7 +57,7 @@ extension DistributedCenter {
 
     private func check(_ client: Client) throws(BrokenInvariant) {
         let name = client.name
-        var (refusals, monitors) = (0, 0)
+        var (refusals, monitors, intervals) = (0, 0, 0)
         for (id, position) in client.observers {
             let observer = index[position]
             try require(
@@ -66,8 +66,10 @@ extension DistributedCenter {
             try require(id.rawValue <= lastObserver, "no observer has a number that was not given yet")
             if !observer.registration.options.automaticSuspension { refusals += 1 }
             if observer.registration.options.isMonitor { monitors += 1 }
+            if observer.registration.options.minimumInterval > 0 { intervals += 1 }
         }
         try require(client.refusalsOfAutomation == refusals, "A2: \(name) has \(refusals) observers that refuse")
+        try require(client.observersWithInterval == intervals, "R5: \(name) has \(intervals) observers with intervals")
         try require(client.monitors == monitors, "B3: \(name) has \(monitors) observers that monitor")
         try require(client.activityEpoch <= lastActivityEpoch, "S5: no epoch is from the future")
         try client.queue.checkInvariants(of: name, lastSerial: lastSerial) { client.observers[$0] != nil }

@@ -106,16 +106,31 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) -> DeliveryLane? {
         let client = receiver.client
-        guard client.isSuspended, !deliverImmediately else {
-            guard let observers = matches.observers(of: receiver) else { return nil }
+        guard client.isSuspended else {
             let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
+            guard
+                let observers = observersNow(
+                    of: receiver, of: matches, for: notification, in: lane, effects: &effects)
+            else { return nil }
             return deliver(notification, to: client, observers: observers, in: lane, effects: &effects)
         }
-        guard let keeping = matches.observers(of: receiver, where: { $0 != .drop }) else { return nil }
-        // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.
-        if matches.observers(of: receiver, where: { $0 == .deliverImmediately }) != nil {
-            return deliver(notification, to: client, observers: keeping, in: .immediate, effects: &effects)
+        func deliverNow(_ observers: ObserverList) -> DeliveryLane? {
+            // R5: what goes to one who is suspended does not wait for intervals.
+            beginIntervals(of: client, for: observers, with: notification)
+            return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
         }
+        if deliverImmediately { return matches.observers(of: receiver).flatMap(deliverNow) }
+        let immediate = observersNow(
+            of: receiver, of: matches, for: notification, in: .immediate, where: { $0 == .deliverImmediately },
+            effects: &effects)
+        let others = matches.observers(of: receiver, where: { $0 == .coalesce || $0 == .hold })
+        // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.
+        if let immediate {
+            if let others { beginIntervals(of: client, for: others, with: notification) }
+            let observers = others.map { ObserverList(($0.ids + immediate.ids).sorted()) } ?? immediate
+            return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
+        }
+        guard let keeping = others else { return nil }
         let coalescing = matches.observers(of: receiver, where: { $0 == .coalesce })
         hold(notification, for: client, observers: keeping, coalescing: coalescing, effects: &effects)
         return nil

@@ -29,6 +29,7 @@ extension DistributedCenter {
                         client.name, entry.notification, observers: entry.observers.ids,
                         coalescing: entry.coalescing?.ids ?? []))
             }
+            client.queue.forEachDelayed { body(.delayed(client.name, $0, observers: $1)) }
             if let loss = client.unannounced {
                 body(.unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason))
             }
@@ -93,6 +94,15 @@ extension DistributedCenter {
                 }
                 return true
             }
+        case .delayed(let name, let notification, let observers):
+            return restore(notification, of: name, for: observers) { client, observers in
+                let wishes = wishes(of: client, observers.ids)
+                guard !wishes.isEmpty else { return false }
+                changeQueue(of: client) { queue in queue.changeIntervals { $0.restore(notification, for: wishes) } }
+                return true
+            }
+        case .delayEnded(let client, let name, let object, let observers):
+            return queue(client) { $0.changeIntervals { $0.forget(name: name, object: object, of: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
                 client.remembersDue = true

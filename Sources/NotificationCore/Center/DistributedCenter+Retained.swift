@@ -198,6 +198,9 @@ extension DistributedCenter {
             count > 0 ? batch.byteCount : Self.signalSize,
             telling: count > 0 ? FlowWindow.Told(notifications: count) : FlowWindow.Told(losses: 1), to: client.peer,
             effects: &effects)
+        for delivery in batch.deliveries {
+            beginIntervals(of: client, for: delivery.observers, with: delivery.notification)
+        }
         // Behind it: a crash in between repeats them, and does not lose them.
         remember(.owed(client.name, owed), effects: &effects)
         return max(1, count)

@@ -130,13 +130,16 @@ extension DistributedCenter {
     }
 
     /// Gives the notification its number among those of the client.
-    func makeDelivery(of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false) -> Delivery {
+    func makeDelivery(
+        of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false, isDelayed: Bool = false
+    ) -> Delivery {
         client.counts.sequence += 1
         client.counts.delivered += 1
         counters.delivered += 1
         return Delivery(
             client: client.name, clientNumber: client.number, notification: entry.notification,
-            details: client.options.details, isRetained: isRetained, observers: entry.observers,
+            details: client.options.details, isRetained: isRetained, isDelayed: isDelayed,
+            observers: entry.observers,
             sequence: client.counts.sequence)
     }
 

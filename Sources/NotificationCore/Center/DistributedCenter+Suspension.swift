@@ -29,6 +29,7 @@ extension DistributedCenter {
         let (word, wasByActivity) = (client.explicitSuspension, client.isSuspendedByActivity)
         change(client)
         guard before != (client.isSuspended, client.suspensionCause) else { return }
+        if !before.0, client.isSuspended { hastenDelayed(to: client, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
         if word != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)

@@ -6,7 +6,7 @@ import Collections
 /// ``Effect`` values. There is no input or output here, no clock, and no thread: one caller at a time.
 ///
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
-/// that wait for their time, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
+/// that wait for their time, `+Intervals` notifications that wait for theirs, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
 /// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
 /// `+Invariants` what holds between events.
 ///
@@ -166,6 +166,7 @@ public final class DistributedCenter {
             object: registration.object.map(ExactText.init))
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
         if registration.options.isMonitor { client.monitors += 1 }
+        if registration.options.minimumInterval > 0 { client.observersWithInterval += 1 }
         charge(client.peer, .observers, 1)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.uncountedObservers) { return }
@@ -235,6 +236,7 @@ public final class DistributedCenter {
         let registration = index[position].registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
         if registration.options.isMonitor { client.monitors -= 1 }
+        if registration.options.minimumInterval > 0 { client.observersWithInterval -= 1 }
         charge(client.peer, .observers, -1)
         #if CARILLON_PLANTED
             let isCounted = !PlantedFault.strikes(.uncountedObservers)

@@ -24,6 +24,9 @@ public enum Effect {
     /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. It takes the place
     /// of an earlier one of the same client.
     case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)
+    /// Report the end of this time with ``DistributedCenter/intervalTimerEnded(_:effects:)``. It takes the place of an
+    /// earlier one of the same client.
+    case startIntervalTimer(ClientName, milliseconds: UInt32)
     /// The client does not read and its queue is full: the first notification is lost. A log line is due.
     case overflowed(ClientName, DropReason)
     /// So many of the client's last numbers are of what it may not have got, and was not told of yet; none when it is told
@@ -48,6 +51,8 @@ public struct Delivery {
     public let details: Details
     /// Whether it is a value that there was before the observer asked (R2).
     public let isRetained: Bool
+    /// Whether it comes behind the end of an interval (R5), so that newer ones may have come before.
+    public let isDelayed: Bool
     /// The client's observers that it matched.
     public let observers: ObserverList
     /// The client's count of notifications: 1, 2, 3 … without holes unless ``Effect/dropped(_:count:observers:reason:sequence:)``

@@ -28,6 +28,12 @@ final class Client {
     var refusalsOfAutomation = 0
     /// How many of its observers monitor (B3).
     var monitors = 0
+    /// How many of its observers have a minimum interval (R5).
+    var observersWithInterval = 0
+    /// When the timer for that ends, as ``Clock/uptime``; nil when none runs.
+    var intervalTimerEnd: Int64?
+    /// Before this what waits for intervals is not looked through again.
+    var nextLookAtIntervals: Int64 = 0
     /// The configuration's word about automatic suspension.
     var isAutomationOn = true
     /// Whether an earlier process left it suspended because of activity, which nobody has told yet in this one (E3).
@@ -88,7 +94,7 @@ final class Client {
 
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || owesNow || unannounced != nil || uncarried != nil || !knowsSuspension
+        queue.hasDue || owesNow || queue.waitsForIntervals || unannounced != nil || uncarried != nil || !knowsSuspension
     }
 
     /// Whether values are to go to it that do not wait until it is resumed.

@@ -8,6 +8,8 @@ struct Matches {
         let observer: ObserverID
         let behavior: SuspensionBehavior
         let lane: DeliveryLane
+        /// In milliseconds; 0 for none.
+        let interval: UInt32
         fileprivate var next: Int32
     }
 
@@ -36,7 +38,7 @@ struct Matches {
         matches.append(
             Match(
                 observer: observer.registration.id, behavior: options.behaviorWhileSuspended,
-                lane: DeliveryLane(options.runLoopMode), next: none))
+                lane: DeliveryLane(options.runLoopMode), interval: options.minimumInterval, next: none))
         if let receiver = receiver(observer.client) {
             matches[Int(receivers[receiver].last)].next = slot
             receivers[receiver].last = slot
@@ -91,7 +93,7 @@ struct Matches {
         return ids.isEmpty ? nil : ObserverList(ids)
     }
 
-    private func forEach(of receiver: Receiver, _ body: (Match) -> Void) {
+    func forEach(of receiver: Receiver, _ body: (Match) -> Void) {
         var slot = receiver.first
         while slot != none {
             body(matches[Int(slot)])

@@ -23,16 +23,20 @@ public struct ObserverOptions: Hashable, Sendable {
     public var isMonitor: Bool
     /// Wants the values that there are when it registers (R2).
     public var wantsRetained: Bool
+    /// At most one notification of a name and object in so many milliseconds (R5); 0 for all.
+    public var minimumInterval: UInt32
 
     public init(
         suspensionBehavior: SuspensionBehavior = .coalesce, automaticSuspension: Bool = true,
-        runLoopMode: RunLoopMode = .default, isMonitor: Bool = false, wantsRetained: Bool = false
+        runLoopMode: RunLoopMode = .default, isMonitor: Bool = false, wantsRetained: Bool = false,
+        minimumInterval: UInt32 = 0
     ) {
         self.suspensionBehavior = suspensionBehavior
         self.automaticSuspension = automaticSuspension
         self.runLoopMode = runLoopMode
         self.isMonitor = isMonitor
         self.wantsRetained = wantsRetained
+        self.minimumInterval = minimumInterval
     }
 
     /// What it gets while its client is suspended.

@@ -2,15 +2,17 @@
 ///
 /// What is **due** goes out as soon as the client reads and its lane has its turn: the more urgent lane first (M6), and
 /// within a lane in global order. What is **held** for a suspended client stays, in global order over all its observers
-/// and behaviours (S2), until it is resumed or something flushes it.
+/// and behaviours (S2), until it is resumed or something flushes it. What waits for the end of an **interval** (R5) is apart
+/// from both: it goes straight to the client.
 struct DeliveryQueue {
     private var lanes = DeliveryLane.allCases.map { _ in DueQueue() }
     private var held = HeldQueue()
+    private var intervals = IntervalQueue()
     private var dueCount = 0
     private var dueByteCount = 0
 
-    var count: Int { dueCount + held.count }
-    var byteCount: Int { dueByteCount + held.byteCount }
+    var count: Int { dueCount + held.count + intervals.count }
+    var byteCount: Int { dueByteCount + held.byteCount + intervals.byteCount }
     var isEmpty: Bool { count == 0 }
     var hasDue: Bool { dueCount > 0 }
     var hasHeld: Bool { held.count > 0 }
@@ -28,6 +30,31 @@ struct DeliveryQueue {
 
     func forEachHeld(_ body: (HeldQueue.Entry) -> Void) {
         held.all.forEach(body)
+    }
+
+    /// When to look at what waits for intervals, as ``Clock/uptime``; nil when nothing does.
+    var firstIntervalEnd: Int64? { intervals.firstEnd }
+    var waitsForIntervals: Bool { !intervals.isEmpty }
+    var countOfIntervals: Int { intervals.count }
+
+    func forEachDelayed(_ body: (Notification, [ObserverID]) -> Void) {
+        intervals.forEach(body)
+    }
+
+    /// Changes what waits for intervals.
+    mutating func changeIntervals<Result>(_ change: (inout IntervalQueue) -> Result) -> Result {
+        change(&intervals)
+    }
+
+    /// What may go of that now.
+    mutating func dueByInterval(
+        now: Int64
+    ) -> [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] {
+        intervals.due(now: now) { [lanes] lane, serial in
+            [lane, .flushed].allSatisfy { lane in
+                lanes[lane.rawValue].first.map { $0.notification.serial > serial } ?? true
+            }
+        }
     }
 
     // MARK: Turns
@@ -124,6 +151,10 @@ struct DeliveryQueue {
             lanes[lane.rawValue].first.map { (serial: $0.notification.serial, lane: lane) }
         }.min { $0.serial < $1.serial }
         let oldestHeld = held.firstSerial
+        let oldestDelayed = intervals.firstSerial
+        if let oldestDelayed, oldestDelayed < min(oldestDue?.serial ?? .max, oldestHeld ?? .max) {
+            return intervals.dropOldest()
+        }
         if let oldestDue, oldestHeld.map({ oldestDue.serial <= $0 }) ?? true {
             return popDue(oldestDue.lane)?.observers.ids
         }
@@ -132,6 +163,7 @@ struct DeliveryQueue {
 
     /// Takes the observers out of everything; what has no observer left is not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
+        intervals.remove(removed)
         guard !isEmpty else { return }
         if hasDue {
             for lane in lanes.indices { lanes[lane].remove(removed) }
@@ -146,6 +178,7 @@ struct DeliveryQueue {
         for lane in lanes.indices { lanes[lane].removeAll() }
         (dueCount, dueByteCount) = (0, 0)
         held = HeldQueue()
+        intervals = IntervalQueue()
     }
 
     // MARK: Invariants
@@ -182,6 +215,10 @@ struct DeliveryQueue {
             sum = (sum.count + lane.count, sum.byteCount + bytes)
         }
         try require(sum == (dueCount, dueByteCount), "E1: what is due is the sum of the lanes")
+        try intervals.checkInvariants()
+        var delayed: [ObserverID] = []
+        intervals.forEach { delayed += $1 }
+        try require(delayed.allSatisfy(isObserver), "D8: \(client) has the observers that wait for intervals")
         guard held.count > 0 else { return try held.checkInvariants() }
         var serial: UInt64 = 0
         for entry in held.all {

@@ -250,7 +250,8 @@ final class Channels {
         case .forget(let client):
             forget(client)
             return false
-        case .sendAnswer, .startInactivityTimer, .overflowed, .uncarried, .remember, .watch: return false
+        case .sendAnswer, .startInactivityTimer, .startIntervalTimer, .overflowed, .uncarried, .remember, .watch:
+            return false
         }
         return true
     }

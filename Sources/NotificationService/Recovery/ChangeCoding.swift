@@ -35,6 +35,8 @@ private enum RecordKind: UInt8 {
     case unretained
     case owed
     case postsWithdrawn
+    case delayed
+    case delayEnded
 }
 
 /// How a list of observers is written.
@@ -86,7 +88,8 @@ struct ChangeEncoder {
     ///   - records: gets the records, one or two.
     mutating func encode(_ change: Change, slot: (ClientName) -> UInt32, to records: inout RecordGroup) {
         switch change {
-        case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _), .retained(let notification, _):
+        case .queuedDue(_, let notification, _, _), .held(_, let notification, _, _), .retained(let notification, _),
+            .delayed(_, let notification, _):
             encode(notification, to: &records)
         default: break
         }
@@ -114,6 +117,7 @@ struct ChangeEncoder {
             records.append(registration.options.suspensionBehavior.rawValue)
             records.append(registration.options.automaticSuspension)
             records.append(registration.options.runLoopMode.rawValue)
+            records.append(registration.options.minimumInterval)
         case .observersRemoved(let name, let observers):
             begin(.observersRemoved, name)
             records.append(observers.lazy.map(\.rawValue))
@@ -145,6 +149,15 @@ struct ChangeEncoder {
                 records.append(ListCoding.whole.rawValue)
                 records.append(coalescing.lazy.map(\.rawValue))
             }
+        case .delayed(let name, let notification, let observers):
+            begin(.delayed, name)
+            records.append(notification.serial)
+            append(observers, of: name, to: &records)
+        case .delayEnded(let client, let name, let object, let observers):
+            begin(.delayEnded, client)
+            records.append(name)
+            records.append(object)
+            append(observers, of: client, to: &records)
         case .flushed(let name): begin(.flushed, name)
         case .popped(let name, let lane):
             begin(.popped, name)
@@ -342,6 +355,12 @@ struct ChangeDecoder {
             default: throw RecordReader.Malformed()
             }
             return .held(client, notification, observers: observers, coalescing: coalescing)
+        case .delayed:
+            return .delayed(client, try notification(&reader), observers: try list(of: client, &reader))
+        case .delayEnded:
+            return .delayEnded(
+                client, name: try reader.readText(), object: try reader.readText(),
+                observers: try list(of: client, &reader))
         case .flushed: return .flushed(client)
         case .popped: return .popped(client, try lane(&reader))
         case .lost: return .lost(client, try choice(&reader))
@@ -474,7 +493,9 @@ struct ChangeDecoder {
         let object = try reader.readText()
         let options = ObserverOptions(
             suspensionBehavior: try choice(&reader), automaticSuspension: try reader.readBool(),
-            runLoopMode: try choice(&reader), isMonitor: isMonitor)
+            runLoopMode: try choice(&reader), isMonitor: isMonitor,
+            // An earlier version wrote none.
+            minimumInterval: reader.isAtEnd ? 0 : try reader.readUInt32())
         return Registration(
             id: id, client: client, name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object,
             options: options)

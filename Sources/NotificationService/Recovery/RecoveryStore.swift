@@ -224,19 +224,18 @@ final class RecoveryStore {
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
-            case .suspensionChanged, .revoked, .probe, .witness, .sendAnswer, .startInactivityTimer, .overflowed,
-                .watch,
-                .forget:
+            case .suspensionChanged, .revoked, .probe, .witness, .sendAnswer, .startInactivityTimer,
+                .startIntervalTimer, .overflowed, .watch, .forget:
                 break
             }
         }
         flush()
     }
 
-    /// Of one that came out of the client's queue. A value that stays did not, and that it was sent says nothing of one
-    /// with its serial that may wait there.
+    /// Of one that came out of the client's queue. A value that stays did not, nor did what waited for an interval, and that
+    /// it was sent says nothing of one with its serial that may wait there.
     private static func serial(of delivery: Delivery) -> UInt64 {
-        delivery.isRetained ? 0 : delivery.notification.serial
+        delivery.isRetained || delivery.isDelayed ? 0 : delivery.notification.serial
     }
 
     /// Keeps a change. It is safe from the end of the process when ``flush()`` returns, together with those before it.
@@ -508,8 +507,8 @@ extension Change {
     /// Whether it is about what waits, for clients or in posters' queues.
     fileprivate var isOfQueues: Bool {
         switch self {
-        case .queuedDue, .held, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced, .postQueued, .postsReplaced,
-            .postsWithdrawn, .postTaken:
+        case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced,
+            .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .suspension, .options, .suspendedByActivity,
             .suspensionOwed, .retained, .unretained, .owed:
@@ -520,7 +519,8 @@ extension Change {
     fileprivate var clientWhoseQueueChanges: ClientName? {
         switch self {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
-            .lost(let client, _), .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
+            .delayed(let client, _, _), .delayEnded(let client, _, _, _), .lost(let client, _),
+            .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
             .observersRemoved(let client, _):
             client
         default: nil

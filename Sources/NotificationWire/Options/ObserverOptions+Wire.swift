@@ -19,6 +19,7 @@ extension ObserverOptions {
             case "run-loop-mode": runLoopMode = try option.choice()
             case "monitor": isMonitor = try option.boolean()
             case "retained": wantsRetained = try option.boolean()
+            case "minimum-interval": minimumInterval = try option.number()
             default: throw option.unknown
             }
         }
@@ -37,6 +38,7 @@ extension ObserverOptions {
             if runLoopMode != .default { writer.entry("run-loop-mode", runLoopMode.rawValue) }
             if isMonitor { writer.entry("monitor", true) }
             if wantsRetained { writer.entry("retained", true) }
+            if minimumInterval > 0 { writer.entry("minimum-interval", minimumInterval) }
         }
     }
 }

@@ -155,7 +155,8 @@ final class Subject {
             outcomes.append(.suspensionChanged(isSuspended, cause), for: number(client))
         case .probe(let client): outcomes.append(.probed, for: number(client))
         case .witness(let client): outcomes.append(.witnessed, for: number(client))
-        case .sendAnswer, .revoked, .uncarried: break
+        // Nobody has an interval in these sequences.
+        case .sendAnswer, .revoked, .uncarried, .startIntervalTimer: break
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             moments[number(client), default: []].append(epoch)
             outcomes.append(.momentBegan(milliseconds: milliseconds), for: number(client))

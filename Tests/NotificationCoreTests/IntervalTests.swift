@@ -1,0 +1,314 @@
+import Testing
+
+@testable import NotificationCore
+
+/// Observers that want no more than one notification of a name and object in a time.
+@Suite("R5: minimum intervals", .watched)
+struct IntervalTests {
+    private func scenario(_ limits: [Limits.Key: UInt64] = [:]) -> Scenario {
+        let center = Scenario(limits)
+        center.center.remembersChanges = true
+        return center
+    }
+
+    /// A new center with what the log of this one has, and one with the log written anew.
+    private func restored(_ center: Scenario) -> [Scenario] {
+        var written: [Change] = []
+        center.center.forEachRememberedChange { written.append($0) }
+        return [center.changes, written].map { changes in
+            let next = Scenario()
+            for change in changes { #expect(next.center.restore(change)) }
+            let last = center.center.lastNumbers
+            next.center.restoreNumbers(lastSerial: last.serial, lastObserver: last.observer)
+            next.finishRestoring()
+            return next
+        }
+    }
+
+    private func tags(_ center: Scenario, _ client: ClientName = one) -> [Int] { center.received(client).map(\.tag) }
+
+    @Test("The first comes at once, then the newest at the end of each interval; the last of a burst always comes")
+    func burst() throws {
+        let center = scenario()
+        try center.observe(one, interval: 200)
+        // A post each millisecond, for a second.
+        for _ in 0..<1000 {
+            try center.post("Progress")
+            center.wait(1)
+        }
+        #expect(tags(center) == [1, 200, 400, 600, 800, 1000])
+        try center.post("Progress")
+        #expect(center.statistics.queued == 1 && center.status(one)?.queued == 1)
+        center.wait(1000)
+        #expect(tags(center) == [1, 200, 400, 600, 800, 1000, 1001])
+        #expect(center.statistics.queued == 0 && center.statistics.queuedBytes == 0)
+        #expect(center.statistics.coalesced == 994)
+        #expect(center.sequences(one) == Array(1...7))
+        // Behind a pause the next comes at once.
+        try center.post("Progress")
+        #expect(tags(center).last == 1002)
+        try center.center.checkInvariants()
+    }
+
+    @Test("Each name and object has its own; so has each observer, and others of the client get all")
+    func apart() throws {
+        let center = scenario()
+        let slow = try center.observe(one, "A", interval: 300)
+        let fast = try center.observe(one, "A", interval: 100)
+        let all = try center.observe(one, "A")
+        try center.observe(two, interval: 100)
+        for object in ["x", "y", "x", "y", ""] { try center.post("A", object) }
+        #expect(
+            center.received(one).map(\.observers) == [
+                [slow, fast, all], [slow, fast, all], [all], [all], [slow, fast, all],
+            ])
+        #expect(tags(center, two) == [1, 2, 5])
+        center.clear()
+        center.wait(100)
+        #expect(center.received(one).map(\.observers) == [[fast], [fast]] && tags(center) == [3, 4])
+        #expect(tags(center, two) == [3, 4])
+        try center.post("A", "x")
+        center.clear()
+        center.wait(1000)
+        #expect(
+            center.received(one).map { "\($0.object)\($0.tag) \($0.observers.map(\.rawValue))" }
+                == ["x6 [\(fast.rawValue)]", "y4 [\(slow.rawValue)]", "x6 [\(slow.rawValue)]"])
+        #expect(center.received(one).map(\.serial) == [6, 4, 6])
+    }
+
+    @Test("A client has one timer, and none while nothing waits")
+    func timers() throws {
+        let center = scenario()
+        try center.observe(one, interval: 100)
+        for number in 0..<50 { try center.post("A", "\(number)") }
+        #expect(center.intervalTimers.isEmpty && center.intervalTimerCount == 0)
+        for number in 0..<50 { try center.post("A", "\(number)") }
+        #expect(center.intervalTimers.count == 1 && center.intervalTimerCount == 1)
+        center.wait(100)
+        #expect(center.received(one).count == 100 && center.intervalTimers.isEmpty && center.intervalTimerCount == 1)
+        center.wait(10_000)
+        #expect(center.intervalTimerCount == 1)
+    }
+
+    @Test("While suspended: drop gets nothing, immediate is thinned, coalesce and hold are as without an interval")
+    func suspended() throws {
+        let center = scenario()
+        var ids: [SuspensionBehavior: ObserverID] = [:]
+        for behavior in SuspensionBehavior.allCases {
+            ids[behavior] = try center.observe(one, "", "", behavior, interval: 100)
+        }
+        let all = ids.values.sorted()
+        func got() -> [String] {
+            defer { center.clear() }
+            return center.received(one).map { note in
+                "\(note.tag) "
+                    + note.observers.map { id in ids.first { $0.value == id }!.key.rawValue }.joined(separator: " ")
+            }
+        }
+        try center.post("A")
+        try center.post("A")
+        #expect(center.received(one).map(\.observers) == [all])
+        // What waited goes first, but for whom it makes no difference.
+        try center.suspend(one)
+        #expect(got() == ["1 drop coalesce hold deliver-immediately", "2 drop coalesce hold"])
+        center.wait(1000)
+        #expect(got() == ["2 deliver-immediately"])
+        for _ in 3...5 { try center.post("A") }
+        #expect(got() == ["3 coalesce hold deliver-immediately"])
+        center.wait(100)
+        #expect(got() == ["4 hold", "5 coalesce hold", "5 deliver-immediately"])
+        for _ in 6...7 { try center.post("A") }
+        try center.resume(one)
+        #expect(got() == ["6 hold", "7 coalesce hold"])
+        center.wait(1000)
+        #expect(got() == ["7 deliver-immediately"])
+        try center.center.checkInvariants()
+    }
+
+    @Test("Suspended: what is held is all there when the client is resumed, and its intervals begin then")
+    func held() throws {
+        let center = scenario()
+        try center.observe(one, "", "", .hold, interval: 100)
+        try center.observe(two, "", "", .coalesce, interval: 100)
+        try center.observe(three, "", "", .drop, interval: 100)
+        for client in [one, two, three] { try center.suspend(client) }
+        for _ in 1...5 { try center.post("A") }
+        for client in [one, two, three] { try center.resume(client) }
+        #expect(tags(center, one) == [1, 2, 3, 4, 5] && tags(center, two) == [5] && tags(center, three) == [])
+        try center.post("A")
+        #expect(tags(center, one).count == 5 && tags(center, two).count == 1 && tags(center, three) == [6])
+        center.wait(100)
+        #expect(tags(center, one).last == 6 && tags(center, two) == [5, 6])
+    }
+
+    @Test("S3: what goes to a suspended client does not wait, and what waits for one comes behind what is held")
+    func immediately() throws {
+        let center = scenario()
+        let held = try center.observe(one, "A", "", .hold, interval: 100)
+        let immediate = try center.observe(one, "A", "", .deliverImmediately, interval: 100)
+        try center.suspend(one)
+        try center.post("A")
+        try center.post("A")
+        #expect(center.received(one).map(\.observers) == [[held, immediate]])
+        center.wait(100)
+        #expect(center.received(one).map(\.observers) == [[held, immediate], [held], [immediate]])
+        #expect(tags(center) == [1, 2, 2])
+        try center.post("A", immediately: true)
+        #expect(center.received(one).last?.observers == [held, immediate])
+    }
+
+    @Test("One that does not read gets the newest when it does, and nobody waits for it meanwhile")
+    func stopped() throws {
+        let center = scenario()
+        try center.observe(one, interval: 100)
+        center.stop(one)
+        try center.post(200, of: "Fill")
+        let before = center.received(one).count
+        #expect(before < 200 && center.intervalTimers.isEmpty)
+        for _ in 0..<50 {
+            try center.post("A")
+            center.wait(50)
+        }
+        #expect(center.received(one).count == before && center.intervalTimers.isEmpty)
+        center.goOn(one)
+        center.wait(100)
+        let last = center.received(one).filter { $0.name == "A" }.map(\.tag)
+        #expect(last.first == 201 && last.last == 250 && last.count <= 3, "\(last)")
+        #expect(center.statistics.queued == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E1, S4: what waits is bounded, and what has no room is told; with room to send nothing is lost")
+    func bounded() throws {
+        let center = scenario([.queuedPerClient: 100])
+        try center.observe(one, interval: 60_000)
+        for _ in 1...2 { try center.post(500, of: "A") }
+        #expect(center.received(one).count > 900 && center.losses(one).isEmpty)
+        center.stop(one)
+        for _ in 1...2 { try center.post(500, of: "B") }
+        #expect(try #require(center.status(one)).queued <= 100)
+        let lost = try #require(center.status(one)).dropped
+        #expect(lost > 0)
+        center.goOn(one)
+        #expect(center.losses(one).reduce(0, +) == lost)
+        center.wait(60_000)
+        #expect(center.statistics.queued == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E3: what waits comes back with the service, once, and what had come does not", arguments: [false, true])
+    func comesBack(isStopped: Bool) throws {
+        let center = scenario()
+        let id = try center.observe(one, "A", interval: 1000)
+        let other = try center.observe(one, "A", interval: 5000)
+        if isStopped { center.stop(one) }
+        for object in ["x", "x", "y", "y", "z", "z"] { try center.post("A", object) }
+        if !isStopped { center.wait(1000) }
+        for next in restored(center) {
+            #expect(Set(next.objects(one)) == ["x", "y", "z"])
+            let got = next.received(one)
+            #expect(
+                got.map(\.tag) == [2, 4, 6] && got.allSatisfy { $0.observers == (isStopped ? [id, other] : [other]) })
+            next.wait(10_000)
+            #expect(next.received(one).count == 3 && next.statistics.queued == 0)
+            try next.center.checkInvariants()
+        }
+    }
+
+    @Test("D8: who removes an observer, or leaves, is not waited for")
+    func removed() throws {
+        let center = scenario()
+        let id = try center.observe(one, "A", interval: 100)
+        let kept = try center.observe(one, "A", interval: 100)
+        try center.observe(two, "A", interval: 100)
+        for _ in 1...2 { try center.post("A") }
+        try center.remove(id, of: one)
+        center.disappear(two)
+        center.wait(100)
+        #expect(center.received(one).last?.observers == [kept] && center.received(two).count == 1)
+        #expect(center.removeAll(of: one) == 1)
+        #expect(center.statistics.queued == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("R2: a value begins the interval, and what expires while it waits is no loss")
+    func values() throws {
+        let center = scenario()
+        try center.post("A", retention: Retention())
+        try center.observe(one, "A", retained: true, interval: 5000)
+        try center.post("A", expiresAfter: 2)
+        #expect(tags(center) == [1])
+        center.wait(5000)
+        #expect(tags(center) == [1] && center.statistics.expired == 1 && center.losses(one).isEmpty)
+        try center.post("A")
+        #expect(tags(center) == [1, 3])
+    }
+
+    @Test("However many names there are within their intervals, what is known of them is bounded")
+    func many() throws {
+        let center = scenario()
+        try center.observe(one, interval: .max)
+        for number in 0..<20_000 { try center.post("A", "\(number)") }
+        #expect(center.received(one).count == 20_000)
+        try center.post("A", "19999")
+        #expect(center.statistics.queued <= 1 && center.statistics.queuedBytes < 2000)
+        try center.center.checkInvariants()
+    }
+
+    @Test("At random: never more often than that, each in its order, the last one always, each observer once")
+    func random() throws {
+        for seed in 1...(isQuick ? 10 : 60) as ClosedRange<UInt64> {
+            var generator = SeededGenerator(seed: seed)
+            func number(_ range: ClosedRange<Int64>) -> Int64 { .random(in: range, using: &generator) }
+            let center = scenario()
+            let clients = [one, two, three]
+            var intervals: [ObserverID: Int64] = [:]
+            for client in clients {
+                for _ in 0..<number(1...4) {
+                    let interval = [0, 50, 200, 1000].randomElement(using: &generator)!
+                    let id = try center.observe(client, number(0...1) == 0 ? "" : "A", interval: UInt32(interval))
+                    intervals[id] = Int64(interval)
+                }
+            }
+            var (time, times): (Int64, [String: [(time: Int64, tag: Int)]]) = (0, [:])
+            var heard: [ClientName: Int] = [:]
+            func look() {
+                for client in clients {
+                    let all = center.received(client)
+                    for note in all[heard[client, default: 0]...] {
+                        for id in note.observers {
+                            times["\(id.rawValue) \(note.name) \(note.object)", default: []].append((time, note.tag))
+                        }
+                    }
+                    heard[client] = all.count
+                }
+            }
+            var last: [String: Int] = [:]
+            for tag in 1...200 {
+                let (name, object) = (["A", "B"][Int(number(0...1))], ["", "x", "y"][Int(number(0...2))])
+                try center.post(name, object)
+                last["\(name) \(object)"] = tag
+                look()
+                for _ in 0..<number(0...40) {
+                    center.wait(1)
+                    time += 1
+                    look()
+                }
+            }
+            for _ in 0..<1100 {
+                center.wait(1)
+                time += 1
+                look()
+            }
+            for (key, all) in times {
+                let id = ObserverID(rawValue: UInt64(key.prefix { $0 != " " })!)
+                let gaps = zip(all, all.dropFirst()).map { $1.time - $0.time }
+                #expect(gaps.allSatisfy { $0 >= intervals[id]! }, "seed \(seed), \(key): \(gaps)")
+                #expect(zip(all, all.dropFirst()).allSatisfy { $0.tag < $1.tag }, "seed \(seed), \(key)")
+                #expect(all.last?.tag == last[String(key.drop { $0 != " " }.dropFirst())], "seed \(seed), \(key)")
+            }
+            #expect(center.statistics.queued == 0, "seed \(seed)")
+            try center.center.checkInvariants()
+        }
+    }
+}
