@@ -54,26 +54,32 @@ extension DistributedNotificationCenter {
     ///     that before default. Other modes are refused.
     ///   - retained: whether it first gets the values that there are (R2): what was posted to stay, in order and before
     ///     anything newer. With `retained` among the ``details``, ``Origin/isRetained`` tells them from what is new.
+    ///   - minimumInterval: at most one notification of each name and object in this time, of those that come meanwhile the
+    ///     newest, at its end (R5). Parts of a millisecond are rounded up; zero is for all.
     ///   - queue: where the block runs; nil for the center's ``defaultDelivery``.
     public func observe(
         _ name: Foundation.Notification.Name?, object: String? = nil,
         suspensionBehavior: SuspensionBehavior = .coalesce, runLoopMode: MainLoop.RunLoopMode = .default,
-        retained: Bool = false, queue: OperationQueue? = nil,
+        retained: Bool = false, minimumInterval: Duration = .zero, queue: OperationQueue? = nil,
         using block: @escaping @Sendable (Foundation.Notification) -> Void
     ) -> Observation {
         observation(
             name: name, object: object, suspensionBehavior: suspensionBehavior, runLoopMode: runLoopMode,
-            wantsRetained: retained, on: target(for: queue)
+            wantsRetained: retained, minimumInterval: minimumInterval, on: target(for: queue)
         ) { block($0.notification) }
     }
 
     func observation(
         name: Foundation.Notification.Name?, object: Any?, suspensionBehavior: SuspensionBehavior,
-        runLoopMode: MainLoop.RunLoopMode = .default, wantsRetained: Bool = false, on target: any DeliveryTarget,
+        runLoopMode: MainLoop.RunLoopMode = .default, wantsRetained: Bool = false,
+        minimumInterval: Duration = .zero, on target: any DeliveryTarget,
         using block: @escaping @Sendable (Received) -> Void
     ) -> Observation {
         let token = ObserverToken()
-        add(token, name: name, object: object, suspensionBehavior, runLoopMode, wantsRetained, to: target, block)
+        add(
+            token, name: name, object: object, suspensionBehavior, runLoopMode, wantsRetained, minimumInterval,
+            to: target,
+            block)
         return Observation { [weak self] in self?.removeObserver(token) }
     }
 
@@ -154,11 +160,12 @@ extension DistributedNotificationCenter {
 
     private func add(
         _ token: ObserverToken, name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false, to target: any DeliveryTarget,
+        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false,
+        _ minimumInterval: Duration = .zero, to target: any DeliveryTarget,
         _ block: @escaping @Sendable (Received) -> Void
     ) {
         do throws(DistributedNotificationError) {
-            let key = try key(name: name, object: object, behavior, mode, wantsRetained)
+            let key = try key(name: name, object: object, behavior, mode, wantsRetained, minimumInterval)
             change { $0.add(owner: token, isToken: true, key: key, target: target, action: .block(block)) }
         } catch {
             noteRefusedObserver(name: name, object: object as? String, error)
@@ -180,7 +187,7 @@ extension DistributedNotificationCenter {
 
     private func key(
         name: Foundation.Notification.Name?, object: Any?, _ behavior: SuspensionBehavior,
-        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false
+        _ mode: MainLoop.RunLoopMode = .default, _ wantsRetained: Bool = false, _ minimumInterval: Duration = .zero
     ) throws(DistributedNotificationError) -> RegistrationKey {
         if let name { try check(name: name) }
         let object = try text(ofObject: object)
@@ -191,8 +198,17 @@ extension DistributedNotificationCenter {
             name: name.map { ExactText($0.rawValue) }, object: object.flatMap { $0.isEmpty ? nil : ExactText($0) },
             options: ObserverOptions(
                 suspensionBehavior: .init(behavior), automaticSuspension: allowsAutomaticSuspension,
-                runLoopMode: mode, wantsRetained: wantsRetained),
+                runLoopMode: mode, wantsRetained: wantsRetained,
+                minimumInterval: try milliseconds(of: minimumInterval)),
             number: wantsRetained ? nextRetainedKey() : 0)
+    }
+
+    private func milliseconds(of interval: Duration) throws(DistributedNotificationError) -> UInt32 {
+        let count = (interval / .milliseconds(1)).rounded(.up)
+        guard count >= 0, let milliseconds = UInt32(exactly: count) else {
+            throw .unsupportedOption(reason: "no observer can have an interval of \(interval)")
+        }
+        return milliseconds
     }
 
     private func nextRetainedKey() -> UInt64 {

@@ -22,7 +22,10 @@ enum ObserveCommand {
                     "run-loop-mode", short: "m", placeholder: "MODE",
                     help: "How urgent they are to it: \(ChoiceArguments.names(RunLoopMode.self))"),
                 retained: parser.flag(
-                    "retained", short: "r", help: "First print the values that are kept, as 'carillon get' does")
+                    "retained", short: "r", help: "First print the values that are kept, as 'carillon get' does"),
+                interval: parser.string(
+                    "interval", short: "i", placeholder: "SECONDS",
+                    help: "Of each name and object at most one in SECONDS, the newest")
             )
         }
         guard let (arguments, own) = read else { return Output.writeVersion() }
@@ -31,6 +34,12 @@ enum ObserveCommand {
             try ChoiceArguments.one(parser.value(own.behavior), "--suspension-behavior") ?? options.suspensionBehavior
         options.runLoopMode = try ChoiceArguments.one(parser.value(own.mode), "--run-loop-mode") ?? options.runLoopMode
         options.wantsRetained = parser.value(own.retained)
+        if let text = parser.value(own.interval) {
+            guard let seconds = Double(text), seconds >= 0.001, seconds <= 4_000_000 else {
+                throw UsageError("--interval: '\(text)' is not a number of seconds from 0.001 to 4000000")
+            }
+            options.minimumInterval = UInt32((seconds * 1000).rounded(.up))
+        }
         return arguments.watch(options, format: .people, word: "observing")
     }
 }

@@ -55,6 +55,35 @@ struct ValueTests {
         withExtendedLifetime((first, second)) {}
     }
 
+    @Test(
+        "R5: a thousand reports come as few, and the last; what makes no sense is refused", arguments: BusKind.available
+    )
+    func thinned(kind: BusKind) async throws {
+        let desk = try Desk(kind)
+        let (poster, center) = (desk.center(), desk.center())
+        let heard = Inbox<Int>()
+        let observation = center.observe(name, minimumInterval: .milliseconds(200)) { note in
+            heard.add(note.userInfo?["number"] as? Int ?? 0)
+        }
+        #expect(await center.flush())
+        let clock = ContinuousClock()
+        let start = clock.now
+        for number in 1...1000 {
+            poster.post("org.example.State", number: number)
+            if number % 10 == 0 { try await Task.sleep(for: .milliseconds(5)) }
+        }
+        #expect(await poster.flush())
+        let most = 2 + Int((clock.now - start) / .milliseconds(200))
+        try eventually("the last: \(heard.all)") { heard.all.last == 1000 }
+        #expect(heard.all.first == 1 && heard.all == heard.all.sorted())
+        #expect(heard.all.count >= 3 && heard.all.count <= most, "\(heard.all)")
+        for interval in [Duration.milliseconds(-1), .seconds(1 << 40)] {
+            _ = center.observe(name, minimumInterval: interval) { _ in }
+        }
+        #expect(center.statistics.refusedObservers == 2)
+        withExtendedLifetime(observation) {}
+    }
+
     @Test("Presence ends with the center, and a value with its time; what makes no sense is refused at once")
     func ends() async throws {
         let desk = try Desk()

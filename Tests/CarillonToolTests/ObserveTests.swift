@@ -52,6 +52,21 @@ struct ObserveTests {
         #expect(text.hasSuffix("Z]") && text.contains(", time \(Calendar.current.component(.year, from: Date()))-"))
     }
 
+    @Test("R5: --interval prints the first, and the newest of what comes meanwhile")
+    func interval() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "--interval", "1.5", "--count", "3")
+        for number in 1...5 { try bell.post("Ding", "n=\(number)") }
+        try bell.post("Ding", "--object", "x", "n=6")
+        #expect(try observer.waitForExit() == .exited(0))
+        let lines = observer.standardOutput.split(separator: "\n")
+        #expect(lines.first == "Ding  {\"n\": 1}" && lines.contains("Ding  x  {\"n\": 6}"))
+        #expect(lines.count == 3 && !lines.contains("Ding  {\"n\": 2}"))
+        for text in ["0", "-1", "x", "1e9"] {
+            #expect(try bell.run("observe", "--interval", text).exitCode == 1)
+        }
+    }
+
     @Test("C1: without names, every name; with names, these")
     func names() throws {
         let bell = try Bell()
