@@ -5,12 +5,21 @@ public struct Interface {
     public struct Argument: Sendable {
         public let name: String
         public let signature: Signature
+        /// The C++ type that qdbusxml2cpp has to be told, where neither Qt nor ``qtTypes`` knows it.
+        let qtType: String?
 
-        public init(_ name: String, _ signature: Signature) {
+        public init(_ name: String, _ signature: Signature, qtType: String? = nil) {
             self.name = name
             self.signature = signature
+            self.qtType = qtType ?? Interface.qtTypes[signature.rawValue]
         }
     }
+
+    /// Types of Qt for signatures that qdbusxml2cpp does not know by itself.
+    fileprivate static let qtTypes = [
+        "a{sv}": "QVariantMap", "aa{sv}": "QList<QVariantMap>", "at": "QList<qulonglong>",
+        "a{st}": "QMap<QString,qulonglong>",
+    ]
 
     public struct Method {
         public let name: MemberName
@@ -120,24 +129,26 @@ extension Interface {
             lines.append("    <method name=\"\(method.name)\">")
             lines += method.inputs.map { Self.element($0, direction: "in") }
             lines += method.outputs.map { Self.element($0, direction: "out") }
+            lines += Self.qtAnnotations(method.inputs, "In") + Self.qtAnnotations(method.outputs, "Out")
             if (method.inputs + method.outputs).contains(where: { $0.signature.rawValue.contains("h") }) {
-                lines.append("      <annotation name=\"org.gtk.GDBus.C.UnixFD\" value=\"true\"/>")
+                lines.append(Self.annotation("org.gtk.GDBus.C.UnixFD", "true"))
             }
             lines.append("    </method>")
         }
         for signal in signals {
             lines.append("    <signal name=\"\(signal.name)\">")
             lines += signal.arguments.map { Self.element($0, direction: nil) }
+            lines += Self.qtAnnotations(signal.arguments, "Out")
             lines.append("    </signal>")
         }
         for property in properties {
+            lines.append("    <property name=\"\(property.name)\" type=\"\(property.signature)\" access=\"read\">")
             lines.append(
-                """
-                    <property name="\(property.name)" type="\(property.signature)" access="read">
-                      <annotation name="org.freedesktop.DBus.Property.EmitsChangedSignal" \
-                value="\(property.change.rawValue)"/>
-                    </property>
-                """)
+                Self.annotation("org.freedesktop.DBus.Property.EmitsChangedSignal", property.change.rawValue))
+            if let type = Self.qtTypes[property.signature.rawValue] {
+                lines.append(Self.annotation(Self.qtTypeName, type))
+            }
+            lines.append("    </property>")
         }
         lines.append("  </interface>")
         return lines
@@ -146,6 +157,19 @@ extension Interface {
     private static func element(_ argument: Argument, direction: String?) -> String {
         let direction = direction.map { " direction=\"\($0)\"" } ?? ""
         return "      <arg name=\"\(argument.name)\" type=\"\(argument.signature)\"\(direction)/>"
+    }
+
+    private static let qtTypeName = "org.qtproject.QtDBus.QtTypeName"
+
+    private static func qtAnnotations(_ arguments: [Argument], _ direction: String) -> [String] {
+        arguments.enumerated().compactMap { index, argument in
+            argument.qtType.map { annotation("\(qtTypeName).\(direction)\(index)", $0) }
+        }
+    }
+
+    private static func annotation(_ name: String, _ value: String) -> String {
+        let value = value.map { $0 == "<" ? "&lt;" : $0 == ">" ? "&gt;" : String($0) }.joined()
+        return "      <annotation name=\"\(name)\" value=\"\(value)\"/>"
     }
 
     private static let header = [
@@ -178,6 +202,7 @@ extension Interface {
                 <method name="GetAll">
                   <arg name="interface_name" type="s" direction="in"/>
                   <arg name="properties" type="a{sv}" direction="out"/>
+                  <annotation name="org.qtproject.QtDBus.QtTypeName.Out0" value="QVariantMap"/>
                 </method>
                 <method name="Set">
                   <arg name="interface_name" type="s" direction="in"/>
@@ -188,6 +213,7 @@ extension Interface {
                   <arg name="interface_name" type="s"/>
                   <arg name="changed_properties" type="a{sv}"/>
                   <arg name="invalidated_properties" type="as"/>
+                  <annotation name="org.qtproject.QtDBus.QtTypeName.Out1" value="QVariantMap"/>
                 </signal>
               </interface>
             """

@@ -77,6 +77,8 @@ struct ExporterStandardTests {
         #expect(try nodes(document, "\(own)/method[@name='Add']/arg[@direction='out']/@type") == ["i"])
         #expect(try nodes(document, "\(own)/signal/@name") == ["Rang"])
         #expect(try nodes(document, "\(own)/signal/arg/@type") == ["s", "a{sv}"])
+        #expect(try nodes(document, "\(own)/signal/annotation/@name") == ["org.qtproject.QtDBus.QtTypeName.Out1"])
+        #expect(try nodes(document, "\(own)/signal/annotation/@value") == ["QVariantMap"])
         #expect(try nodes(document, "\(own)/property/@name") == ["Pitch", "Tags"])
         #expect(try nodes(document, "\(own)/property/@type") == ["d", "as"])
         #expect(try nodes(document, "\(own)/property/@access") == ["read", "read"])

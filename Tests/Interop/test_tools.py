@@ -26,8 +26,11 @@ from carillon_interop import (
     GLib,
     bus_address,
     wait_until,
+    write_file,
 )
 from test_introspection import DEFAULT_PATH
+
+QT_EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "Examples", "qt")
 
 
 def needs(tool):
@@ -131,6 +134,16 @@ class GDBus(TestCase):
         listed = self.call("ListObservers", self.control.unique_name).stdout
         self.assertEqual(listed, f"([(uint64 {observer}, '{self.name}', 'bell', 'coalesce')],)\n")
 
+    def test_values(self):
+        """R3: a script asks once, in one line, and ends. Its value stays, but for what goes with its connection."""
+        self.call("Post", self.name, "BAT0", "{'percent': <80>}", "{'retain': <true>}")
+        self.call("Post", self.name, "BAT1", "{}", "{'retain': <true>, 'while-connected': <true>}")
+        wait_until(lambda: "BAT1" not in self.call("Get", self.name, "").stdout, "the value goes with its poster")
+        printed = self.call("Get", self.name, "").stdout
+        self.assertRegex(printed, rf"^\(\[\('{self.name}', 'BAT0', {{'percent': <80>}}, {{'serial': <uint64 \d+>, ")
+        self.assertEqual(self.call("RemoveRetained", self.name, "").stdout, "(uint32 1,)\n")
+        self.assertEqual(self.call("Get", self.name, "").stdout, "(@a(ssa{sv}a{sv}) [],)\n")
+
     def test_errors(self):
         for method, arguments, error in (
             ("Post", ("", "", "{}", "{}"), INVALID_NAME),
@@ -191,6 +204,13 @@ class Busctl(TestCase):
         self.assertEqual(clients["type"], "aa{sv}")
         names = [client["name"]["data"] for client in clients["data"][0]]
         self.assertEqual(names, [self.control.unique_name])
+
+    def test_values(self):
+        """R3"""
+        self.call("Post", "ssa{sv}a{sv}", self.name, "BAT0", "1", "percent", "i", "80", "1", "retain", "b", "true")
+        printed = self.call("Get", "ss", self.name, "").stdout
+        self.assertTrue(printed.startswith(f'a(ssa{{sv}}a{{sv}}) 1 "{self.name}" "BAT0" 1 "percent" i 80 '), printed)
+        self.assertEqual(self.call("RemoveRetained", "ss", self.name, "").stdout, "u 1\n")
 
     def test_errors(self):
         result = self.call("Post", "ssa{sv}a{sv}", "", "", "0", "0", check=False)
@@ -307,6 +327,53 @@ class CodeGeneration(TestCase):
                 text = header.read()
             self.assertIn("notification_center1_call_post_sync", text)
             self.assertRegex(text, r"notification_center1_call_open_channel_sync \([^)]*GUnixFDList +\*\*out_fd_list")
+
+
+def qt_tools():
+    """Where moc and qdbusxml2cpp of Qt 5 are; nothing where they are not installed."""
+    found = run("pkg-config", "--variable=host_bins", "Qt5Core", check=False).stdout.strip()
+    return found if run("pkg-config", "--exists", "Qt5DBus", check=False).returncode == 0 else ""
+
+
+class QtCodeGeneration(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.tools = qt_tools()
+        if not self.tools:
+            self.assertNotEqual(os.environ.get("CI"), "true", "Qt 5 is not installed")
+            self.skipTest("Qt 5 is not installed")
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def generate(self, kind, name, xml):
+        """Makes a class and what moc makes of that."""
+        path = f"{self.directory.name}/{name}"
+        made = run(f"{self.tools}/qdbusxml2cpp", "-m", "-i", "carillon.h", kind, path, xml)
+        self.assertEqual(made.stderr, "")
+        run(f"{self.tools}/moc", f"-I{QT_EXAMPLES}", f"{path}.h", "-o", f"{path}.moc")
+        return f"{path}.cpp"
+
+    def compile(self, *arguments):
+        flags = run("pkg-config", "--cflags", "--libs", "Qt5DBus").stdout.split()
+        include = (f"-I{self.directory.name}", f"-I{QT_EXAMPLES}")
+        run("c++", "-std=c++17", "-fPIC", "-Wall", "-Wextra", "-Werror", *include, *arguments, *flags)
+
+    def test_the_example(self):
+        xml = os.environ.get("CARILLON_INTERFACE_XML", DEFAULT_PATH)
+        program = f"{self.directory.name}/values"
+        self.compile("-o", program, f"{QT_EXAMPLES}/values.cpp", self.generate("-p", "center", xml))
+        lines = run(program, self.name).stdout.splitlines()
+        self.addCleanup(self.control.call, "RemoveRetained", GLib.Variant("(ss)", (self.name, "")))
+        self.assertEqual(lines[:2], ["posted to 0 "] * 2)
+        self.assertRegex(lines[2], r"^BAT0 80 posted by :\d")
+        self.assertRegex(lines[3], r"^BAT1 5 posted by :\d")
+        self.assertEqual(lines[4:], ["2 values are kept"])
+
+    def test_what_the_service_says_of_itself(self):
+        """The other side of the interface, too."""
+        xml = f"{self.directory.name}/introspected.xml"
+        write_file(xml, self.control.introspect())
+        self.compile("-fsyntax-only", self.generate("-a", "adaptor", xml))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ public struct Get: MatchingMethod {
     }
 
     public static let member: MemberName = "Get"
-    public static let outputs: [Interface.Argument] = [.init("values", "a(ssa{sv}a{sv})")]
+    public static let outputs: [Interface.Argument] = [
+        .init("values", "a(ssa{sv}a{sv})", qtType: "QList<CarillonValue>")
+    ]
 
     public static func readReply(from reader: inout MessageReader) throws(BusError) -> [KeptValue] {
         var values: [KeptValue] = []

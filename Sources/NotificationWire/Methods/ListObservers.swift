@@ -15,7 +15,9 @@ public struct ListObservers: CenterMethod {
 
     public static let member: MemberName = "ListObservers"
     public static let inputs: [Interface.Argument] = [.init("client", "s")]
-    public static let outputs: [Interface.Argument] = [.init("observers", "a(tsss)")]
+    public static let outputs: [Interface.Argument] = [
+        .init("observers", "a(tsss)", qtType: "QList<CarillonObserver>")
+    ]
 
     public init(from arguments: inout MessageReader) throws(BusError) {
         client = try arguments.read()

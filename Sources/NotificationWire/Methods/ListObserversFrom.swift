@@ -20,7 +20,9 @@ public struct ListObserversFrom: CenterMethod {
 
     public static let member: MemberName = "ListObserversFrom"
     public static let inputs: [Interface.Argument] = [.init("client", "s"), .init("after", "t"), .init("most", "u")]
-    public static let outputs: [Interface.Argument] = [.init("observers", "a(tsssa{sv})")]
+    public static let outputs: [Interface.Argument] = [
+        .init("observers", "a(tsssa{sv})", qtType: "QList<CarillonRegistration>")
+    ]
 
     public init(from arguments: inout MessageReader) throws(BusError) {
         client = try arguments.read()

@@ -13,8 +13,12 @@ public struct PostMany: CenterMethod {
     }
 
     public static let member: MemberName = "PostMany"
-    public static let inputs: [Interface.Argument] = [.init("posts", "a(ssa{sv}a{sv})")]
-    public static let outputs: [Interface.Argument] = [.init("outcomes", "a(us)")]
+    public static let inputs: [Interface.Argument] = [
+        .init("posts", "a(ssa{sv}a{sv})", qtType: "QList<CarillonPost>")
+    ]
+    public static let outputs: [Interface.Argument] = [
+        .init("outcomes", "a(us)", qtType: "QList<CarillonOutcome>")
+    ]
 
     public init(from arguments: inout MessageReader) throws(BusError) {
         posts = []

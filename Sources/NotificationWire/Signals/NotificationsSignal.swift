@@ -12,7 +12,9 @@ public struct NotificationsSignal: CenterSignal, Equatable {
     }
 
     public static let member: MemberName = "Notifications"
-    public static let arguments: [Interface.Argument] = [.init("notifications", "a(ssa{sv}atstta{sv})")]
+    public static let arguments: [Interface.Argument] = [
+        .init("notifications", "a(ssa{sv}atstta{sv})", qtType: "QList<CarillonNotification>")
+    ]
 
     public init(from reader: inout MessageReader) throws(BusError) {
         notifications = []
