@@ -10,6 +10,7 @@ enum Calls {
         "ListObservers", "ReloadConfiguration", "Introspect", "Get", "GetAll", "Set", "Ping", "GetMachineId", "Nothing",
         "ListObserversFrom", "PostMany", "SetClientOptions",
     ]
+    private static let laterMembers = ["RemoveRetained", "WithdrawPosts", "GetClient"]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
         "org.freedesktop.DBus.Peer", "org.example.Nothing",
@@ -33,6 +34,9 @@ enum Calls {
         return message
     }
 
+    /// Takes back what waits, as the posts of one who stays do for the exit.
+    static func withdrawPosts() -> WireMessage { method("WithdrawPosts", [.string(""), .string("")]) }
+
     static func addObserver(_ input: inout ByteSource) -> WireMessage {
         var options: [(String, WireValue)] = []
         let selector = input.byte()
@@ -48,15 +52,20 @@ enum Calls {
         case 6: options = [("run-loop-mode", .string(input.choice(of: ["default", "modal-panel", "event-tracking"])))]
         default: options = anyOptions(&input)
         }
+        if isLater(selector) { options.append(("retained", .fixed("b", 1))) }
         return with(&input, method("AddObserver", [name(&input), object(&input), .options(options)]))
     }
 
     static func post(_ input: inout ByteSource) -> WireMessage {
         var options: [(String, WireValue)] = []
-        switch input.byte() & 7 {
+        let selector = input.byte()
+        switch selector & 7 {
+        case _ where isLater(selector): options = retention(&input)
         case 0, 1, 2: break
         case 3: options = [("deliver-immediately", .fixed("b", 1))]
-        case 4: options = [("posting-style", .string(input.choice(of: ["now", "asap", "when-idle"])))]
+        case 4:
+            let style = input.choice(of: ["now", "asap", "when-idle"], later: ["at-exit"])
+            options = [("posting-style", .string(style))]
         case 5:
             options = [
                 ("posting-style", .string("when-idle")),
@@ -69,6 +78,21 @@ enum Calls {
         return with(&input, method("Post", [name(&input), object(&input), userInfo, .options(options)]))
     }
 
+    /// What is kept, and what waits for an exit, in any combination, also of those that are refused.
+    private static func retention(_ input: inout ByteSource) -> [(String, WireValue)] {
+        let selector = input.byte()
+        let styles = ["now", "asap", "when-idle", "at-exit"]
+        var options: [(String, WireValue)] = [("posting-style", .string(styles[Int(selector >> 6)]))]
+        if selector & 1 != 0 { options.append(("retain", .fixed("b", UInt64(selector >> 1 & 1)))) }
+        if selector & 4 != 0 { options.append(("while-connected", .fixed("b", 1))) }
+        if selector & 8 != 0 { options.append(("expires-after", .fixed("u", UInt64(input.byte() & 3)))) }
+        if selector & 16 != 0 {
+            options.append(("coalesce-on", .array(.basic("s"), [.string(input.choice(of: ["name", "object"]))])))
+        }
+        if selector & 32 != 0 { options.append(("deliver-immediately", .fixed("b", 1))) }
+        return options
+    }
+
     /// Posts that come together: as those of ``post(_:)``, and at times of no type that a post has.
     static func postMany(_ input: inout ByteSource) -> WireMessage {
         let type = WireType.structure([
@@ -79,7 +103,9 @@ enum Calls {
     }
 
     static func setSuspended(_ input: inout ByteSource) -> WireMessage {
-        switch input.byte() & 7 {
+        let selector = input.byte()
+        return switch selector & 7 {
+        case _ where isLater(selector): with(&input, method("SetClientOptions", [.options(details(&input))]))
         case 0: with(&input, method("FollowActivity"))
         case 4:
             with(&input, method("SetClientOptions", [.options([("batches", .fixed("b", UInt64(input.byte() & 1)))])]))
@@ -88,18 +114,34 @@ enum Calls {
         }
     }
 
+    /// Details of one's notifications, which show where these come together.
+    private static func details(_ input: inout ByteSource) -> [(String, WireValue)] {
+        let names = ["retained", "time", "uid", "pid", "process", "app", "unit", "host", "user", "slip"]
+        let wanted = (0..<input.number(below: 4)).map { _ in WireValue.string(input.choice(of: names)) }
+        return [("batches", .fixed("b", 1)), ("details", .array(.basic("s"), wanted))]
+    }
+
     static func remove(_ input: inout ByteSource) -> WireMessage {
-        if input.flag() {
-            with(&input, method("RemoveObservers", [name(&input), object(&input)]))
-        } else {
-            with(&input, method("RemoveObserver", [.fixed("t", UInt64(input.byte()))]))
+        let selector = input.byte()
+        return switch selector & 1 {
+        case let kind where isLater(selector):
+            with(&input, method(kind == 0 ? "RemoveRetained" : "WithdrawPosts", [name(&input), object(&input)]))
+        case 1: with(&input, method("RemoveObservers", [name(&input), object(&input)]))
+        default: with(&input, method("RemoveObserver", [.fixed("t", UInt64(input.byte()))]))
         }
     }
 
     /// What tools ask.
     static func standard(_ input: inout ByteSource) -> WireMessage {
         var message: WireMessage
-        switch input.byte() % 7 {
+        let selector = input.byte()
+        switch selector % 7 {
+        case let kind where isLater(selector):
+            message =
+                kind > 2
+                ? method("Get", [name(&input), object(&input)])
+                : method("GetClient", [.string(kind == 0 ? "slip" : ":1.\(input.byte() % 8)")])
+            return with(&input, message)
         case 0: message = method("ListClients")
         case 1: message = method("ListObservers", [.string(":1.\(input.byte() % 8)")])
         case 2: message = method("Introspect")
@@ -124,7 +166,7 @@ enum Calls {
 
     /// Any method with any arguments, and in any byte order.
     static func anything(_ input: inout ByteSource) -> WireMessage {
-        var message = method(input.choice(of: members))
+        var message = method(input.choice(of: members, later: laterMembers))
         message.interface = input.choice(of: interfaces)
         message.path = input.choice(of: paths)
         message.arguments = (0..<input.number(below: 6)).map { _ in
@@ -134,6 +176,9 @@ enum Calls {
         return with(&input, message)
     }
 
+    /// Whether a selector, of which few bits say something, is for what came later: others mean what they meant.
+    private static func isLater(_ selector: UInt8) -> Bool { selector >= 0xF0 }
+
     private static func name(_ input: inout ByteSource) -> WireValue { .string(input.choice(of: names)) }
     private static func object(_ input: inout ByteSource) -> WireValue { .string(input.choice(of: objects)) }
 
@@ -142,9 +187,10 @@ enum Calls {
             "suspension-behavior", "automatic-suspension", "run-loop-mode", "deliver-immediately", "posting-style",
             "coalesce-on", "slip", "monitor",
         ]
+        let laterKeys = ["retained", "retain", "while-connected", "expires-after", "batches", "details"]
         return (0...input.number(below: 3)).map { _ in
             let type = input.wireType(depth: 2)
-            return (input.choice(of: keys), input.wireValue(type, depth: 3))
+            return (input.choice(of: keys, later: laterKeys), input.wireValue(type, depth: 3))
         }
     }
 

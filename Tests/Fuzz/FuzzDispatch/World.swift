@@ -1,6 +1,6 @@
 import DBus
 import FuzzSupport
-import NotificationService
+@testable import NotificationService
 import NotificationWire
 
 /// The object of the service, a few clients on a bus that is not there, and what must hold between them.
@@ -10,6 +10,7 @@ final class World {
     private let observer: BusObserver
     private var serial: UInt32 = 0
     private var configuration: UInt8
+    private let clock: VirtualClock
 
     private static let clients = (1...6).map { ":1.\($0)" }
     /// Asks at the end; a client like any other, but none of those above.
@@ -18,7 +19,11 @@ final class World {
     init(configuration: UInt8) {
         self.configuration = configuration
         ConfigurationFile.write(Configurations.text(configuration))
-        object = CenterObject(bus: bus)
+        let clock = VirtualClock()
+        var machine = Machine.own(address: "")
+        machine.uptime = { clock.uptime }
+        self.clock = clock
+        object = CenterObject(bus: bus, on: machine, configuration: nil)
         observer = BusObserver()
         observe()
     }
@@ -39,9 +44,8 @@ final class World {
         case 12: answer(&input)
         case 13: answerAll()
         case 14:
-            bus.letTimePass()
+            letTimePass()
             observer.timePassed()
-            observe()
         default: reconfigure(input.byte(), from: client(&input))
         }
     }
@@ -49,16 +53,35 @@ final class World {
     /// The end of an input: everything is answered, and nothing may be missing.
     func finish() {
         for client in observer.clients { deliver(Calls.resume(), from: client) }
+        settle()
+        if statistics("queued-posts") != 0 {
+            // These wait for their posters, who leave, or take them back.
+            for (index, client) in Self.clients.enumerated() {
+                if index.isMultiple(of: 2) { leave(client) } else { deliver(Calls.withdrawPosts(), from: client) }
+            }
+            settle()
+        }
+        Fuzzer.expect(bus.calls.isEmpty, "\(bus.calls.count) calls of the service are never done")
+        auditValues()
+        audit()
+        observer.expectAllAnswered()
+    }
+
+    /// Turns after which what waits does not wait for the service to be idle: it is taken for that after 40.
+    private static let patience = 64
+
+    /// Goes on until nothing waits, or until nothing comes of that but posts that wait for an exit.
+    private func settle() {
+        var (waiting, unchanged) = (UInt64(0), 0)
         // What is due, what is queued and what the clients confirm make one another ready.
         for _ in 0..<20_000 {
             answerAll()
-            if bus.calls.isEmpty, statistics("queued") == 0, statistics("queued-posts") == 0 { break }
-            bus.letTimePass()
-            observe()
+            let posts = statistics("queued-posts") ?? 0
+            unchanged = posts == waiting ? unchanged + 1 : 0
+            waiting = posts
+            if bus.calls.isEmpty, statistics("queued") == 0, posts == 0 || unchanged >= Self.patience { break }
+            letTimePass()
         }
-        Fuzzer.expect(bus.calls.isEmpty, "\(bus.calls.count) calls of the service are never done")
-        audit()
-        observer.expectAllAnswered()
     }
 
     private func client(_ input: inout ByteSource) -> String { input.choice(of: Self.clients) }
@@ -131,6 +154,12 @@ final class World {
         observe()
     }
 
+    private func letTimePass() {
+        clock.uptime += 400_000
+        bus.letTimePass()
+        observe()
+    }
+
     private func reconfigure(_ configuration: UInt8, from sender: String) {
         if Configurations.text(configuration) != Configurations.text(self.configuration) {
             self.configuration = configuration
@@ -148,20 +177,43 @@ final class World {
     private func statistics(_ key: String) -> UInt64? { statistics()[key] }
 
     private func statistics() -> Statistics {
-        var call = Calls.method("Get")
+        var call = Calls.method("Get", [.string(Wire.interface.rawValue), .string("Statistics")])
         call.interface = "org.freedesktop.DBus.Properties"
-        call.arguments = [.string(Wire.interface.rawValue), .string("Statistics")]
+        guard let statistics = try? Statistics(ask(call)) else { Fuzzer.fail("no statistics") }
+        return statistics
+    }
+
+    /// What the service answers to the auditor.
+    private func ask(_ call: WireMessage) -> Message {
+        var call = call
         serial += 1
         call.serial = serial
         // What was ready is sent before the answer.
         guard let message = Message.arriving(call, from: Self.auditor), object.handle(message) else {
-            Fuzzer.fail("no statistics")
+            Fuzzer.fail("did not take \(call.member)")
         }
         bus.identifyCallers()
         let sent = bus.takeSent()
         for message in sent.dropLast() { observer.sent(message) }
-        guard let reply = sent.last, let statistics = try? Statistics(reply) else { Fuzzer.fail("no statistics") }
-        return statistics
+        guard let reply = sent.last else { Fuzzer.fail("no answer to \(call.member)") }
+        return reply
+    }
+
+    /// What is kept, and that nothing is when it is removed (R1, R3).
+    private func auditValues() {
+        let everything: [WireValue] = [.string(""), .string("")]
+        guard let values = try? Get.reply(in: ask(Calls.method("Get", everything))) else { Fuzzer.fail("no values") }
+        let kept = statistics("retained") ?? 0
+        Fuzzer.expect(values.count == kept, "\(values.count) values, of \(kept) that are kept")
+        let serials = values.compactMap(\.serial)
+        Fuzzer.expect(
+            serials.count == values.count && zip(serials, serials.dropFirst()).allSatisfy(<), "values out of order")
+        let places = Set(values.map { [Array($0.name.utf8), Array($0.object.utf8)] })
+        Fuzzer.expect(places.count == values.count, "two values of one name and object")
+        let removed = try? RemoveRetained.reply(in: ask(Calls.method("RemoveRetained", everything)))
+        Fuzzer.expect(removed == values.count, "removed \(removed ?? -1) of \(values.count) values")
+        Fuzzer.expect(statistics("retained") == 0, "\(statistics("retained") ?? 0) values are still kept")
+        Fuzzer.expect(statistics("retained-bytes") == 0, "values that are not kept take room")
     }
 
     /// The counters of the service against what was seen on the bus.
@@ -180,6 +232,11 @@ final class World {
         Fuzzer.expect(
             (statistics["clients"] ?? 0) <= UInt64(Self.clients.count), "\(statistics["clients"] ?? 0) clients")
     }
+}
+
+/// What expires does by this clock.
+private final class VirtualClock {
+    var uptime: Int64 = 0
 }
 
 /// The property `Statistics`.
@@ -212,6 +269,9 @@ private enum Configurations {
         queued-post-bytes=4096
         observers-per-client=8
         observers=16
+        retained=5
+        retained-per-client=3
+        retained-bytes=2048
         clients=4
         name-length=32
         object-length=16

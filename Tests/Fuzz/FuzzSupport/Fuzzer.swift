@@ -58,6 +58,12 @@ public struct ByteSource {
 
     public mutating func choice<Value>(of values: [Value]) -> Value { values[number(below: values.count)] }
 
+    /// The same, where the highest bytes stand for values that came later: other inputs mean what they meant.
+    public mutating func choice<Value>(of values: [Value], later: [Value]) -> Value {
+        let byte = Int(byte())
+        return byte > 255 - later.count ? later[255 - byte] : values[byte % values.count]
+    }
+
     public mutating func bytes(_ count: Int) -> [UInt8] {
         let taken = Array(rest.prefix(count))
         rest = rest.dropFirst(count)
