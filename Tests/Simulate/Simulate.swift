@@ -140,6 +140,7 @@ struct Simulate {
         case "--channels": return read(Double(value), \.channels)
         case "--values": return read(Double(value), \.values)
         case "--exits": return read(Double(value), \.exits)
+        case "--intervals": return read(Double(value), \.intervals)
         case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
         default: return false
         }

@@ -150,8 +150,8 @@ final class Simulation {
         guard let client = current[actor], client.isThere else { return }
         switch action {
         case .leave(let abruptly): client.leave(abruptly: abruptly)
-        case .observe(let slot, let name, let object, let behavior, let mode, let values):
-            client.observe(slot: slot, name: name, object: object, behavior, mode, values: values)
+        case .observe(let slot, let name, let object, let behavior, let mode, let values, let interval):
+            client.observe(slot: slot, name: name, object: object, behavior, mode, values: values, interval: interval)
         case .unobserve(let slot): client.unobserve(slot: slot)
         case .removeAll(let name): client.removeAll(name: name)
         case .post(let post): client.post(post)
@@ -348,7 +348,7 @@ final class Simulation {
         world.after(Self.restTime / 3) { [unowned self] in
             let late = PlainClient(world, bus, ledger, streams, role: role, processID: 94)
             all.append(late)
-            late.observe(slot: 0, name: nil, object: nil, .drop, .default, values: true)
+            late.observe(slot: 0, name: nil, object: nil, .drop, .default, values: true, interval: 0)
             poster.read(name: nil)
         }
     }
@@ -432,6 +432,7 @@ final class Simulation {
             let isThere = there.contains {
                 $0.name == name && $0.object == object && $0.options.runLoopMode == registration.mode
                     && $0.options.suspensionBehavior == registration.behavior
+                    && $0.options.minimumInterval == registration.interval
                     && (registration.id == nil || $0.id == registration.id)
             }
             if !isThere {

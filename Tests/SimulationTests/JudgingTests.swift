@@ -184,6 +184,35 @@ struct JudgingTests {
         }
     }
 
+    @Test("R5: who has an interval has to get the last of a name and object, and none behind a newer one")
+    func intervals() {
+        let stage = Stage()
+        let (all, some) = (
+            Witness(":1.91", ledger: stage.ledger, mode: .default, isLibrary: false),
+            Witness(":1.92", ledger: stage.ledger, mode: .default, isLibrary: false)
+        )
+        let id = ObserverID(rawValue: 1)
+        all.acknowledge(all.register(name: nil, object: nil, .hold, .default), id: id)
+        some.acknowledge(some.register(name: nil, object: nil, .hold, .default, interval: 200), id: id)
+        stage.pass()
+        stage.ledger.incarnations = 1
+        let numbers = [0, 0, 1].map { post(PostPlan(name: $0), stage) }
+        #expect(all.missing() == numbers && some.missing() == Array(numbers.dropFirst()))
+        func get(_ place: Int, sequence: UInt64) {
+            some.received(
+                Receipt(
+                    NotificationSignal(
+                        name: Names.name(place == 2 ? 1 : 0), object: "",
+                        userInfo: [Ledger.numberKey: .uint64(UInt64(numbers[place]))], observers: [id],
+                        poster: stage.client.name!, serial: UInt64(place + 1), sequence: sequence)))
+        }
+        get(2, sequence: 1)
+        get(1, sequence: 2)
+        #expect(stage.world.violation == nil && some.missing().isEmpty)
+        get(0, sequence: 3)
+        #expect(stage.world.violation?.rule == "R5")
+    }
+
     @Test("A4: more than two windows that lie unread are a violation, once the client has answered")
     func windows() {
         let stage = Stage()

@@ -7,9 +7,12 @@ protocol Client: AnyObject {
     var witness: Witness? { get }
     var isThere: Bool { get }
 
-    /// - Parameter values: whether it wants those that are kept (R2).
+    /// - Parameters:
+    ///   - values: whether it wants those that are kept (R2).
+    ///   - interval: in milliseconds (R5); 0 for none.
     func observe(
-        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool)
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool,
+        interval: UInt32)
     func unobserve(slot: Int)
     func removeAll(name: Int?)
     func post(_ plan: PostPlan)
@@ -29,6 +32,6 @@ protocol Client: AnyObject {
 
 extension Client {
     func observe(slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) {
-        observe(slot: slot, name: name, object: object, behavior, mode, values: false)
+        observe(slot: slot, name: name, object: object, behavior, mode, values: false, interval: 0)
     }
 }

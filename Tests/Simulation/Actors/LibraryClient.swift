@@ -48,15 +48,17 @@ final class LibraryClient: Client {
 
     func observe(
         slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: NotificationCore.RunLoopMode,
-        values: Bool
+        values: Bool, interval: UInt32
     ) {
         whenNamed { [unowned self] witness in
             let key = RegistrationKey(
                 name: name.map { ExactText(Names.name($0)) }, object: object.map { ExactText(Names.object($0)) },
-                options: ObserverOptions(suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values),
+                options: ObserverOptions(
+                    suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values, minimumInterval: interval),
                 number: values ? UInt64(witness.registrations.count + 1) : 0)
             guard slots[slot] == nil, !slots.values.contains(where: { $0.key == key }) else { return }
-            let number = witness.register(name: name, object: object, behavior, mode, values: values)
+            let number = witness.register(
+                name: name, object: object, behavior, mode, values: values, interval: interval)
             slots[slot] = (key, number)
             ask(.register(key))
             confirm(number)

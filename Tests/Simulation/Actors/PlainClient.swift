@@ -58,14 +58,16 @@ final class PlainClient: Client {
     // MARK: Its deeds
 
     func observe(
-        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool
+        slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool,
+        interval: UInt32
     ) {
         whenNamed { [unowned self] witness in
             guard slots[slot] == nil else { return }
-            let number = witness.register(name: name, object: object, behavior, mode, values: values)
+            let number = witness.register(
+                name: name, object: object, behavior, mode, values: values, interval: interval)
             slots[slot] = number
             let options = ObserverOptions(
-                suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values)
+                suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values, minimumInterval: interval)
             let method = AddObserver(
                 name: name.map(Names.name) ?? "", object: object.map(Names.object) ?? "", options: options)
             call(method.message()) { [unowned self] result in

@@ -124,6 +124,20 @@ final class Ledger {
         } || withdrawals.contains { $0.poster == queued.poster && ($0.name == nil || $0.name == queued.plan.name) }
     }
 
+    /// Whether all others of its name and object were surely posted before it.
+    func isLastOfKind(_ number: Int) -> Bool {
+        let last = posts[number]
+        guard last.plan.options.postingStyle == .now else { return false }
+        return posts.indices.allSatisfy { index in
+            let other = posts[index]
+            guard index != number, other.plan.name == last.plan.name, other.plan.object == last.plan.object,
+                other.outcome != .refused
+            else { return true }
+            guard case .accepted(_, let time) = other.outcome else { return false }
+            return other.plan.options.postingStyle == .now && time <= last.time
+        }
+    }
+
     /// - Parameter name: nil means all.
     /// - Returns: the number of the withdrawal.
     func withdraw(_ name: Int?, of poster: UniqueName) -> Int {

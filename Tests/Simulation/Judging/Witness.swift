@@ -11,6 +11,8 @@ final class Witness {
         let mode: RunLoopMode
         /// Whether it asked for the values that there are (R2).
         let wantsValues: Bool
+        /// In milliseconds (R5); 0 for none.
+        let interval: UInt32
         let asked: Int64
         /// When it was known to be there; nil before, and where nobody said.
         var acknowledged: Int64?
@@ -40,6 +42,13 @@ final class Witness {
     private(set) var registrations: [Registration] = []
     /// How often each post arrived, and with which serial.
     private(set) var receipts: [Int: UInt64] = [:]
+    /// Which post of a name and object an observer got last, of those with intervals; its serial.
+    private var lastOfObserver: [ObserverKind: UInt64] = [:]
+    private struct ObserverKind: Hashable {
+        let observer: ObserverID
+        let name: Int
+        let object: Int?
+    }
     /// How often each came that is kept.
     private var copies: [Int: Int] = [:]
     private var lastSequence: UInt64 = 0
@@ -78,12 +87,13 @@ final class Witness {
 
     /// - Returns: the number of the registration.
     func register(
-        name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool = false
+        name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode, values: Bool = false,
+        interval: UInt32 = 0
     ) -> Int {
         registrations.append(
             Registration(
                 name: name, object: object, behavior: behavior, mode: mode, wantsValues: values,
-                asked: world.now))
+                interval: interval, asked: world.now))
         return registrations.count - 1
     }
 
@@ -137,6 +147,7 @@ final class Witness {
         checkSequence(signal)
         checkObservers(signal, number)
         if mayComeAsValue(number) { return countValue(signal, number) }
+        if mayComeLate(number) { return checkLate(signal, number) }
         if let before = receipts.updateValue(signal.serial, forKey: number) {
             let post = ledger.posts[number].plan
             // docs/recovery.md: one that waited in its poster's queue may be posted again, with another serial.
@@ -153,6 +164,29 @@ final class Witness {
     private func mayComeAsValue(_ number: Int) -> Bool {
         let post = ledger.posts[number].plan
         return post.options.retention != nil && registrations.contains { $0.wantsValues && $0.matches(post) }
+    }
+
+    /// R5: whether somebody with an interval matches it: then it may come more than once, for others each time.
+    private func mayComeLate(_ number: Int) -> Bool {
+        let post = ledger.posts[number].plan
+        return registrations.contains { $0.interval > 0 && $0.matches(post) }
+    }
+
+    private func checkLate(_ signal: Receipt, _ number: Int) {
+        receipts[number] = signal.serial
+        let post = ledger.posts[number].plan
+        // What was sent when the service was killed may be sent again. What is immediate overtakes.
+        guard ledger.incarnations == 1, !ledger.wasStateLost(since: 0), !post.options.deliverImmediately,
+            !registrations.contains(where: { $0.behavior == .deliverImmediately }), post.options.coalescing.isEmpty,
+            mode != nil
+        else { return }
+        for observer in signal.observers {
+            let kind = ObserverKind(observer: observer, name: post.name, object: post.object)
+            if let last = lastOfObserver.updateValue(signal.serial, forKey: kind), last >= signal.serial {
+                world.violate(
+                    "R5", "\(client) gets post \(number), serial \(signal.serial), behind \(last) for \(observer)")
+            }
+        }
     }
 
     private func countValue(_ signal: Receipt, _ number: Int) {
@@ -292,7 +326,9 @@ final class Witness {
         guard !ledger.wasStateLost(since: post.time) else { return false }
         return registrations.contains { registration in
             guard let acknowledged = registration.acknowledged, acknowledged <= post.time, registration.removed == nil,
-                registration.matches(post.plan), !ledger.wasStateLost(since: acknowledged)
+                registration.matches(post.plan), !ledger.wasStateLost(since: acknowledged),
+                // R5: of those that come in an interval the newest.
+                registration.interval == 0 || ledger.isLastOfKind(number)
             else { return false }
             switch registration.behavior {
             case .hold, .deliverImmediately: return true

@@ -7,8 +7,10 @@ enum Action {
     // A client
     case join
     case leave(abruptly: Bool)
-    /// `values`: it wants those that there are, too (R2).
-    case observe(slot: Int, name: Int?, object: Int?, SuspensionBehavior, RunLoopMode, values: Bool = false)
+    /// `values`: it wants those that there are, too (R2). `interval`: in milliseconds (R5).
+    case observe(
+        slot: Int, name: Int?, object: Int?, SuspensionBehavior, RunLoopMode, values: Bool = false, interval: UInt32 = 0
+    )
     case unobserve(slot: Int)
     case removeAll(name: Int?)
     case post(PostPlan)
@@ -109,9 +111,10 @@ extension Action: CustomStringConvertible {
         switch self {
         case .join: "joins"
         case .leave(let abruptly): abruptly ? "is killed" : "leaves"
-        case .observe(let slot, let name, let object, let behavior, let mode, let values):
+        case .observe(let slot, let name, let object, let behavior, let mode, let values, let interval):
             "observes \(name.map(Names.name) ?? "any") from \(object.map(Names.object) ?? "any") as #\(slot), "
                 + "\(behavior.rawValue), \(mode.rawValue)" + (values ? ", with the values" : "")
+                + (interval > 0 ? ", each \(interval) ms" : "")
         case .unobserve(let slot): "removes #\(slot)"
         case .removeAll(let name): "removes all for \(name.map(Names.name) ?? "any")"
         case .post(let post): "posts \(post)"

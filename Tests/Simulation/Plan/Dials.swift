@@ -16,6 +16,8 @@ public struct Dials: Equatable, Sendable {
     public var values = 1.0
     /// In how many runs there are posts that wait for the exit of who posts them, from 0 for none.
     public var exits = 1.0
+    /// In how many runs there are observers with minimum intervals, from 0 for none.
+    public var intervals = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -36,6 +38,7 @@ public struct Dials: Equatable, Sendable {
         add("channels", channels, unless: standard.channels)
         add("values", values, unless: standard.values)
         add("exits", exits, unless: standard.exits)
+        add("intervals", intervals, unless: standard.intervals)
         if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
         return options
     }

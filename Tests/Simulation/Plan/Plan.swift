@@ -68,6 +68,7 @@ struct Plan {
         if dials.channels > 0 { addChannels() }
         if dials.values > 0 { addValues() }
         if dials.exits > 0 { addExits() }
+        if dials.intervals > 0 { addIntervals() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
