@@ -32,12 +32,16 @@ struct Registrations {
     /// What was asked for last, as notifications for the same observers come one behind the other.
     private var recent: (ids: [ObserverID], keys: [RegistrationKey]) = ([], [])
     private var askedCount = 0
+    /// The numbers that came from another service than the one that was compared with: it had the name by the time it
+    /// was asked.
+    private var ofAnother: Set<ObserverID> = []
     private var lastOrder: UInt64 = 0
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// Whether the service is known to have any.
-    var areAnyKnown: Bool { !keys.isEmpty }
+    /// Whether the service that was compared with last had any that one before it was known to have. What it was asked
+    /// for itself tells nothing of what it knows of those before.
+    private(set) var areAnyRemembered = false
 
     /// Whether any has been asked for of which the number is not known yet.
     var areAnyAsked: Bool { askedCount > 0 }
@@ -71,13 +75,15 @@ struct Registrations {
 
     /// The service registered `key`.
     ///
+    /// - Parameter isAnother: it is not the service that was compared with.
     /// - Returns: whether that is still wanted; otherwise the caller removes it there.
-    mutating func added(_ key: RegistrationKey, id: ObserverID) -> Bool {
+    mutating func added(_ key: RegistrationKey, id: ObserverID, byAnother isAnother: Bool = false) -> Bool {
         switch entries[key]?.state {
         case nil, .known: return false
         case .wanted, .asked:
             set(.known(id), of: key)
             keys[id] = key
+            if isAnother { ofAnother.insert(id) }
             return true
         }
     }
@@ -99,6 +105,7 @@ struct Registrations {
     /// The connection to the bus is another: no service there knows anything of us.
     mutating func reset() {
         keys = [:]
+        ofAnother = []
         askedCount = 0
         for key in entries.keys { entries[key]!.state = .wanted }
     }
@@ -113,11 +120,14 @@ struct Registrations {
     /// Compares with what a service, perhaps a new one, has of ours. What it has under a number that we did not learn,
     /// as its predecessor ended between adding and answering, is taken over.
     mutating func compare(with listed: [ListedObserver]) -> Repair {
-        let before = keys
+        let (before, ofAnother) = (keys, ofAnother)
         reset()
+        areAnyRemembered = false
         // Known numbers first: of two registrations for one key it is the one we know that stays.
         for entry in listed {
-            if let key = before[entry.id], entries[key] != nil { _ = added(key, id: entry.id) }
+            guard let key = before[entry.id], entries[key] != nil else { continue }
+            _ = added(key, id: entry.id)
+            if !ofAnother.contains(entry.id) { areAnyRemembered = true }
         }
         var missing = entries.filter { if case .wanted = $0.value.state { true } else { false } }
             .sorted { $0.value.order < $1.value.order }.map(\.key)

@@ -140,7 +140,9 @@ extension ServiceSession {
             case .success(let reply):
                 do throws(BusError) {
                     let id = try AddObserver.reply(in: reply)
-                    if !registrations.added(key, id: id) { connection?.send(RemoveObserver(id)) }
+                    // The name may have gone to another service before the call came there.
+                    let isWanted = registrations.added(key, id: id, byAnother: reply.sender != asked)
+                    if !isWanted { connection?.send(RemoveObserver(id)) }
                 } catch {
                     registrationFailed(key, error, isForeign: true, asked: asked)
                 }

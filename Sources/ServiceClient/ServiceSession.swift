@@ -236,8 +236,8 @@ public final class ServiceSession {
         if let channel = channels.channel, channel.service != reply.sender { endChannel("the service is another one") }
         channels.answered(reply.sender)
         let repair = registrations.compare(with: listed)
-        // A service that knows none of ours may not know us, and then counts our notifications from one.
-        if !registrations.areAnyKnown { sequence.mayBeginAnew() }
+        // A service that remembers none of ours may not know us, and then counts our notifications from one.
+        if !registrations.areAnyRemembered { sequence.mayBeginAnew() }
         outbox.reset(keeping: channels.channel?.sender.unsettled ?? 0)
         // It may be of another version than the one before.
         batching = Batching()

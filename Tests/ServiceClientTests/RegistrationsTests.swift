@@ -75,7 +75,31 @@ struct RegistrationsTests {
         let repair = registrations.compare(with: [])
         #expect(repair == Registrations.Repair(missing: keys))
         #expect(registrations.key(of: 3) == nil)
-        #expect(!registrations.areAnyKnown)
+        #expect(!registrations.areAnyRemembered)
+    }
+
+    @Test("What a service was asked for before it was compared with does not tell that it remembers us")
+    func askedOfAnother() {
+        func compared(with listed: ListedObserver...) -> Bool {
+            var registrations = registered(key("a"))
+            registrations.want(key("b"))
+            registrations.asked(key("b"))
+            // Its numbers may begin anew.
+            let id = listed.last!.id
+            let isWanted = registrations.added(key("b"), id: id, byAnother: true)
+            #expect(isWanted)
+            let repair = registrations.compare(with: listed)
+            #expect(repair == Registrations.Repair(missing: listed.count == 1 ? [key("a")] : []))
+            #expect(registrations.key(of: id) == key("b"))
+            let isRemembered = registrations.areAnyRemembered
+            // The next one that has it has it from this one.
+            _ = registrations.compare(with: [listed.last!])
+            #expect(registrations.areAnyRemembered)
+            return isRemembered
+        }
+        #expect(!compared(with: listed(1, "b")))
+        #expect(!compared(with: listed(2, "b")))
+        #expect(compared(with: listed(1, "a"), listed(2, "b")))
     }
 
     @Test("A registration whose number was lost with the service is taken over, not made twice")

@@ -184,6 +184,40 @@ struct SessionTests {
         #expect(stage.takeTold() == [#"Ding 1 for ["Ding"]"#])
     }
 
+    @Test(
+        "E3: what a service registered before it was asked what it has does not tell that it goes on with the count",
+        arguments: [true, false])
+    func registersBeforeItIsAsked(remembers: Bool) throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.notify(1)
+        // This goes to the next one, which takes it before we know of that.
+        stage.bus.answer = { _ in nil }
+        let dong = RegistrationKey(name: ExactText("Dong"), object: nil, options: ObserverOptions())
+        try stage.ask(.register(dong))
+        for owner in ["", ":1.101"] { _ = stage.arrive(.ownerChange(name, to: owner)) }
+        let id = ObserverID(rawValue: remembers ? 2 : 1)
+        let added = ListedObserver(id: id, name: "Dong", object: "", suspensionBehavior: "coalesce")
+        let listed = (remembers ? stage.observers : []) + [added]
+        for member in [AddObserver.member, ListObservers.member] {
+            let call = try #require(stage.bus.connection.pending.first?.message)
+            #expect(call.member == member)
+            let answer = call.answered { body in
+                if member == AddObserver.member {
+                    AddObserver.append(id, to: &body)
+                } else {
+                    ListObservers.append(listed, to: &body)
+                }
+            }
+            stage.bus.connection.answerFirst(.success(answer.carried(from: ":1.101")))
+        }
+        _ = stage.takeTold()
+        // The very same numbers are another notification where it counts from one.
+        for number: UInt64 in [1, 2] { stage.notify(number, observer: id.rawValue, from: ":1.101") }
+        #expect(stage.takeTold() == (remembers ? [2] : [1, 2]).map { #"Ding \#($0) for ["Dong"]"# })
+    }
+
     @Test("E3: what a service sends that has given its name up, as it ends in order, counts until the next one answers")
     func endsInOrder() throws {
         let stage = Stage()
