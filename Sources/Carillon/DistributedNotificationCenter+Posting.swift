@@ -228,6 +228,17 @@ extension DistributedNotificationCenter {
         guard !name.rawValue.isEmpty, !name.rawValue.holdsNUL else { throw .invalidName(name.rawValue) }
     }
 
+    /// Why no notification has such a name or object; nil where one may.
+    func refusal(of name: Foundation.Notification.Name, object: String?) -> DistributedNotificationError? {
+        do throws(DistributedNotificationError) {
+            try check(name: name)
+            _ = try text(ofObject: object)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
     func text(ofObject object: Any?) throws(DistributedNotificationError) -> String? {
         guard let object else { return nil }
         guard let text = object as? String else {

@@ -19,6 +19,8 @@ public enum DistributedNotificationError: Error, Hashable, Sendable {
     case unsupportedOption(reason: String)
     /// A typed message could not be turned into a userInfo.
     case encodingFailed(type: String, reason: String)
+    /// What the service keeps, or somebody posted, is no value of the type that a ``DistributedValue`` has.
+    case decodingFailed(type: String, reason: String)
     /// Beyond a limit of the service (E1).
     case limitExceeded(String)
     /// Policy does not let this application post or observe that; the text says which rule (P2, P3).
@@ -49,6 +51,7 @@ extension DistributedNotificationError: CustomStringConvertible {
         case .invalidUserInfo(let keyPath, let reason): "\(keyPath): \(reason)"
         case .unsupportedOption(let reason): reason
         case .encodingFailed(let type, let reason): "\(type) can't be a userInfo: \(reason)"
+        case .decodingFailed(let type, let reason): "what is kept is no \(type): \(reason)"
         case .limitExceeded(let message), .notAllowed(let message): message
         case .tooManyUnsentPosts(let limit): "\(limit) posts wait to be sent already"
         case .serviceUnavailable(let message): "no notification center on the bus: \(message)"

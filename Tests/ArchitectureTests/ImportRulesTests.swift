@@ -31,9 +31,10 @@ private enum ImportRules {
         ]),
         "ThreadDelivery": system.union(foundation).union(["Collections", "MainLoop", "CMainQueue"]),
         "LocalNotifications": system.union(foundation).union(["ThreadDelivery", "Collections", "MainLoop"]),
+        // With Swift's Observation, for programs that draw what they observe.
         "Carillon": system.union(foundation).union([
             "ThreadDelivery", "ServiceClient", "Collections", "NotificationCore", "NotificationWire", "DBus",
-            "BusNames", "MainLoop",
+            "BusNames", "MainLoop", "Observation",
         ]),
         "CarillonTool": system.union([
             "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",

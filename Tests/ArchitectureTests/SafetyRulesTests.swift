@@ -112,7 +112,7 @@ struct SafetyRulesTests {
 @Suite("Linkage of the service and the command", .timeLimit(.minutes(20)))
 struct LinkageTests {
     @Test(
-        "Both are linked with libdbus and GLib, and with nothing of Foundation or X",
+        "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation or X",
         arguments: ["carillond", "carillon"])
     func libraries(program: String) throws {
         let path = try Executables.path(of: program)
@@ -122,6 +122,7 @@ struct LinkageTests {
         #expect(libraries.contains("libdbus-1.so"))
         #expect(libraries.contains("libglib-2.0.so"))
         #expect(!libraries.contains("Foundation"), "\(libraries)")
+        #expect(!libraries.contains("swiftObservation"), "\(libraries)")
         #expect(!libraries.contains("libicu"), "\(libraries)")
         #expect(!libraries.contains("libxcb"), "\(libraries)")
         #expect(!libraries.contains("not found"), "\(libraries)")
@@ -131,7 +132,7 @@ struct LinkageTests {
     func symbols(program: String) throws {
         let bytes = try Data(contentsOf: URL(fileURLWithPath: try Executables.path(of: program)))
         // The prefix of every mangled name of its Swift half, and a symbol of its C half.
-        for symbol in ["$s10Foundation", "$s20FoundationEssentials", "CFRunLoopRunInMode"] {
+        for symbol in ["$s10Foundation", "$s20FoundationEssentials", "CFRunLoopRunInMode", "$s11Observation"] {
             #expect(bytes.range(of: Data(symbol.utf8)) == nil, "\(symbol)")
         }
         #expect(bytes.range(of: Data("$s16NotificationWire".utf8)) != nil, "the binary is stripped?")

@@ -130,10 +130,13 @@ extension DistributedNotificationCenter {
     }
 
     func noteUndecodable(_ received: Received, as type: Any.Type, _ reason: String) {
+        noteUndecodable(received.arrived.name, from: received.arrived.poster.rawValue, as: type, reason)
+    }
+
+    func noteUndecodable(_ name: String, from poster: String, as type: Any.Type, _ reason: String) {
         count { $0.undecodable += 1 }
         Log.warning(
-            "a notification is no \(type): \(reason)",
-            ["CARILLON_NAME": received.arrived.name, "CARILLON_CLIENT": received.arrived.poster.rawValue])
+            "a notification is no \(type): \(reason)", ["CARILLON_NAME": name, "CARILLON_CLIENT": poster])
     }
 
     /// The name of a type, the same in all processes of a program.

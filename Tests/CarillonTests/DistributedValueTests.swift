@@ -1,0 +1,444 @@
+import Carillon
+import Foundation
+import Glibc
+import MainLoop
+import Observation
+import TestSupport
+import Testing
+
+/// What a program says of itself, in several shapes.
+private struct Player: Codable, Equatable, Sendable {
+    var title: String
+    var isPlaying = true
+}
+
+/// What codes nothing.
+private struct Unencodable: Codable, Sendable {
+    struct Never: Error {}
+    init() {}
+    init(from decoder: any Decoder) throws { throw Never() }
+    func encode(to encoder: any Encoder) throws { throw Never() }
+}
+
+/// One that does something in the end.
+private final class Ending: Codable, Sendable {
+    private enum CodingKeys: String, CodingKey { case number }
+    let number: Int
+    private let end: (@Sendable () -> Void)?
+
+    init(_ number: Int, _ end: (@Sendable () -> Void)? = nil) {
+        self.number = number
+        self.end = end
+    }
+
+    init(from decoder: any Decoder) throws {
+        number = try decoder.container(keyedBy: CodingKeys.self).decode(Int.self, forKey: .number)
+        end = nil
+    }
+
+    deinit { end?() }
+}
+
+/// A value that the service keeps, as a property (R1 to R3).
+@Suite("R1 to R3: a value as a property", .timeLimit(.minutes(20)))
+struct DistributedValueTests {
+    private let name = Notification.Name("org.example.Player")
+
+    private func number(
+        _ center: DistributedNotificationCenter, _ object: String? = nil,
+        retention: DistributedNotificationCenter.Retention = .untilReplaced
+    ) -> DistributedValue<Int> {
+        DistributedValue(named: name, object: object, retention: retention, center: center)
+    }
+
+    private func sees<Value: Equatable>(_ value: DistributedValue<Value>, _ expected: Value?) throws {
+        try eventually("\(String(describing: expected)), not \(String(describing: value.value))") {
+            value.value == expected
+        }
+    }
+
+    /// Waits until the service, which may just have begun, says that.
+    private func settled(_ value: DistributedValue<Int>, _ expected: Int?) async throws {
+        let deadline = Deadline(after: .patience)
+        while true {
+            do {
+                if try await value.refresh() == expected { return }
+            } catch {
+                // It has not been heard of yet.
+            }
+            try #require(!deadline.hasPassed, "\(String(describing: expected))")
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    @Test(
+        "Who comes later finds it, and each sees what the other sets",
+        arguments: BusKind.available, [DistributedNotificationCenter.Transport.bus, .channel])
+    func follows(kind: BusKind, transport: DistributedNotificationCenter.Transport) async throws {
+        let desk = try Desk(kind)
+        let centers = [desk.center(), desk.center()]
+        for center in centers { center.transport = transport }
+        let first = DistributedValue<Player>(named: name, object: "hall", center: centers[0])
+        #expect(try await first.refresh() == nil && first.value == nil)
+        try await first.set(Player(title: "Jeux"))
+        #expect(first.value == Player(title: "Jeux"))
+
+        let second = DistributedValue<Player>(named: name, object: "hall", center: centers[1])
+        try sees(second, Player(title: "Jeux"))
+        second.value?.isPlaying = false
+        #expect(second.value == Player(title: "Jeux", isPlaying: false))
+        try sees(first, Player(title: "Jeux", isPlaying: false))
+        first.value = Player(title: "Nuages")
+        try sees(second, Player(title: "Nuages"))
+
+        // As any program reads and sets it.
+        let kept = try await centers[1].value(named: name, object: "hall")
+        #expect(kept?.notification.userInfo as? [String: AnyHashable] == ["title": "Nuages", "isPlaying": true])
+        try await centers[1].post(
+            named: name, object: "hall", userInfo: ["title": "Sirènes", "isPlaying": false],
+            retention: .untilReplaced)
+        for value in [first, second] { try sees(value, Player(title: "Sirènes", isPlaying: false)) }
+
+        // What an object has another has not, nor has it the value without one.
+        let others = [nil, "HALL"].map { DistributedValue<Player>(named: name, object: $0, center: centers[0]) }
+        for other in others { #expect(try await other.refresh() == nil && other.value == nil) }
+        others[0].value = Player(title: "of none")
+        try sees(others[0], Player(title: "of none"))
+        #expect(try await first.refresh() == Player(title: "Sirènes", isPlaying: false))
+        #expect(first.error == nil && second.error == nil)
+    }
+
+    @Test("A removal is told by a refresh, and what was on its way does not bring the value back")
+    func removed() async throws {
+        let desk = try Desk()
+        let (first, second) = (number(desk.center(), "a"), number(desk.center(), "a"))
+        try await first.set(1)
+        try sees(second, 1)
+        try await first.remove()
+        #expect(first.value == nil)
+        #expect(try await first.center.values(named: name).isEmpty)
+        #expect(second.value == 1, "nobody is told (R1)")
+        #expect(try await second.refresh() == nil && second.value == nil)
+
+        for round in 2...50 {
+            first.value = round
+            first.value = nil
+            #expect(first.value == nil)
+        }
+        #expect(try await first.refresh() == nil && first.value == nil)
+        first.value = 51
+        first.value = nil
+        first.value = 52
+        try sees(second, 52)
+        for value in [first, second] { #expect(try await value.refresh() == 52) }
+        #expect(first.value == 52 && first.error == nil)
+
+        // Who lets go of it at once wants it removed all the same.
+        DistributedValue<Int>(named: name, object: "a", center: second.center).value = nil
+        #expect(await second.center.flush())
+        try await settled(first, nil)
+    }
+
+    @Test("The value without an object is not removed while others would go with it")
+    func withoutObject() async throws {
+        let desk = try Desk()
+        let (plain, other) = (number(desk.center()), number(desk.center(), "b"))
+        try await plain.set(1)
+        try await plain.remove()
+        #expect(try await plain.refresh() == nil)
+        try await plain.remove()
+        try await plain.set(2)
+        try await other.set(3)
+        await #expect(throws: DistributedNotificationError.self) { try await plain.remove() }
+        #expect(plain.value == 2)
+        plain.value = nil
+        try eventually("it says so") { plain.error != nil && plain.value == 2 }
+        #expect(plain.center.statistics.failedPosts == 1)
+        #expect(try await other.refresh() == 3)
+        #expect(try await plain.refresh() == 2 && plain.error == nil)
+        try await other.remove()
+        try await plain.remove()
+        #expect(try await plain.center.values(named: nil).isEmpty)
+    }
+
+    @Test("What is no value of the type changes nothing, is counted and told", arguments: BusKind.available)
+    func undecodable(kind: BusKind) async throws {
+        let desk = try Desk(kind)
+        let value = DistributedValue<Player>(named: name, object: "hall", center: desk.center())
+        let poster = desk.center()
+        try await value.set(Player(title: "Jeux"))
+        try await poster.post(named: name, object: "hall", userInfo: ["title": 7], retention: .untilReplaced)
+        try eventually("it is told") { value.error != nil }
+        guard case .decodingFailed("Player", let reason)? = value.error else {
+            throw NotInTime("\(String(describing: value.error))")
+        }
+        #expect(reason.contains("title"))
+        #expect(value.value == Player(title: "Jeux") && value.center.statistics.undecodable == 1)
+        // Who asks gets the error, and it stays as it is.
+        await #expect(throws: DistributedNotificationError.self) { try await value.refresh() }
+        #expect(value.value == Player(title: "Jeux") && value.center.statistics.undecodable == 1)
+        let late = DistributedValue<Player>(named: name, object: "hall", center: desk.center())
+        try eventually("a late one is told, too") { late.error != nil && late.value == nil }
+        #expect(late.center.statistics.undecodable == 1)
+
+        try await poster.post(
+            named: name, object: "hall", userInfo: ["title": "Nuages", "isPlaying": true], retention: .untilReplaced)
+        for value in [value, late] {
+            try sees(value, Player(title: "Nuages"))
+            #expect(value.error == nil)
+        }
+    }
+
+    @Test("What can't be posted is thrown, or told, and the value goes back")
+    func refused() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        let events = Inbox<DistributedNotificationError>()
+        let observation = center.observeEvents { event in
+            if case .postFailed(let error) = event { events.add(error) }
+        }
+        for value in [
+            DistributedValue<Int>(named: .init(""), center: center),
+            DistributedValue<Int>(named: name, object: "a\0", center: center),
+            number(center, "a", retention: .untilReplaced.expiring(after: .zero)),
+        ] {
+            await #expect(throws: DistributedNotificationError.self) { try await value.set(1) }
+            #expect(value.value == nil && value.error == nil)
+            value.value = 1
+            #expect(value.value == nil && value.error != nil)
+        }
+        #expect(center.statistics.failedPosts == 3)
+        // An empty name would be any.
+        try await number(center, "kept").set(1)
+        let unnamed = DistributedValue<Int>(named: .init(""), center: center)
+        await #expect(throws: DistributedNotificationError.invalidName("")) { try await unnamed.refresh() }
+        await #expect(throws: DistributedNotificationError.invalidName("")) { try await unnamed.remove() }
+        #expect(try await center.values(named: nil).count == 1)
+
+        let unencodable = DistributedValue<Unencodable>(named: name, center: center)
+        unencodable.value = Unencodable()
+        guard case .encodingFailed("Unencodable", _)? = unencodable.error else {
+            throw NotInTime("\(String(describing: unencodable.error))")
+        }
+
+        // By the service: larger than it takes.
+        let large = DistributedValue<String>(named: name, object: "large", center: center)
+        try await large.set("small")
+        let text = String(repeating: "x", count: 8 << 20)
+        await #expect(throws: DistributedNotificationError.self) { try await large.set(text) }
+        #expect(large.value == "small" && large.error == nil)
+        large.value = text
+        try eventually("it goes back") { large.value == "small" && large.error != nil }
+        try eventually("it is reported: \(events.all)") { events.all.count == 5 }
+        try await large.set("other")
+        #expect(large.value == "other" && large.error == nil)
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test("It is there after the service was killed, and goes on", arguments: BusKind.available)
+    func killed(kind: BusKind) async throws {
+        let desk = try Desk(kind)
+        let (first, second) = (number(desk.center(), "a"), number(desk.center(), "a"))
+        try await first.set(1)
+        try sees(second, 1)
+        desk.service.signal(SIGKILL)
+        _ = try desk.service.waitForExit()
+        #expect(first.value == 1 && second.value == 1)
+        let service = try ServiceProcess(on: desk.bus)
+        try await settled(second, 1)
+        try await second.set(2)
+        try sees(first, 2)
+        first.value = 3
+        try sees(second, 3)
+        let late = number(desk.center(), "a")
+        try sees(late, 3)
+        withExtendedLifetime(service) {}
+    }
+
+    @Test("A service that has forgotten everything and counts anew is believed")
+    func forgotten() async throws {
+        let bus = try PrivateBus(.dbusDaemon)
+        let forgets = ["XDG_RUNTIME_DIR": ""]
+        let old = try ServiceProcess(on: bus, environment: forgets)
+        let centers = (0..<2).map { _ in DistributedNotificationCenter(busAddress: bus.address) }
+        for center in centers { center.defaultDelivery = .ownQueue }
+        let (first, second) = (number(centers[0], "a"), number(centers[1], "a"))
+        for number in 1...20 { try await first.set(number) }
+        #expect(try await second.refresh() == 20)
+        old.signal(SIGKILL)
+        _ = try old.waitForExit()
+        let new = try ServiceProcess(on: bus, environment: forgets)
+        // They ask by themselves.
+        for value in [first, second] { try sees(value, nil) }
+        try await first.set(21)
+        try sees(second, 21)
+        second.value = 22
+        try sees(first, 22)
+        #expect(try await first.center.value(named: name, object: "a")?.serial ?? 99 < 20, "it counts anew")
+        withExtendedLifetime(new) {}
+    }
+
+    @Test("Presence goes with the center, and a value with its time")
+    func ends() async throws {
+        let desk = try Desk()
+        let (there, soon) = (number(desk.center(), "here"), number(desk.center(), "soon"))
+        var present: DistributedValue? = number(desk.center(), "here", retention: .whileConnected)
+        present?.value = 1
+        try sees(there, 1)
+        let short = number(desk.center(), "soon", retention: .untilReplaced.expiring(after: .milliseconds(500)))
+        // Its time may be over before it is looked at, where much else runs.
+        repeat { try await short.set(2) } while try await soon.refresh() != 2
+        present = nil
+        for value in [there, soon] {
+            try await settled(value, nil)
+            #expect(value.value == nil)
+        }
+    }
+
+    @Test("Who observes is told of each change, before it, and of nothing else")
+    func observed() async throws {
+        let desk = try Desk()
+        let (value, poster) = (number(desk.center(), "a"), number(desk.center(), "a"))
+        let tracker = Tracker(value)
+        try await poster.set(1)
+        try eventually("the change: \(tracker.all)") { tracker.all == [nil] && value.value == 1 }
+        // Here it is told at once, and not again when the service has it, or when it comes again as it was.
+        value.value = 2
+        #expect(tracker.all == [nil, 1])
+        for value in [value, poster] { #expect(try await value.refresh() == 2) }
+        try await poster.set(2)
+        try await value.set(2)
+        try await poster.set(3)
+        try sees(value, 3)
+        #expect(tracker.all == [nil, 1, 2])
+        try await poster.remove()
+        #expect(try await value.refresh() == nil)
+        try await value.remove()
+        #expect(tracker.all == [nil, 1, 2, 3])
+
+        // An error is told to who looks at that.
+        let errors = Inbox<Bool>()
+        withObservationTracking {
+            _ = value.error
+        } onChange: {
+            errors.add(value.error == nil)
+        }
+        try await poster.center.post(named: name, object: "a", userInfo: ["x": 1], retention: .untilReplaced)
+        try eventually("the error") { errors.all == [true] && value.error != nil }
+    }
+
+    @Test("What a program sets does not go back by what it set before", arguments: BusKind.available)
+    func steady(kind: BusKind) async throws {
+        let desk = try Desk(kind)
+        let (value, other) = (number(desk.center(), "a"), number(desk.center(), "a"))
+        let tracker = Tracker(value)
+        for number in 1...500 {
+            value.value = number
+            #expect(value.value == number)
+            // Now and then all is answered before the next.
+            if number % 100 == 0 { #expect(await value.center.flush()) }
+        }
+        try sees(other, 500)
+        #expect(try await value.refresh() == 500)
+        #expect(tracker.all == [nil] + (1...499).map { $0 })
+        #expect(value.value == 500 && value.error == nil)
+    }
+
+    @Test("Of what several set at once all have in the end what the service keeps", arguments: BusKind.available)
+    func together(kind: BusKind) async throws {
+        let desk = try Desk(kind)
+        let values = (0..<3).map { _ in number(desk.center(), "a") }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (place, value) in values.enumerated() {
+                group.addTask {
+                    for round in 1...100 {
+                        if round % 10 == 0 {
+                            try await value.set(1000 * place + round)
+                        } else {
+                            value.value = 1000 * place + round
+                        }
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        for value in values { #expect(await value.center.flush()) }
+        let kept = try #require(
+            try await values[0].center.value(named: name, object: "a")?.notification.userInfo?["value"] as? Int)
+        for value in values { try sees(value, kept) }
+        for value in values { #expect(try await value.refresh() == kept && value.error == nil) }
+    }
+
+    @Test("While the program is suspended, what it sets itself is there, and what others set comes with its resuming")
+    func suspended() async throws {
+        let desk = try Desk()
+        let (value, other) = (number(desk.center(), "a"), number(desk.center(), "a"))
+        value.center.suspended = true
+        #expect(await value.center.flush())
+        try await other.set(1)
+        try await value.set(2)
+        try await other.set(3)
+        #expect(await value.center.flush())
+        #expect(try await value.refresh() == 3)
+        try await other.set(4)
+        #expect(value.value == 3)
+        value.center.suspended = false
+        try sees(value, 4)
+    }
+
+    @Test("What ends with a value may come back to it")
+    func endsInside() async throws {
+        let desk = try Desk()
+        let (value, poster) = (
+            DistributedValue<Ending>(named: name, center: desk.center()),
+            DistributedValue<Ending>(named: name, center: desk.center())
+        )
+        let ends = Inbox<Int>()
+        for round in 1...3 {
+            value.value = Ending(round) { [weak value] in
+                ends.add(round)
+                _ = value?.value
+            }
+        }
+        try eventually("all but the last: \(ends.all)") { ends.all.count >= 2 }
+        #expect(try await value.refresh()?.number == 3)
+        try await poster.set(Ending(4))
+        try eventually("the last: \(ends.all)") { ends.all.sorted() == [1, 2, 3] && value.value?.number == 4 }
+    }
+
+    @Test("Nobody holds it but the program, and it keeps its center")
+    func lifetime() async throws {
+        let desk = try Desk()
+        var value: DistributedValue? = number(desk.center(), "a")
+        try await value?.set(1)
+        let (held, center) = (Weak<DistributedValue<Int>>(), Weak<DistributedNotificationCenter>())
+        (held.object, center.object) = (value, value?.center)
+        #expect(center.object != nil)
+        try expectObserverCounts([1], on: desk.bus)
+        value = nil
+        try eventually("both are gone") { held.object == nil && center.object == nil }
+        try expectObserverCounts([], on: desk.bus)
+    }
+}
+
+/// Is told of the changes of a value, each with what it was before.
+private final class Tracker: Sendable {
+    private let value: DistributedValue<Int>
+    private let past = Inbox<Int?>()
+
+    init(_ value: DistributedValue<Int>) {
+        self.value = value
+        track()
+    }
+
+    var all: [Int?] { past.all }
+
+    private func track() {
+        withObservationTracking {
+            _ = value.value
+        } onChange: { [self] in
+            past.add(value.value)
+            track()
+        }
+    }
+}

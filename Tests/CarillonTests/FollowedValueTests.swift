@@ -1,0 +1,184 @@
+import Testing
+
+@testable import Carillon
+
+/// Which of what arrives, is read and is set a value shows (R1 to R3): every order in which that can happen, without a bus.
+@Suite("R2: what a followed value shows", .timeLimit(.minutes(20)))
+struct FollowedValueTests {
+    private let value = Follower()
+
+    @Test("What was posted before the value that was read does not take its place, what was posted behind does")
+    func read() {
+        let reading = value.beginReading()
+        #expect(value.answer(reading, "five", 5) && value.shown == "five")
+        value.hear("four", 4)
+        value.hear("five again", 5)
+        #expect(value.shown == "five")
+        value.hear("six", 6)
+        #expect(value.shown == "six")
+    }
+
+    @Test("What is decoded late does not take the place of what came after it")
+    func lateDecoding() throws {
+        var value = FollowedValue<String>()
+        let first = value.arrived(serial: 1)
+        let reading = value.beginReading()
+        let second = value.answered(reading, serial: 2, isLast: false)
+        value.take("second", at: try #require(second), from: reading)
+        value.take("first", at: try #require(first))
+        #expect(value.shown == "second")
+
+        let removed = value.beginReading()
+        let place = value.answered(removed, serial: 0, isLast: false)
+        let third = value.arrived(serial: 3)
+        value.take("third", at: try #require(third))
+        value.take(nil, at: try #require(place), from: removed)
+        #expect(value.shown == "third")
+    }
+
+    @Test("Where something arrives that may be newer than the answer, the service is asked again, but not for ever")
+    func again() {
+        let first = value.beginReading()
+        value.hear("two", 2)
+        #expect(!value.answer(first, "one", 1) && value.shown == "two")
+        let second = value.beginReading()
+        value.hear("three", 3)
+        #expect(!value.answer(second, nil, 0))
+        let third = value.beginReading()
+        value.hear("four", 4)
+        #expect(value.answer(third, "three", 3, isLast: true) && value.shown == "four")
+        let fourth = value.beginReading()
+        #expect(value.answer(fourth, nil, 0) && value.shown == nil)
+    }
+
+    @Test("An answer tells that a value is gone, and one that was not retained is none")
+    func gone() {
+        value.hear("one", 1)
+        value.hear("not retained", 2)
+        let first = value.beginReading()
+        #expect(value.answer(first, "one", 1) && value.shown == "one")
+        let second = value.beginReading()
+        #expect(value.answer(second, nil, 0) && value.shown == nil)
+        value.hear("three", 3)
+        #expect(value.shown == "three")
+    }
+
+    @Test("Another service may count anew")
+    func anew() {
+        let first = value.beginReading()
+        #expect(value.answer(first, "hundred", 100))
+        value.serviceChanged()
+        value.hear("one", 1)
+        #expect(value.shown == "one")
+        // What was heard of it before that was known is found by asking.
+        let second = value.beginReading()
+        #expect(value.answer(second, "hundred", 100))
+        value.hear("two", 2)
+        value.serviceChanged()
+        let third = value.beginReading()
+        #expect(value.answer(third, "two", 2) && value.shown == "two")
+        value.hear("three", 3)
+        #expect(value.shown == "three")
+    }
+
+    @Test("What is set shows until the service has answered all and told what it keeps")
+    func set() {
+        value.hear("old", 1)
+        let (first, second) = (value.begin("first"), value.begin("second"))
+        #expect(value.shown == "second" && !value.isLast(first) && value.isLast(second))
+        value.hear("first", 2)
+        #expect(value.shown == "second" && !value.ended(first, isMade: true))
+        // Asked while an answer is due: it may not know of the second.
+        let early = value.beginReading()
+        #expect(value.answer(early, "first", 2) && value.shown == "second")
+        #expect(value.ended(second, isMade: true) && value.shown == "second")
+        let late = value.beginReading()
+        #expect(value.answer(late, "second", 3) && value.shown == "second")
+        value.hear("second", 3)
+        value.hear("another's", 4)
+        #expect(value.shown == "another's")
+    }
+
+    @Test("What is set while it is read stays")
+    func setWhileRead() {
+        let first = value.begin("first")
+        #expect(value.ended(first, isMade: true))
+        let reading = value.beginReading()
+        let second = value.begin("second")
+        #expect(value.answer(reading, "first", 1) && value.shown == "second")
+        #expect(value.ended(second, isMade: true))
+        let settling = value.beginReading()
+        // Another program was behind.
+        #expect(value.answer(settling, "another's", 3) && value.shown == "another's")
+    }
+
+    @Test("What is refused shows no longer; what was made stays when it can't be read")
+    func refused() {
+        value.hear("old", 1)
+        let refused = value.begin("refused")
+        #expect(value.ended(refused, isMade: false))
+        value.undoRefused()
+        #expect(value.shown == "old")
+        let made = value.begin("made")
+        value.undoRefused()
+        #expect(value.shown == "made" && value.ended(made, isMade: true))
+        value.undoRefused()
+        let reading = value.beginReading()
+        value.failed(reading)
+        #expect(value.shown == "made" && value.known == "made")
+        let other = value.begin("refused")
+        #expect(value.ended(other, isMade: false))
+        let failing = value.beginReading()
+        value.failed(failing)
+        #expect(value.shown == "made")
+    }
+
+    @Test("What is removed does not come back with what was on its way")
+    func removed() {
+        let set = value.begin("set")
+        #expect(value.ended(set, isMade: true))
+        let removal = value.begin(nil)
+        #expect(value.shown == nil)
+        value.willRemove(serial: 1)
+        value.hear("set", 1)
+        // Asked before the service heard of it.
+        let early = value.beginReading()
+        #expect(!value.answer(early, "set", 1) && value.shown == nil)
+        #expect(value.ended(removal, isMade: true))
+        let reading = value.beginReading()
+        #expect(value.answer(reading, nil, 0) && value.shown == nil && value.known == nil)
+        value.hear("new", 2)
+        #expect(value.shown == "new")
+    }
+}
+
+/// One value, and who decodes at once what comes of it.
+private final class Follower {
+    private var value = FollowedValue<String>()
+
+    typealias Reading = FollowedValue<String>.Reading
+
+    var shown: String? { value.shown }
+    var known: String? { value.known }
+
+    /// A notification.
+    func hear(_ content: String, _ serial: UInt64) {
+        if let place = value.arrived(serial: serial) { value.take(content, at: place) }
+    }
+
+    /// - Returns: whether the answer settles it.
+    func answer(_ reading: Reading, _ content: String?, _ serial: UInt64, isLast: Bool = false) -> Bool {
+        guard let place = value.answered(reading, serial: serial, isLast: isLast) else { return false }
+        value.take(content, at: place, from: reading)
+        return true
+    }
+
+    func beginReading() -> Reading { value.beginReading() }
+    func failed(_ reading: Reading) { value.failed(reading) }
+    func serviceChanged() { value.serviceChanged() }
+    func begin(_ content: String?) -> UInt64 { value.begin(content) }
+    func ended(_ number: UInt64, isMade: Bool) -> Bool { value.ended(number, isMade: isMade) }
+    func isLast(_ number: UInt64) -> Bool { value.isLast(number) }
+    func willRemove(serial: UInt64) { value.willRemove(serial: serial) }
+    func undoRefused() { value.undoRefused() }
+}
