@@ -1,6 +1,7 @@
 import Foundation
 import NotificationCore
 import ServiceClient
+import ThreadDelivery
 
 // Every other file of this target means Foundation's notification; the core has a class of the same name.
 
@@ -57,6 +58,11 @@ extension DistributedNotificationCenter {
         /// On a thread of the library's own, one after the other, for programs that run no loop.
         case ownQueue
     }
+
+    /// An observer's registration, which ends when this object goes away, or with `cancel()` (C7).
+    ///
+    /// Threads: any. It is no type of the module's, as it would hide Swift's module of the same name from `@Observable`.
+    public typealias Observation = ThreadDelivery.Observation
 
     /// Where the center stands with the bus and the service.
     public typealias ConnectionState = ServiceClient.ConnectionState

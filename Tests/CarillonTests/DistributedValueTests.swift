@@ -12,6 +12,11 @@ private struct Player: Codable, Equatable, Sendable {
     var isPlaying = true
 }
 
+/// A program's own model beside the library: the macro needs names that a library can hide.
+@Observable private final class Panel {
+    var brightness = 0
+}
+
 /// What codes nothing.
 private struct Unencodable: Codable, Sendable {
     struct Never: Error {}
@@ -325,6 +330,18 @@ struct DistributedValueTests {
         }
         try await poster.center.post(named: name, object: "a", userInfo: ["x": 1], retention: .untilReplaced)
         try eventually("the error") { errors.all == [true] && value.error != nil }
+    }
+
+    @Test("A file that imports the library can have observable classes of its own")
+    func macro() {
+        let (panel, changes) = (Panel(), Inbox<Bool>())
+        withObservationTracking {
+            _ = panel.brightness
+        } onChange: {
+            changes.add(true)
+        }
+        panel.brightness = 80
+        #expect(changes.all == [true])
     }
 
     @Test("What a program sets does not go back by what it set before", arguments: BusKind.available)

@@ -158,7 +158,8 @@ struct ObservingTests {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
         let kept = ear.center.observe(.init("a")) { [heard = ear.heard] _ in heard.add("kept") }
-        var dropped: Observation? = ear.center.observe(.init("a"), object: "o") { [heard = ear.heard] _ in
+        var dropped: DistributedNotificationCenter.Observation? = ear.center.observe(.init("a"), object: "o") {
+            [heard = ear.heard] _ in
             heard.add("dropped")
         }
         _ = ear.center.observe(.init("a")) { [heard = ear.heard] _ in heard.add("never") }
@@ -209,7 +210,7 @@ struct ObservingTests {
             let holder = Holder(ear.center)
             ear.center.observeEvents { _ in withExtendedLifetime(holder) {} }.cancel()
         }
-        let inner = Locked<Observation?>(nil)
+        let inner = Locked<DistributedNotificationCenter.Observation?>(nil)
         let action = block()
         let outer = ear.center.observe(.init("c")) { note in
             action(note)

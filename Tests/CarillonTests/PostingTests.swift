@@ -273,7 +273,7 @@ struct PostingTests {
         let desk = try Desk()
         let center = desk.center()
         let (told, local) = (Inbox<String>(), Inbox<String>())
-        var observation: Observation? = center.observeEvents { told.add("\($0)") }
+        var observation: DistributedNotificationCenter.Observation? = center.observeEvents { told.add("\($0)") }
         let token = NotificationCenter.default.addObserver(
             forName: .distributedNotificationCenterStateDidChange, object: center, queue: nil
         ) { note in

@@ -104,7 +104,7 @@ private struct Worker {
     let operations: OperationQueue
     private var random: Random
     private var tokens: [any NSObjectProtocol] = []
-    private var observations: [Observation] = []
+    private var observations: [DistributedNotificationCenter.Observation] = []
     private var targets: [Target] = []
     private var readers: [Task<Void, Never>] = []
 
