@@ -157,6 +157,33 @@ struct IntervalTests {
         #expect(center.received(one).last?.observers == [held, immediate])
     }
 
+    @Test("What waits never overtakes what was held and has no room to go", arguments: [false, true])
+    func behindHeld(isUrgent: Bool) throws {
+        let center = scenario()
+        try center.observe(one, "", "", .hold, mode: .eventTracking, interval: 100)
+        try center.observe(one, "", "", .hold)
+        try center.suspend(one)
+        for _ in 1...300 { try center.post("A") }
+        center.stop(one)
+        try center.resume(one)
+        #expect(tags(center).count < 300)
+        for _ in 1...3 {
+            try center.post("A", immediately: isUrgent)
+            center.wait(60)
+        }
+        center.goOn(one)
+        center.wait(1000)
+        #expect(Set(tags(center)) == Set(1...303) && center.statistics.queued == 0)
+        var last: [ObserverID: Int] = [:]
+        for note in center.received(one) {
+            for id in note.observers {
+                #expect(note.tag > last[id, default: 0])
+                last[id] = note.tag
+            }
+        }
+        #expect(last.values.allSatisfy { $0 == 303 })
+    }
+
     @Test("One that does not read gets the newest when it does, and nobody waits for it meanwhile")
     func stopped() throws {
         let center = scenario()

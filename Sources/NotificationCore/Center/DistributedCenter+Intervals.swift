@@ -3,18 +3,16 @@
 /// Of a name and object an observer with a minimum interval gets the first at once, and then at the end of each interval
 /// the newest that came meanwhile. An interval begins when a notification goes into the client's queue or, behind one,
 /// to the client. What waits is in the log, as it waits for long; it goes straight to the client, not through a lane, as
-/// it may be older than what is there.
+/// it may be older than what is there, and when all is gone that its observers got before.
 ///
 /// For a client there is at most one timer, and none while nothing waits for it.
 extension DistributedCenter {
     /// The observers that get a notification now.
     ///
-    /// - Parameters:
-    ///   - lane: in which it goes to them.
-    ///   - isWanted: by behaviour while the client is suspended.
+    /// - Parameter isWanted: by behaviour while the client is suspended.
     /// - Returns: nil when all wait.
     func observersNow(
-        of receiver: Matches.Receiver, of matches: Matches, for notification: Notification, in lane: DeliveryLane,
+        of receiver: Matches.Receiver, of matches: Matches, for notification: Notification,
         where isWanted: (SuspensionBehavior) -> Bool = { _ in true }, effects: inout [Effect]
     ) -> ObserverList? {
         let client = receiver.client
@@ -27,7 +25,7 @@ extension DistributedCenter {
         guard !wishes.isEmpty else { return now.isEmpty ? nil : ObserverList(now) }
         let time = clock.uptime()
         let (admitted, hasReplaced) = changeQueue(of: client) { queue in
-            queue.changeIntervals { $0.admit(notification, for: wishes, in: lane, now: time) }
+            queue.changeIntervals { $0.admit(notification, for: wishes, now: time) }
         }
         if hasReplaced { counters.coalesced += 1 }
         if admitted.count < wishes.count {

@@ -110,7 +110,7 @@ extension DistributedCenter {
             let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
             guard
                 let observers = observersNow(
-                    of: receiver, of: matches, for: notification, in: lane, effects: &effects)
+                    of: receiver, of: matches, for: notification, effects: &effects)
             else { return nil }
             return deliver(notification, to: client, observers: observers, in: lane, effects: &effects)
         }
@@ -121,7 +121,7 @@ extension DistributedCenter {
         }
         if deliverImmediately { return matches.observers(of: receiver).flatMap(deliverNow) }
         let immediate = observersNow(
-            of: receiver, of: matches, for: notification, in: .immediate, where: { $0 == .deliverImmediately },
+            of: receiver, of: matches, for: notification, where: { $0 == .deliverImmediately },
             effects: &effects)
         let others = matches.observers(of: receiver, where: { $0 == .coalesce || $0 == .hold })
         // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.

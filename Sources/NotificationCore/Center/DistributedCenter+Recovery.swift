@@ -251,7 +251,7 @@ extension DistributedCenter {
             removeRetained(value, effects: &effects)
         }
         // Nobody would tell that they leave.
-        for poster in postingQueues.postersUntilExit where clients[poster] == nil {
+        for poster in postingQueues.postersUntilExit.sorted() where clients[poster] == nil {
             releaseAtExit(of: poster)
             remember(.clientGone(poster), effects: &effects)
         }

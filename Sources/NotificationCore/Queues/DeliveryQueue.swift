@@ -50,10 +50,8 @@ struct DeliveryQueue {
     mutating func dueByInterval(
         now: Int64
     ) -> [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] {
-        intervals.due(now: now) { [lanes] lane, serial in
-            [lane, .flushed].allSatisfy { lane in
-                lanes[lane.rawValue].first.map { $0.notification.serial > serial } ?? true
-            }
+        intervals.due(now: now) { [lanes] serial in
+            lanes.allSatisfy { $0.first.map { $0.notification.serial > serial } ?? true }
         }
     }
 

@@ -28,8 +28,7 @@ struct IntervalQueue {
         var newest: Notification?
         /// By their observers' numbers.
         var marks: [Mark]
-        /// Where the last one went that somebody got at once: what waits must not overtake it.
-        var lane = DeliveryLane.standard
+        /// The last one that went to the client's queue: what waits must not overtake it.
         var after: UInt64 = 0
     }
 
@@ -81,11 +80,10 @@ struct IntervalQueue {
     ///
     /// - Parameters:
     ///   - wishes: by the observers' numbers.
-    ///   - lane: in which it goes now.
     ///   - now: ``Clock/uptime``.
     /// - Returns: who gets it now, and whether it took the place of an older one.
     mutating func admit(
-        _ notification: Notification, for wishes: [Wish], in lane: DeliveryLane, now: Int64
+        _ notification: Notification, for wishes: [Wish], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
         let key = Self.key(notification)
         var entry = entries[key] ?? Entry(newest: nil, marks: [])
@@ -102,7 +100,7 @@ struct IntervalQueue {
             firstEnd = min(firstEnd ?? mark.end, mark.end)
             return Mark(wish: wish, end: mark.end, waits: true)
         }
-        if !admitted.isEmpty { (entry.lane, entry.after) = (lane, notification.serial) }
+        if !admitted.isEmpty { entry.after = notification.serial }
         let hasReplaced = entry.newest != nil
         store(entry, newest: waits ? notification : nil, key)
         boundMarks(now: now)
@@ -118,6 +116,7 @@ struct IntervalQueue {
         merge(wishes, into: &entry.marks) { mark, wish in
             Mark(wish: wish, end: now + wish.interval, waits: mark?.waits ?? false)
         }
+        entry.after = max(entry.after, notification.serial)
         entries[key] = entry
         boundMarks(now: now)
     }
@@ -166,9 +165,9 @@ struct IntervalQueue {
 
     /// What may go now, in the order of the serials, with those that get it. It stays until ``take(name:object:of:now:)``.
     ///
-    /// - Parameter mayGo: whether all that was in a lane up to a serial has gone.
+    /// - Parameter mayGo: whether all that was due up to a serial has gone.
     mutating func due(
-        now: Int64, mayGo: (DeliveryLane, UInt64) -> Bool
+        now: Int64, mayGo: (UInt64) -> Bool
     ) -> [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] {
         dropGone()
         var due: [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] = []
@@ -177,7 +176,7 @@ struct IntervalQueue {
             guard var entry = entries[place.key], let newest = entry.newest else { continue }
             let over = entry.marks.filter { $0.waits && $0.end <= now }
             if !over.isEmpty {
-                if mayGo(entry.lane, entry.after) {
+                if mayGo(entry.after) {
                     due.append((newest, over.map(\.wish.observer), over.contains(where: \.wish.isImmediate)))
                 } else {
                     // Soon.

@@ -79,6 +79,9 @@ extension ListedRegistration {
             "run-loop-mode": .string(registration.options.runLoopMode.rawValue),
         ]
         if registration.options.isMonitor { options["monitor"] = .boolean(true) }
+        if registration.options.minimumInterval > 0 {
+            options["minimum-interval"] = .uint32(registration.options.minimumInterval)
+        }
         self.init(observer: ListedObserver(registration), options: options)
     }
 
