@@ -242,6 +242,47 @@ struct IntervalTests {
         }
     }
 
+    @Test("What was kept while its client was suspended takes the place of what could not go before")
+    func replacedByHeld() throws {
+        let center = scenario()
+        let id = try center.observe(one, "A", "", .hold, interval: 5000)
+        try center.observe(one, "Fill")
+        for _ in 1...2 { try center.post("A", "x") }
+        center.stop(one)
+        try center.post(200, of: "Fill")
+        try center.post("A", "y")
+        try center.post("A", "y")
+        try center.suspend(one)
+        for object in ["x", "y", "y"] { try center.post("A", object) }
+        try center.resume(one)
+        for next in [center] + restored(center) {
+            if next === center { center.goOn(one) }
+            next.wait(20_000)
+            let got = next.received(one).filter { $0.name == "A" && $0.observers == [id] }
+            #expect(got.map(\.serial) == got.map(\.serial).sorted() && next.statistics.queued == 0)
+            #expect(got.map(\.tag).suffix(3) == [205, 206, 207], "\(got.map(\.tag))")
+            try next.center.checkInvariants()
+        }
+    }
+
+    @Test("E3: what comes back waits behind what is older, also when that has no room to go")
+    func comesBackBehind() throws {
+        let center = scenario()
+        try center.observe(one, "", "", .hold, interval: 100)
+        center.stop(one)
+        try center.post(300, of: "Fill")
+        for _ in 1...2 { try center.post("Fill", "300") }
+        let next = Scenario()
+        next.center.takeOver(center.center)
+        next.stop(one)
+        next.finishRestoring()
+        next.wait(1000)
+        next.goOn(one)
+        next.wait(1000)
+        #expect(next.received(one).filter { $0.object == "300" }.map(\.tag) == [300, 302])
+        #expect(next.statistics.queued == 0)
+    }
+
     @Test("D8: who removes an observer, or leaves, is not waited for")
     func removed() throws {
         let center = scenario()

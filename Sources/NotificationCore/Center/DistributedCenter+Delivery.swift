@@ -53,7 +53,9 @@ extension DistributedCenter {
         if client.observersWithInterval > 0 {
             var held: [HeldQueue.Entry] = []
             client.queue.forEachHeld { held.append($0) }
-            for entry in held { beginIntervals(of: client, for: entry.observers, with: entry.notification) }
+            for entry in held {
+                beginIntervals(of: client, for: entry.observers, with: entry.notification, effects: &effects)
+            }
         }
         changeQueue(of: client) { $0.flush() }
         remember(.flushed(client.name), effects: &effects)

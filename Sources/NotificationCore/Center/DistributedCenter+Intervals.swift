@@ -41,15 +41,22 @@ extension DistributedCenter {
         return now.isEmpty ? nil : ObserverList(now.sorted())
     }
 
-    /// Observers get a notification whatever their intervals: those begin.
-    func beginIntervals(of client: Client, for observers: ObserverList, with notification: Notification) {
+    /// Observers get a notification whatever their intervals: those begin. It takes the place of what they waited for.
+    func beginIntervals(
+        of client: Client, for observers: ObserverList, with notification: Notification, effects: inout [Effect]
+    ) {
         guard client.observersWithInterval > 0 else { return }
         let wishes = wishes(of: client, observers.ids)
         guard !wishes.isEmpty else { return }
-        let now = clock.uptime()
-        changeQueue(of: client) { queue in
+        let (now, count) = (clock.uptime(), client.queue.countOfIntervals)
+        let replaced = changeQueue(of: client) { queue in
             queue.changeIntervals { $0.begin(notification, for: wishes, now: now) }
         }
+        guard !replaced.isEmpty else { return }
+        counters.coalesced += UInt64(count - client.queue.countOfIntervals)
+        remember(
+            .delayEnded(client.name, name: notification.name, object: notification.object, observers: replaced),
+            effects: &effects)
     }
 
     func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {

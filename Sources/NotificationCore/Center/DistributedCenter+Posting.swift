@@ -116,7 +116,7 @@ extension DistributedCenter {
         }
         func deliverNow(_ observers: ObserverList) -> DeliveryLane? {
             // R5: what goes to one who is suspended does not wait for intervals.
-            beginIntervals(of: client, for: observers, with: notification)
+            beginIntervals(of: client, for: observers, with: notification, effects: &effects)
             return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
         }
         if deliverImmediately { return matches.observers(of: receiver).flatMap(deliverNow) }
@@ -126,7 +126,7 @@ extension DistributedCenter {
         let others = matches.observers(of: receiver, where: { $0 == .coalesce || $0 == .hold })
         // With one observer that wants it now, all that want it at all get it now, and none of them again on resume.
         if let immediate {
-            if let others { beginIntervals(of: client, for: others, with: notification) }
+            if let others { beginIntervals(of: client, for: others, with: notification, effects: &effects) }
             let observers = others.map { ObserverList(($0.ids + immediate.ids).sorted()) } ?? immediate
             return deliver(notification, to: client, observers: observers, in: .immediate, effects: &effects)
         }

@@ -199,7 +199,7 @@ extension DistributedCenter {
             telling: count > 0 ? FlowWindow.Told(notifications: count) : FlowWindow.Told(losses: 1), to: client.peer,
             effects: &effects)
         for delivery in batch.deliveries {
-            beginIntervals(of: client, for: delivery.observers, with: delivery.notification)
+            beginIntervals(of: client, for: delivery.observers, with: delivery.notification, effects: &effects)
         }
         // Behind it: a crash in between repeats them, and does not lose them.
         remember(.owed(client.name, owed), effects: &effects)

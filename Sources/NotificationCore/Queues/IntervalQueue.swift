@@ -107,18 +107,26 @@ struct IntervalQueue {
         return (admitted, hasReplaced)
     }
 
-    /// Observers get a notification of which they were not asked: their intervals begin.
+    /// Observers get a notification whatever their intervals, and these begin. What they waited for that is older is not
+    /// for them any more.
     ///
     /// - Parameter wishes: by the observers' numbers.
-    mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) {
+    /// - Returns: those that waited for something older.
+    mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
         let key = Self.key(notification)
         var entry = entries[key] ?? Entry(newest: nil, marks: [])
+        if let newest = entry.newest, !Self.isSameKind(newest, notification) { return [] }
+        let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
+        var replaced: [ObserverID] = []
         merge(wishes, into: &entry.marks) { mark, wish in
-            Mark(wish: wish, end: now + wish.interval, waits: mark?.waits ?? false)
+            let waited = mark?.waits ?? false
+            if waited, isNewer { replaced.append(wish.observer) }
+            return Mark(wish: wish, end: now + wish.interval, waits: waited && !isNewer)
         }
         entry.after = max(entry.after, notification.serial)
-        entries[key] = entry
+        store(entry, newest: entry.marks.contains(where: \.waits) ? entry.newest : nil, key)
         boundMarks(now: now)
+        return replaced
     }
 
     /// Walks both, which are in the order of the observers' numbers.
@@ -146,6 +154,8 @@ struct IntervalQueue {
             return
         }
         merge(wishes, into: &entry.marks) { _, wish in Mark(wish: wish, end: 0, waits: true) }
+        // Nothing tells what its observers got before; it is among what is older.
+        entry.after = max(notification.serial, 1) - 1
         store(entry, newest: notification, key)
         firstEnd = 0
     }

@@ -160,7 +160,8 @@ final class Witness {
         checkOrder(signal, number)
     }
 
-    /// R2: who asks for values gets each once more for each observer that does, out of the order of the rest.
+    /// R2: who asks for values gets each once more for each observer that does, out of the order of the rest; R5: and for each
+    /// that has an interval.
     private func mayComeAsValue(_ number: Int) -> Bool {
         let post = ledger.posts[number].plan
         return post.options.retention != nil && registrations.contains { $0.wantsValues && $0.matches(post) }
@@ -193,10 +194,11 @@ final class Witness {
         receipts[number] = signal.serial
         copies[number, default: 0] += 1
         let post = ledger.posts[number].plan
-        let most = 1 + registrations.count { $0.wantsValues && $0.matches(post) }
+        let most = 1 + registrations.count { ($0.wantsValues || $0.interval > 0) && $0.matches(post) }
         // What was sent when the service was killed may be sent again.
         guard ledger.incarnations == 1, !ledger.wasStateLost(since: 0), copies[number]! > most else { return }
-        world.violate("R2", "\(client) gets post \(number) \(copies[number]!) times, for \(most - 1) that want values")
+        world.violate(
+            "R2", "\(client) gets post \(number) \(copies[number]!) times, for \(most - 1) that may get it alone")
     }
 
     /// It closes its channel, and what lies unread there is lost.
