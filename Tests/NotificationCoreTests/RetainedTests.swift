@@ -28,10 +28,14 @@ struct RetainedTests {
     /// A new center with what the log of this one has.
     private func restored(_ center: Scenario) -> Scenario {
         let next = Scenario()
-        for change in center.changes { _ = next.center.restore(change) }
+        restore(center.changes, of: center, into: next)
+        return next
+    }
+
+    private func restore(_ log: [Change], of center: Scenario, into next: Scenario) {
+        for change in log { _ = next.center.restore(change) }
         let last = center.center.lastNumbers
         next.center.restoreNumbers(lastSerial: last.serial, lastObserver: last.observer)
-        return next
     }
 
     // MARK: R1
@@ -302,5 +306,109 @@ struct RetainedTests {
         let again = Scenario()
         next.center.forEachRememberedChange { _ = again.center.restore($0) }
         #expect(again.values() == next.values())
+    }
+
+    // MARK: At random
+
+    /// What is kept of one name and object.
+    private struct Kept {
+        let serial: UInt64
+        let poster: ClientName
+        let whileConnected: Bool
+        let end: Int64?
+    }
+
+    @Test("R1 R2 R3 R6 E3: at random, what is kept and what late observers get is what a table says")
+    func random() throws {
+        for seed in 1...(isQuick ? 20 : 80) as ClosedRange<UInt64> { try random(seed: seed) }
+    }
+
+    private func random(seed: UInt64) throws {
+        var generator = SeededGenerator(seed: seed)
+        func number(_ range: ClosedRange<Int>) -> Int { .random(in: range, using: &generator) }
+        func name() -> String { ["A", "B", "C"][number(0...2)] }
+        func object() -> String { ["", "x", "y"][number(0...2)] }
+        let posters: [ClientName] = [":1.1", ":1.2", ":1.3"]
+        var (center, log, table) = (scenario(), [Change](), [[String]: Kept]())
+        var clients = 0
+        /// Those that do not read since they asked, with what there was.
+        var late: [(client: ClientName, name: String, object: String)] = []
+
+        func values(_ name: String, _ object: String) -> [(key: [String], value: Kept)] {
+            table.filter { key, _ in
+                (name.isEmpty || key[0] == name) && (object.isEmpty || key[1] == object)
+            }.sorted { $0.value.serial < $1.value.serial }
+        }
+        func goOn() {
+            for (client, name, object) in late {
+                center.goOn(client)
+                let serials = center.received(client).filter { $0.name != "Z" }.map(\.serial)
+                #expect(serials == Set(serials).sorted(), "seed \(seed): each once, in order")
+                #expect(
+                    Set(serials).isSuperset(of: values(name, object).map(\.value.serial)),
+                    "seed \(seed): \(serials) of \(values(name, object))")
+            }
+            late = []
+        }
+        for _ in 1...150 {
+            switch number(0...19) {
+            case 0...8:
+                let (key, poster) = ([name(), object()], posters[number(0...2)])
+                let (whileConnected, seconds) = (number(0...2) == 0, number(0...2) == 0 ? number(1...20) : nil)
+                try post(
+                    key[0], key[1], bytes: number(0...100), whileConnected: whileConnected,
+                    expiresAfter: seconds.map(UInt32.init), from: poster, on: center)
+                table[key] = Kept(
+                    serial: center.center.lastNumbers.serial, poster: poster, whileConnected: whileConnected,
+                    end: seconds.map { center.seconds + Int64($0) })
+            case 9, 10: try center.post(name(), object(), from: posters[number(0...2)])
+            case 11:
+                let (name, object) = (number(0...3) == 0 ? "" : name(), object())
+                let over = values(name, object)
+                #expect(center.forget(name, object) == over.count, "seed \(seed)")
+                for (key, _) in over { table[key] = nil }
+            case 12:
+                let poster = posters[number(0...2)]
+                center.disappear(poster)
+                table = table.filter { !($0.value.whileConnected && $0.value.poster == poster) }
+            case 13, 14:
+                center.seconds += Int64(number(1...8))
+                table = table.filter { $0.value.end ?? .max > center.seconds }
+            case 15, 16, 17:
+                clients += 1
+                let (client, name, object) = (
+                    ClientName(unchecked: ":2.\(clients)"), number(0...1) == 0 ? "" : name(), object()
+                )
+                if number(0...2) == 0 {
+                    try center.observe(client, "Z")
+                    center.stop(client)
+                    for _ in 1...number(1...200) { try center.post("Z") }
+                    late.append((client, name, object))
+                }
+                try center.observe(client, name, object, retained: true)
+                guard late.last?.client != client else { break }
+                #expect(
+                    center.received(client).map(\.serial) == values(name, object).map(\.value.serial),
+                    "seed \(seed)")
+                #expect(!center.deliveries(client).contains { !$0.isRetained }, "seed \(seed)")
+            case 18: goOn()
+            default:
+                goOn()
+                log += center.changes
+                if number(0...1) == 0 {
+                    log = []
+                    center.center.forEachRememberedChange { log.append($0) }
+                }
+                let next = scenario()
+                next.seconds = center.seconds
+                restore(log, of: center, into: next)
+                next.finishRestoring()
+                center = next
+            }
+            #expect(
+                center.values() == values("", "").map { $0.key[0] + ($0.key[1].isEmpty ? "" : " \($0.key[1])") },
+                "seed \(seed)")
+            try center.center.checkInvariants()
+        }
     }
 }
