@@ -241,9 +241,9 @@ final class Witness {
         lastSequence = signal.sequence
         excused = 0
         guard signal.sequence != next else { return }
+        if signal.sequence > next + state.1, isExcusedAsDiscarded(signal.sequence - next - state.1) { return }
         // What the bus refused or discarded is known, and told, only behind it (docs/flow-control.md).
         if ledger.wasBusCrowded { return }
-        if signal.sequence > next, isExcusedAsDiscarded(signal.sequence - next) { return }
         // A service that knows nothing of its predecessor counts from one.
         if ledger.wasStateLost(since: joined) { return }
         if signal.sequence < next {
