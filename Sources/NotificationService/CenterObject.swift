@@ -143,7 +143,8 @@ package final class CenterObject {
 
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
     func handOver(busID: String) -> Heritage {
-        let kept = takeKeptCalls() ?? []
+        // The bus has told the callers that nobody answers. Who gets no descriptor has no channel.
+        let kept = (takeKeptCalls() ?? []).filter { $0.member != OpenChannel.member }
         let (center, store, largest) = driver.handOver()
         return Heritage(
             busID: busID, center: center, store: store, configuration: configuration, calls: kept,
