@@ -58,6 +58,8 @@ final class Scenario {
     /// What was to be remembered.
     private(set) var changes: [Change] = []
     private var tags = 0
+    /// That of the last post.
+    var lastTag: Int { tags }
     /// Clients that read and were asked, and did not answer yet.
     private var asked: [ClientName] = []
     /// Whether an event is being carried out, of which this one is a part.
@@ -204,6 +206,16 @@ final class Scenario {
     func resume(_ client: ClientName) throws {
         try perform { effects throws(CenterError) in
             try center.setSuspended(false, of: client, effects: &effects)
+        }
+    }
+
+    /// Somebody else's word about a client.
+    ///
+    /// - Returns: whether it is known.
+    func override(_ client: ClientName, _ isSuspended: Bool?) -> Bool {
+        perform { effects in
+            center.overrideSuspension(
+                isSuspended.map { SuspensionOverride(isSuspended: $0) }, of: client, effects: &effects)
         }
     }
 

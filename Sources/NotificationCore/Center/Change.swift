@@ -9,6 +9,8 @@ public enum Change {
     case observersRemoved(ClientName, Set<ObserverID>)
     /// The client's explicit word; nil when it has none.
     case suspension(ClientName, Bool?)
+    /// Somebody else's word about the client, which holds over its own; nil when there is none.
+    case suspensionOverridden(ClientName, Bool?)
     /// How the client wants to be served.
     case options(ClientName, ClientOptions)
     /// Whether the inactivity of its application suspends the client. That is not taken over, but a later process has to

@@ -73,6 +73,7 @@ extension DistributedCenter {
         let count = UInt64(told.notifications)
         guard count + told.losses > 0 else { return }
         let isFirst = client.uncarried == nil
+        client.lastLoss = reason
         client.uncarried = Client.Uncarried(
             count: (client.uncarried?.count ?? 0) + count + told.losses, reason: reason)
         rememberUncarried(of: client, upTo: last, effects: &effects)

@@ -32,14 +32,19 @@ extension DistributedCenter {
         _ notification: Notification, for client: Client, observers: ObserverList, coalescing: ObserverList?,
         effects: inout [Effect]
     ) {
-        changeQueue(of: client) { queue in
-            counters.coalesced += UInt64(
-                queue.hold(notification, observers: observers, coalescing: coalescing))
+        let replaced = changeQueue(of: client) { queue in
+            queue.hold(notification, observers: observers, coalescing: coalescing)
         }
+        noteCoalesced(replaced, of: client)
         remember(
             .held(client.name, notification, observers: observers.ids, coalescing: coalescing?.ids ?? []),
             effects: &effects)
         enforceLimits(of: client, effects: &effects)
+    }
+
+    func noteCoalesced(_ count: Int, of client: Client) {
+        counters.coalesced += UInt64(count)
+        client.coalesced += UInt64(count)
     }
 
     /// Delivers all that is held, at once and in its order, before anything newer (S2).
@@ -148,6 +153,7 @@ extension DistributedCenter {
     private func noteLoss(
         _ count: UInt64, of client: Client, observers: some Sequence<ObserverID>, because reason: DropReason
     ) {
+        client.lastLoss = reason
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
         client.unannounced = nil  // so that the set below is not shared
         loss.count += count

@@ -27,7 +27,7 @@ extension DistributedCenter {
         let (admitted, hasReplaced) = changeQueue(of: client) { queue in
             queue.changeIntervals { $0.admit(notification, for: wishes, now: time) }
         }
-        if hasReplaced { counters.coalesced += 1 }
+        if hasReplaced { noteCoalesced(1, of: client) }
         if admitted.count < wishes.count {
             let waiting = Set(wishes.map(\.observer)).subtracting(admitted).sorted()
             remember(.delayed(client.name, notification, observers: waiting), effects: &effects)
@@ -53,7 +53,7 @@ extension DistributedCenter {
             queue.changeIntervals { $0.begin(notification, for: wishes, now: now) }
         }
         guard !replaced.isEmpty else { return }
-        counters.coalesced += UInt64(count - client.queue.countOfIntervals)
+        noteCoalesced(count - client.queue.countOfIntervals, of: client)
         remember(
             .delayEnded(client.name, name: notification.name, object: notification.object, observers: replaced),
             effects: &effects)

@@ -13,6 +13,7 @@ extension DistributedCenter {
         for (_, position) in observers { body(.observer(index[position].registration)) }
         for client in clients.values {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
+            if let override = client.override { body(.suspensionOverridden(client.name, override.isSuspended)) }
             if client.options != ClientOptions() { body(.options(client.name, client.options)) }
             if client.isSuspendedByActivity || client.wasSuspendedByActivity {
                 body(.suspendedByActivity(client.name, true))
@@ -71,6 +72,8 @@ extension DistributedCenter {
             return withClient(name) { forget($0) } || isReleased
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
+        case .suspensionOverridden(let name, let isSuspended):
+            return withClient(name) { $0.override = isSuspended.map { SuspensionOverride(isSuspended: $0) } }
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
@@ -198,6 +201,7 @@ extension DistributedCenter {
             loss.reason = .serviceRestarted
             loss.observers.formUnion(client.observers.keys)
             client.unannounced = loss
+            client.lastLoss = loss.reason
         }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.serialTwice) { return }

@@ -23,16 +23,34 @@ extension DistributedCenter {
         changeSuspension(of: client, effects: &effects) { $0.explicitSuspension = nil }
     }
 
+    /// Somebody's word about another client, to test its application: it holds over the client's own word and over
+    /// activity, until it is taken back or the client leaves (B3).
+    ///
+    /// - Parameter override: nil takes it back.
+    /// - Returns: whether the center knows the client.
+    public func overrideSuspension(
+        _ override: SuspensionOverride?, of name: ClientName, effects: inout [Effect]
+    ) -> Bool {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return false }
+        changeSuspension(of: client, effects: &effects) { $0.override = override }
+        return true
+    }
+
     /// Applies a change of what decides about suspension. What it resumes gets all that was held for it (S2).
     func changeSuspension(of client: Client, effects: inout [Effect], _ change: (Client) -> Void) {
         let before = (client.isSuspended, client.suspensionCause)
-        let (word, wasByActivity) = (client.explicitSuspension, client.isSuspendedByActivity)
+        let (word, override) = (client.explicitSuspension, client.override?.isSuspended)
+        let wasByActivity = client.isSuspendedByActivity
         change(client)
-        guard before != (client.isSuspended, client.suspensionCause) else { return }
+        if before.0 != client.isSuspended { client.suspensionTime = clock.time() }
         if !before.0, client.isSuspended { hastenDelayed(to: client, effects: &effects) }
-        tellSuspension(of: client, effects: &effects)
+        if before != (client.isSuspended, client.suspensionCause) { tellSuspension(of: client, effects: &effects) }
         if word != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
+        }
+        if override != client.override?.isSuspended {
+            remember(.suspensionOverridden(client.name, client.override?.isSuspended), effects: &effects)
         }
         if wasByActivity != client.isSuspendedByActivity {
             remember(.suspendedByActivity(client.name, client.isSuspendedByActivity), effects: &effects)

@@ -17,6 +17,10 @@ final class Client {
     var options = ClientOptions()
 
     // Policy: suspension (S1).
+    /// What somebody else said, to test its application (B3): it holds whatever the client says, and activity.
+    var override: SuspensionOverride?
+    /// When it was suspended or resumed, as ``Clock/time``; nil when that was before this process.
+    var suspensionTime: Int64?
     /// What the client said; nil when it leaves that to the activity of its application.
     var explicitSuspension: Bool?
     /// Whether its application is active, as it counts: inactivity has lasted for a moment (A1).
@@ -61,6 +65,10 @@ final class Client {
     var counts = ClientCounts()
     /// What an earlier process left, until all that it remembered has been taken over.
     var restoredCounts: ClientCounts?
+    /// Notifications that waited for it and whose place a newer one took, since this process knows it.
+    var coalesced: UInt64 = 0
+    /// Why something was lost, the last time.
+    var lastLoss: DropReason?
     /// What was lost and not announced yet.
     var unannounced: Loss?
     /// What was sent and perhaps not carried by the bus, and not announced yet.
@@ -112,11 +120,14 @@ final class Client {
     /// nothing before the restoring has ended: first of all what it missed.
     var reads: Bool { isWatched && !isGone && peer.flow.isOpen }
 
-    var isSuspended: Bool { explicitSuspension ?? (decidingActivity == .inactive) }
+    var isSuspended: Bool { override?.isSuspended ?? explicitSuspension ?? (decidingActivity == .inactive) }
 
-    var isSuspendedByActivity: Bool { explicitSuspension == nil && decidingActivity == .inactive }
+    var isSuspendedByActivity: Bool {
+        override == nil && explicitSuspension == nil && decidingActivity == .inactive
+    }
 
     var suspensionCause: SuspensionCause {
+        if override != nil { return .override }
         if explicitSuspension != nil { return .explicit }
         return decidingActivity == .unknown ? .none : .activity
     }

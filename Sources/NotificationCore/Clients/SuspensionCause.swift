@@ -6,4 +6,6 @@ public enum SuspensionCause: String, Sendable {
     case explicit = "explicit"
     /// Its application's activity.
     case activity = "activity"
+    /// Somebody else, who tests its application (B3).
+    case override = "override"
 }

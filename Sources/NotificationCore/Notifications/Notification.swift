@@ -1,3 +1,5 @@
+import Collections
+
 /// A notification between processes (N1, N3): made once by the center, then only read.
 ///
 /// One instance is shared by every queue that holds it.
@@ -36,6 +38,11 @@ public final class Notification {
         self.serial = serial
         byteCount =
             name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead
+    }
+
+    /// Whether it has this name and object, byte for byte.
+    func isOfKind(name: String, object: String) -> Bool {
+        ExactText(self.name) == ExactText(name) && ExactText(self.object) == ExactText(object)
     }
 
     /// Objects, queue entry and message headers, roughly; so that a million empty notifications are not free.

@@ -1,3 +1,5 @@
+import Collections
+
 /// One registration: who wants what, and how.
 public struct Registration: Sendable {
     public let id: ObserverID
@@ -14,6 +16,12 @@ public struct Registration: Sendable {
         self.name = name
         self.object = object
         self.options = options
+    }
+
+    /// Whether it wants a notification; an empty `object` is none.
+    public func matches(name: String, object: String) -> Bool {
+        (self.name.map { ExactText($0) == ExactText(name) } ?? true)
+            && (self.object.map { ExactText($0) == ExactText(object) } ?? true)
     }
 
     /// What it counts against the limits, in bytes: its texts, and what an entry of the index costs.

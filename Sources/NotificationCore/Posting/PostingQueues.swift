@@ -60,6 +60,20 @@ struct PostingQueues {
         for (_, poster, post) in all { body(poster, post) }
     }
 
+    /// How many there are of a name and an object, by style.
+    func counts(name: String, object: String) -> [PostingStyle: Int] {
+        var counts: [PostingStyle: Int] = [:]
+        for queue in Array(queues.values) + untilExit.values {
+            queue.forEach { post, _ in
+                guard ExactText(post.name) == ExactText(name), ExactText(post.object) == ExactText(object) else {
+                    return
+                }
+                counts[post.style, default: 0] += 1
+            }
+        }
+        return counts
+    }
+
     /// Puts a post at the tail of its poster's queue, in the place of all similar ones (Q3).
     ///
     /// - Parameter post: its style is not ``PostingStyle/now``.

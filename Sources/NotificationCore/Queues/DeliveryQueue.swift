@@ -41,6 +41,11 @@ struct DeliveryQueue {
         intervals.forEach(body)
     }
 
+    /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not.
+    func waitForInterval(name: String, object: String, of observer: ObserverID, now: Int64) -> Int64? {
+        intervals.wait(name: name, object: object, of: observer, now: now)
+    }
+
     /// Changes what waits for intervals.
     mutating func changeIntervals<Result>(_ change: (inout IntervalQueue) -> Result) -> Result {
         change(&intervals)

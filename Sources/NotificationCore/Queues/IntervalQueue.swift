@@ -69,7 +69,7 @@ struct IntervalQueue {
     private static func key(_ notification: Notification) -> Int { key(notification.name, notification.object) }
 
     private static func isSameKind(_ one: Notification, _ name: String, _ object: String) -> Bool {
-        ExactText(one.name) == ExactText(name) && ExactText(one.object) == ExactText(object)
+        one.isOfKind(name: name, object: object)
     }
 
     private static func isSameKind(_ one: Notification, _ other: Notification) -> Bool {
@@ -256,6 +256,15 @@ struct IntervalQueue {
             store(entry, newest: entry.marks.contains(where: \.waits) ? entry.newest : nil, key)
             if entry.marks.isEmpty { entries[key] = nil }
         }
+    }
+
+    /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
+    func wait(name: String, object: String, of observer: ObserverID, now: Int64) -> Int64? {
+        guard let entry = entries[Self.key(name, object)],
+            entry.newest.map({ Self.isSameKind($0, name, object) }) ?? true,
+            let mark = entry.marks.first(where: { $0.wish.observer == observer }), mark.waits || mark.end > now
+        else { return nil }
+        return max(0, mark.end - now)
     }
 
     /// All that waits, by its serial.

@@ -37,6 +37,7 @@ private enum RecordKind: UInt8 {
     case postsWithdrawn
     case delayed
     case delayEnded
+    case suspensionOverridden
 }
 
 /// How a list of observers is written.
@@ -123,7 +124,10 @@ struct ChangeEncoder {
             records.append(observers.lazy.map(\.rawValue))
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
-            records.append(isSuspended.map { $0 ? 2 : 1 } ?? UInt8(0))
+            append(isSuspended, to: &records)
+        case .suspensionOverridden(let name, let isSuspended):
+            begin(.suspensionOverridden, name)
+            append(isSuspended, to: &records)
         case .suspendedByActivity(let name, let isSuspended):
             begin(.suspendedByActivity, name)
             records.append(isSuspended)
@@ -208,6 +212,10 @@ struct ChangeEncoder {
             begin(.postTaken, poster)
             records.append(style.rawValue)
         }
+    }
+
+    private func append(_ word: Bool?, to records: inout RecordGroup) {
+        records.append(word.map { $0 ? 2 : 1 } ?? UInt8(0))
     }
 
     private mutating func append(_ observers: [ObserverID], of client: ClientName, to records: inout RecordGroup) {
@@ -326,13 +334,8 @@ struct ChangeDecoder {
         case .observer: return .observer(try registration(of: client, isMonitor: false, &reader))
         case .monitor: return .observer(try registration(of: client, isMonitor: true, &reader))
         case .observersRemoved: return .observersRemoved(client, Set(try observers(&reader)))
-        case .suspension:
-            switch try reader.readUInt8() {
-            case 0: return .suspension(client, nil)
-            case 1: return .suspension(client, false)
-            case 2: return .suspension(client, true)
-            default: throw RecordReader.Malformed()
-            }
+        case .suspension: return .suspension(client, try word(&reader))
+        case .suspensionOverridden: return .suspensionOverridden(client, try word(&reader))
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
         case .options:
@@ -393,6 +396,15 @@ struct ChangeDecoder {
         case .postsWithdrawn:
             return .postsWithdrawn(client, name: try reader.readText(), object: try reader.readText())
         case .postTaken: return .postTaken(client, try queuedStyle(&reader))
+        }
+    }
+
+    private func word(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> Bool? {
+        switch try reader.readUInt8() {
+        case 0: return nil
+        case 1: return false
+        case 2: return true
+        default: throw RecordReader.Malformed()
         }
     }
 

@@ -510,8 +510,8 @@ extension Change {
         case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced,
             .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
-        case .client, .clientGone, .observer, .observersRemoved, .suspension, .options, .suspendedByActivity,
-            .suspensionOwed, .retained, .unretained, .owed:
+        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspensionOverridden, .options,
+            .suspendedByActivity, .suspensionOwed, .retained, .unretained, .owed:
             false
         }
     }

@@ -103,6 +103,8 @@ struct ModelCenter {
             while left > 0, let first = mostUrgent, first <= lane { left -= max(1, takeTurn(in: first)) }
         case .setSuspended(let number, let isSuspended): change(try known(number), word: isSuspended)
         case .followActivity(let number): change(try known(number), word: nil)
+        case .override(let number, let isSuspended):
+            if let client = client(number) { change(client) { $0.override = isSuspended } }
         case .tell(let number, let activity): tell(number, activity)
         case .endMoment(let number, let isLate):
             // One before the last is void; where there is none, nothing ends.
@@ -530,13 +532,16 @@ struct ModelCenter {
             client.batches = old.batches
             client.observers = old.observers
             client.word = old.word
+            client.override = old.override
             client.isAutomationOn = isAutomationOn
             client.waiting = old.waiting
             client.sequence = old.sequence
             client.delivered = old.delivered
             client.dropped = old.dropped
             client.lost = old.lost
-            client.told = old.word.map { ($0, .explicit) } ?? (old.isSuspended ? (true, .activity) : (false, .none))
+            client.told =
+                old.override.map { ($0, .override) } ?? old.word.map { ($0, .explicit) }
+                ?? (old.isSuspended ? (true, .activity) : (false, .none))
             if !old.knowsSuspension { client.told = nil }
             return client
         }

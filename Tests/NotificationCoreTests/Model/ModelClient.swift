@@ -40,6 +40,8 @@ final class ModelClient {
     var batches = false
     var observers: [Observer] = []
     var word: Bool?
+    /// What somebody else said.
+    var override: Bool?
     /// What the desktop said last, and what counts: inactivity only after its moment.
     var activity = Activity.unknown
     var counts = Activity.unknown
@@ -69,8 +71,9 @@ final class ModelClient {
     }
 
     var isAutomationOn = true
-    var isSuspended: Bool { word ?? (isAutomationOn && counts == .inactive) }
+    var isSuspended: Bool { override ?? word ?? (isAutomationOn && counts == .inactive) }
     var cause: SuspensionCause {
+        if override != nil { return .override }
         if word != nil { return .explicit }
         return isAutomationOn && counts != .unknown ? .activity : .none
     }

@@ -24,6 +24,8 @@ enum Step {
     case send(upTo: DeliveryLane, limit: Int?)
     case setSuspended(client: Int, Bool)
     case followActivity(client: Int)
+    /// Somebody else's word about the client (B3).
+    case override(client: Int, Bool?)
     /// The desktop tells about the client's application.
     case tell(client: Int, Activity)
     /// The last moment of inactivity that began for the client is over, or one before it.
@@ -77,6 +79,8 @@ extension Step: CustomStringConvertible {
             return "the \(isLate ? "last but one" : "last") moment of inactivity of \(client(number)) is over"
         case .automation(let isOn): return "automatic suspension is \(isOn ? "on" : "off")"
         case .followActivity(let number): return "\(client(number)) follows activity"
+        case .override(let number, let isSuspended):
+            return "the suspension of \(client(number)) is overridden: \(isSuspended.map { "\($0)" } ?? "no longer")"
         case .answer(let number, let times): return "\(client(number)) answers" + (times > 1 ? " \(times) times" : "")
         case .witness(let number, let hasRead):
             return hasRead
@@ -177,6 +181,7 @@ extension Step {
         case ..<(555 + answers): return .batches(client: client, number(0..<3) > 0)
         case ..<(563 + answers):
             return .withdraw(poster: client, name: number(0..<3) == 0 ? 0 : number(1..<4), object: text(&generator))
+        case ..<(578 + answers): return .override(client: client, [true, false, nil, nil][number(0..<4)])
         default:
             let isBurst = number(0..<60) == 0
             return .post(

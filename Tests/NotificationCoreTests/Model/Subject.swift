@@ -109,6 +109,9 @@ final class Subject {
         case .send(let lane, let limit):
             isBusy = limit != nil
             if let limit { center.sendReady(upTo: lane, limit: limit, effects: &effects) }
+        case .override(let client, let isSuspended):
+            _ = center.overrideSuspension(
+                isSuspended.map { SuspensionOverride(isSuspended: $0) }, of: Step.clients[client], effects: &effects)
         case .setSuspended(let client, let isSuspended):
             try center.setSuspended(isSuspended, of: Step.clients[client], effects: &effects)
         case .tell(let client, let activity):
