@@ -3,6 +3,17 @@ import DBus
 import MainLoop
 import NotificationCore
 
+/// Whose window is active, for people.
+package enum ActiveApplication: Equatable {
+    case process(UInt32, name: String)
+    /// Only its id is known.
+    case application(String)
+    /// There is an active window, and nobody knows whose.
+    case unknown
+    /// No window is active.
+    case nobody
+}
+
 /// Tells which clients' applications are active (A1 to A3): the whole of this module, for the service.
 ///
 /// Nothing here waits: a desktop that does not answer delays nobody. Threads: all members on the thread that runs the
@@ -13,6 +24,8 @@ package final class ActivityMonitor {
     package var state: ActivityState { follower.state }
     /// Why nobody is suspended by activity now, and what a person can do; empty while ``kind`` is followed.
     package var reason: String { follower.reason }
+    /// Whose window is active; nil while nobody tells.
+    package var activeApplication: ActiveApplication? { follower.tracker.activeApplication }
     /// Called when ``kind``, ``state`` or ``reason`` changed.
     package var onChange: (() -> Void)? {
         get { follower.onChange }

@@ -40,6 +40,18 @@ final class ActivityTracker {
     var isAnyoneInactive: Bool { inactiveCount > 0 }
     /// Whether a source tells which window is active.
     private(set) var isFollowing = false
+
+    /// Whose window is active; nil while nobody tells.
+    var activeApplication: ActiveApplication? {
+        guard isFollowing else { return nil }
+        guard let focused, let window = windows[focused] else { return .nobody }
+        return switch window.owner {
+        case .process(let facts): .process(facts.identity.id, name: processes.name(of: facts.identity.id))
+        case .application(let id): .application(id)
+        case .nobody: .unknown
+        }
+    }
+
     private var compositor: UInt32?
     /// Owners of the bus names that are ids of applications.
     private var nameOwners: [String: UInt32] = [:]

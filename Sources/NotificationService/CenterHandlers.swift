@@ -28,6 +28,9 @@ struct CenterHandlers {
                 method(PostCall.self, needs: Self.postNeeds, answers: post),
                 method(SetSuspended.self, needs: { _ in .nothing }, handler: setSuspended),
                 method(FollowActivity.self, needs: { _ in .nothing }, handler: followActivity),
+                method(
+                    OverrideSuspension.self, needs: { _ in .session("override who is suspended") },
+                    handler: overrideSuspension),
                 method(ListClients.self, shows: listClients),
                 method(ListObservers.self, shows: listObservers),
                 method(ListObserversFrom.self, shows: listObserversFrom),
@@ -35,6 +38,7 @@ struct CenterHandlers {
                 method(PostMany.self, needs: { (_: MethodCall) in .nothing }, answers: manyPosts.begin),
                 method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
                 method(GetClient.self, shows: getClient),
+                method(Explain.self, shows: explain),
                 method(Get.self, needs: Self.getNeeds, answers: get),
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
                 method(WithdrawPosts.self, needs: { _ in .nothing }, handler: withdrawPosts),
@@ -162,6 +166,28 @@ struct CenterHandlers {
         }
     }
 
+    func overrideSuspension(_ call: OverrideSuspension, from author: UniqueName) throws(BusError) {
+        let client = try clientName(call.client)
+        let override = call.isSuspended.map {
+            SuspensionOverride(isSuspended: $0, author: author, identity: callers.identity(of: author))
+        }
+        let isKnown = driver.perform { effects in
+            center.overrideSuspension(override, of: client, effects: &effects)
+        }
+        guard isKnown else {
+            throw BusError(
+                name: BusError.nameHasNoOwnerName,
+                message: "\(client) is no client: it has registered no observer, or left")
+        }
+    }
+
+    private func clientName(_ text: String) throws(BusError) -> ClientName {
+        guard let client = ClientName(rawValue: text) else {
+            throw .invalidArgs("'\(text)' is no unique name, such as ':1.42'")
+        }
+        return client
+    }
+
     func listClients(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
         try call.expectNoDescriptors()
         clients.whenIdentified {
@@ -220,15 +246,33 @@ struct CenterHandlers {
     }
 
     func getClient(_ call: GetClient, _ sight: PolicyGate.Sight) throws(BusError) -> KnownClient {
-        guard let client = ClientName(rawValue: call.client) else {
-            throw .invalidArgs("'\(call.client)' is no unique name, such as ':1.42'")
-        }
+        let client = try clientName(call.client)
         guard sight.shows(client), let identity = callers.identity(of: client) else {
             throw BusError(
                 name: BusError.nameHasNoOwnerName,
                 message: "\(client) has not called the service, or it has left more than a minute ago")
         }
         return KnownClient(name: client, identity: identity)
+    }
+
+    func explain(_ call: Explain, _ sight: PolicyGate.Sight) throws(BusError) -> [String] {
+        let client = try clientName(call.client)
+        if !call.name.isEmpty {
+            try mappingCenterErrors { () throws(CenterError) in
+                try center.checkPost(name: call.name, object: call.object)
+            }
+        }
+        // One that the caller may not see is as one that is not there.
+        guard sight.shows(client),
+            let explanation = center.explanation(of: client, name: call.name, object: call.object)
+        else { return [Reasons.noClient(client)] }
+        return Reasons(
+            client: client, name: call.name, object: call.object, explanation: explanation,
+            registrations: center.registrations(of: client) ?? [], process: clients.process(of: client),
+            refusal: call.name.isEmpty ? nil : gate.refusal(toObserve: call.name, client),
+            others: sight.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
+            now: driver.center.clock.time()
+        ).sentences
     }
 
     func get(_ call: MethodCall) throws(BusError) {

@@ -31,6 +31,22 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("a") == .inactive)
     }
 
+    @Test("B3: whose window is active can be told, as far as anybody tells")
+    func told() {
+        #expect(desktop.tracker.activeApplication == nil)
+        desktop.client("a", 10)
+        desktop.focus("w1", process: 10)
+        #expect(desktop.tracker.activeApplication == .process(10, name: "simulated"))
+        desktop.focus("w2", application: "org.example.App")
+        #expect(desktop.tracker.activeApplication == .application("org.example.App"))
+        desktop.focus("w3")
+        #expect(desktop.tracker.activeApplication == .unknown)
+        desktop.focus(nil)
+        #expect(desktop.tracker.activeApplication == .nobody)
+        desktop.tracker.handle(.ended(reason: ""))
+        #expect(desktop.tracker.activeApplication == nil)
+    }
+
     @Test("A1: every connection of a process has its activity, also one that comes later")
     func connections() {
         desktop.client("a1", 10)

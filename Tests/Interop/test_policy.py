@@ -292,6 +292,29 @@ class Sandboxes(PolicyTestCase):
         (known,) = self.control.call("GetClient", GLib.Variant("(s)", (own.unique_name,))).unpack()
         self.assertEqual((known["app"], known["sandbox"], known["pid"]), (*["org.example.Boxed"] * 2, own.process.pid))
 
+    def test_why(self):
+        """P2, B3: it decides for nobody who is suspended, and is told of nobody else why something does not arrive."""
+        sandbox = Sandbox(self, "org.example.Boxed")
+        for state in ("suspended", "active", "none"):
+            self.assert_refused(
+                NOT_ALLOWED, sandbox.call, "OverrideSuspension", "(ss)", sandbox.unique_name, state,
+                mentions=["override who is suspended"],
+            )
+        observer = self.client()
+        observer.add_observer(self.name)
+        sandbox.call("AddObserver", "(ssa{sv})", "org.example.Boxed.Ding", "", {})
+        (reasons,) = sandbox.call("Explain", "(sss)", observer.unique_name, self.name, "")
+        self.assertEqual(len(reasons), 1)
+        self.assertIn("is no client", reasons[0])
+        (reasons,) = sandbox.call("Explain", "(sss)", sandbox.unique_name, "org.example.Boxed.Ding", "")
+        self.assertTrue(reasons[0].endswith("would get 'org.example.Boxed.Ding' without an object now."), reasons)
+        explain = GLib.Variant("(sss)", (sandbox.unique_name, self.name, ""))
+        reasons = self.control.call("Explain", explain).unpack()[0]
+        self.assertTrue(any(reason.startswith("Policy: ") for reason in reasons), reasons)
+        self.control.call("OverrideSuspension", GLib.Variant("(ss)", (sandbox.unique_name, "suspended")))
+        (reasons,) = sandbox.call("Explain", "(sss)", sandbox.unique_name, "org.example.Boxed.Ding", "")
+        self.assertTrue(any("somebody said so, to test it" in reason for reason in reasons), reasons)
+
     def test_others(self):
         """P2: it overrides nobody."""
         sandbox = Sandbox(self, "org.example.Boxed")

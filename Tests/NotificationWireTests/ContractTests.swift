@@ -38,6 +38,12 @@ struct ContractTests {
         #expect(try again(GetClient("nobody")).client == "nobody")
         for word in [true, false] { #expect(try again(SetSuspended(word)).isSuspended == word) }
         _ = try again(FollowActivity())
+        for word in [true, false, nil] {
+            let override = try again(OverrideSuspension(of: ":1.42", word))
+            #expect(override.client == ":1.42" && override.isSuspended == word)
+        }
+        let question = try again(Explain("nobody", name: "Ding", object: "Glocke"))
+        #expect(question.client == "nobody" && question.name == "Ding" && question.object == "Glocke")
         _ = try again(ListClients())
         _ = try again(ReloadConfiguration())
         #expect(try again(ListObservers(of: "nobody")).client == "nobody")

@@ -21,7 +21,15 @@ final class PolicyGate {
 
     /// Which clients a caller may see.
     struct Sight {
-        fileprivate let isVisible: (UniqueName) -> Bool
+        /// Whether the caller sees whatever happens in the session.
+        let isWhole: Bool
+        private let isVisible: (UniqueName) -> Bool
+
+        fileprivate static var whole: Sight { Sight(isWhole: true) { _ in true } }
+
+        fileprivate static func some(_ isVisible: @escaping (UniqueName) -> Bool) -> Sight {
+            Sight(isWhole: false, isVisible: isVisible)
+        }
 
         func shows(_ client: UniqueName) -> Bool { isVisible(client) }
     }
@@ -72,10 +80,15 @@ final class PolicyGate {
     /// Those of the same sandbox; all, for a process of the session.
     func sight(of caller: UniqueName) -> Sight {
         switch subject(caller) {
-        case .session: Sight { _ in true }
-        case .sandbox(let id): Sight { [callers] in $0 == caller || callers.identity(of: $0)?.sandbox == id }
-        case .unidentified: Sight { $0 == caller }
+        case .session: .whole
+        case .sandbox(let id): .some { [callers] in $0 == caller || callers.identity(of: $0)?.sandbox == id }
+        case .unidentified: .some { $0 == caller }
         }
+    }
+
+    /// Why a client may not observe this name; nil when it may.
+    func refusal(toObserve name: String, _ client: UniqueName) -> String? {
+        policy.refusal(of: .observe, name, to: subject(client))
     }
 
     /// The registrations that their client may have no longer.

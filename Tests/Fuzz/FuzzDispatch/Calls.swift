@@ -10,7 +10,7 @@ enum Calls {
         "ListObservers", "ReloadConfiguration", "Introspect", "Get", "GetAll", "Set", "Ping", "GetMachineId", "Nothing",
         "ListObserversFrom", "PostMany", "SetClientOptions",
     ]
-    private static let laterMembers = ["RemoveRetained", "WithdrawPosts", "GetClient"]
+    private static let laterMembers = ["RemoveRetained", "WithdrawPosts", "GetClient", "OverrideSuspension", "Explain"]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
         "org.freedesktop.DBus.Peer", "org.example.Nothing",
@@ -137,10 +137,15 @@ enum Calls {
         let selector = input.byte()
         switch selector % 7 {
         case let kind where isLater(selector):
-            message =
-                kind > 2
-                ? method("Get", [name(&input), object(&input)])
-                : method("GetClient", [.string(kind == 0 ? "slip" : ":1.\(input.byte() % 8)")])
+            switch kind {
+            case 0...2: message = method("GetClient", [.string(kind == 0 ? "slip" : ":1.\(input.byte() % 8)")])
+            case 5:
+                message = method("Explain", [.string(":1.\(input.byte() % 8)"), name(&input), object(&input)])
+            case 6:
+                let state = WireValue.string(input.choice(of: ["suspended", "active", "none", "slip"]))
+                message = method("OverrideSuspension", [.string(":1.\(input.byte() % 8)"), state])
+            default: message = method("Get", [name(&input), object(&input)])
+            }
             return with(&input, message)
         case 0: message = method("ListClients")
         case 1: message = method("ListObservers", [.string(":1.\(input.byte() % 8)")])

@@ -1,0 +1,215 @@
+import DBus
+import Foundation
+import MainLoop
+import NotificationCore
+import NotificationWire
+import TestSupport
+import Testing
+
+/// Why something arrives or not, and what is said of others to test them (B3), on real buses.
+@Suite("B3: overriding suspension, and why, on the bus", .serialized, .timeLimit(.minutes(20)))
+struct BusExplainTests {
+    private func why(_ name: String = "", _ object: String = "", of client: Client, from asker: Client) throws
+        -> [String]
+    {
+        try asker.call(Explain(client.name, name: name, object: object))
+    }
+
+    /// How `ListClients` shows a client.
+    private func shown(_ client: Client, to asker: Client) throws -> ListedClient {
+        try #require(try asker.call(ListClients()).first { $0.name.rawValue == client.name })
+    }
+
+    @Test(
+        "A word about another holds over its own, across a SIGKILL of the service, until it is taken back",
+        arguments: BusKind.available)
+    func override(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let (tester, subject) = (try Client(on: bus), try Client(on: bus))
+        try subject.addObserver("Ding", behavior: .hold)
+        try tester.call(OverrideSuspension(of: subject.name, true))
+        try subject.setSuspended(false)
+        #expect(try tester.post("Ding", number: 1) == 1)
+        var shown = try shown(subject, to: tester)
+        #expect(shown.isSuspended && shown.cause == "override" && shown.queued == 1, "\(shown)")
+
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        let second = try ServiceProcess(on: bus)
+        #expect(try tester.post("Ding", number: 2) == 1)
+        shown = try self.shown(subject, to: tester)
+        #expect(shown.isSuspended && shown.cause == "override" && shown.queued == 2, "\(shown)")
+        let reasons = try why("Ding", of: subject, from: tester)
+        #expect(reasons.contains { $0.contains("somebody said so, to test it") }, "\(reasons)")
+        #expect(subject.signals.isEmpty)
+
+        // What it said itself counts again: that it is active.
+        try tester.call(OverrideSuspension(of: subject.name, nil))
+        try subject.run("what was held: \(second.transcript)") { subject.numbers == [1, 2] }
+        #expect(try self.shown(subject, to: tester).cause == "explicit")
+        try subject.setSuspended(true)
+        try tester.call(OverrideSuspension(of: subject.name, false))
+        #expect(try tester.post("Ding", number: 3) == 1)
+        try subject.run("the third") { subject.numbers == [1, 2, 3] }
+        #expect(subject.holes.isEmpty)
+    }
+
+    @Test("Who left is forgotten, with what was said of it; who never observed is nobody")
+    func strangers() throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (tester, silent) = (try Client(on: bus), try Client(on: bus))
+        for (name, error) in [
+            (":1.4711", BusError.nameHasNoOwnerName), (silent.name, BusError.nameHasNoOwnerName),
+            ("", BusError.invalidArgsName), (Wire.busName.rawValue, BusError.invalidArgsName),
+        ] {
+            for word in [true, false, nil] {
+                let refusal = #expect(throws: BusError.self) { try tester.call(OverrideSuspension(of: name, word)) }
+                #expect(refusal?.name == error, "'\(name)': \(String(describing: refusal))")
+            }
+        }
+        let wrong = Wire.methodCall(OverrideSuspension.member)
+        var writer = MessageWriter(wrong)
+        writer.append(tester.name)
+        writer.append("asleep")
+        #expect(#expect(throws: BusError.self) { try tester.send(wrong) }?.name == BusError.invalidArgsName)
+
+        for name in [":1.4711", silent.name] {
+            let reasons = try tester.call(Explain(name))
+            #expect(reasons.count == 1 && reasons[0].hasPrefix("\(name) is no client: "), "\(reasons)")
+        }
+        for (client, name, error) in [("", "", BusError.invalidArgsName), ("x", "Ding", BusError.invalidArgsName)] {
+            let refusal = #expect(throws: BusError.self) { try tester.call(Explain(client, name: name)) }
+            #expect(refusal?.name == error)
+        }
+        #expect(service.isRunning)
+    }
+
+    @Test("Each reason is a sentence that names what is to be done")
+    func sentences() throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (asker, client) = (try Client(on: bus), try Client(on: bus))
+        func expect(_ parts: String..., of name: String = "Ding", object: String = "") throws {
+            let reasons = try why(name, object, of: client, from: asker)
+            for part in parts { #expect(reasons.contains { $0.contains(part) }, "\(part): \(reasons)") }
+        }
+        try client.addObserver("Ding", behavior: .drop)
+        try client.addObserver("ding", behavior: .hold)
+        try client.addObserver("com.example.*", behavior: .hold)
+        try client.addObserver("Of", "one", behavior: .hold)
+        try expect(
+            "process \(getpid())) would get 'Ding' without an object now.", "Observer 1, of 'Ding' from any object")
+        try expect("would not get 'DING'", "the name differs in case", of: "DING")
+        try expect("names are compared whole, and it looks like a pattern", of: "com.example.Ding")
+        try expect("it wants an object, and this has none", of: "Of")
+        try expect("it wants another object", of: "Of", object: "two")
+        try expect("the object differs in case or white space", of: "Of", object: "One ")
+        try expect("would get 'Of' of 'one' now.", of: "Of", object: "one")
+        try expect("has 4 observers.", "Observer 4, of 'Of' from 'one', gets what it matches now.", of: "")
+
+        try client.setSuspended(true)
+        try expect(
+            "would not get 'Ding' without an object: it is suspended.", "its suspension behaviour is drop",
+            "it said so itself. It is resumed when it calls SetSuspended with false")
+        for n in 1...3 { _ = try asker.post("ding", number: Int64(n)) }
+        try expect(
+            "would get 'ding' without an object when it is resumed.", "behaviour is hold, so all is kept",
+            "3 notifications of this name and object wait for it: 3 until it is resumed.", of: "ding")
+        try expect("3 notifications wait for it", of: "")
+        try client.addObserver("State", behavior: .coalesce)
+        for n in 1...3 { _ = try asker.post("State", number: Int64(n)) }
+        try expect(
+            "of each name and object only the newest is kept", "1 notification of this name and object waits for it",
+            "Newer ones of the same name and object took the place of 2 notifications", of: "State")
+        try asker.call(OverrideSuspension(of: client.name, true))
+        let author = "process \(getpid()), said so, to test it. 'carillon follow \(client.name)' takes that back."
+        try expect(author)
+        try asker.call(OverrideSuspension(of: client.name, false))
+        try expect("It counts as active, whatever it says and does", "'carillon follow \(client.name)'", "now.")
+        try asker.call(OverrideSuspension(of: client.name, nil))
+        try client.setSuspended(false)
+
+        try client.call(
+            AddObserver(name: "Rate", object: "", options: ObserverOptions(minimumInterval: 60_000)))
+        _ = try asker.post("Rate", number: 1)
+        _ = try asker.post("Rate", number: 2)
+        try expect(
+            "or a newer one, at the end of an interval.", "it has a minimum interval of 60000 ms",
+            "1 notification of this name and object waits for it: 1 for the end of an interval.", of: "Rate")
+        try asker.postQueued("Later", number: 1, style: .atExit)
+        try client.addObserver("Later", behavior: .hold)
+        try expect(
+            "1 post of this name and object yet, which waits in the queues of their posters: 1 at-exit", of: "Later")
+        #expect(service.isRunning)
+    }
+
+    @Test("One that does not read, and what it lost by that", arguments: BusKind.available)
+    func silent(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        try bus.configure("[Limits]\nqueued-per-client=50\n")
+        let service = try ServiceProcess(on: bus)
+        let (asker, client) = (try Client(on: bus), try Client(on: bus))
+        // It does not wait for the answer: what it reads it dispatches, and answers.
+        client.connection.send(AddObserver(name: "Ding", object: "", options: .init(suspensionBehavior: .hold)))
+        try eventually("its observer: \(service.transcript)") {
+            try asker.call(ListClients()).contains { $0.name.rawValue == client.name }
+        }
+        for (number, flow) in [
+            (1000, "It has never answered org.freedesktop.DBus.Peer.Ping"), (2000, "does not dispatch its connection"),
+        ] {
+            for n in number - 999...number { _ = try asker.post("Ding", number: Int64(n)) }
+            let reasons = try why("Ding", of: client, from: asker)
+            for part in [
+                "would get 'Ding' without an object when it reads.", flow, "were lost, last for queue-full",
+                "50 notifications of this name and object wait for it", "It is told so when it reads",
+            ] {
+                #expect(reasons.contains { $0.contains(part) }, "\(part): \(reasons)")
+            }
+            try client.run("the last: \(service.transcript)") { client.numbers.last == Int64(number) }
+            try client.run("what it lost") { Int(client.lost) + client.signals.count == number }
+            try eventually("that it answered") {
+                client.turn()
+                return try shown(client, to: asker).flow == "open"
+            }
+        }
+        let later = try why("Ding", of: client, from: asker)
+        #expect(later.contains { $0.contains("It was told so by the signal Dropped") }, "\(later)")
+    }
+
+    @Test("By which window: what the desktop tells is told")
+    func byWindow() throws {
+        let bus = try PrivateBus()
+        let shell = try ReportTests.Shell("org.gnome.Shell", on: bus)
+        let service = try ServiceProcess(
+            on: bus, environment: ["XDG_SESSION_TYPE": "wayland", "XDG_CURRENT_DESKTOP": "GNOME"])
+        let other = try RunningCommand("sleep", ["1000"], environment: bus.environment)
+        let observer = try RunningCommand(
+            try Executables.path(of: "carillon"), ["observe", "Ding"], environment: bus.environment)
+        try shell.run(until: "ReportRequested")
+        let asker = try Client(on: bus)
+        var known: ListedClient?
+        try eventually("the observer: \(service.transcript)") {
+            known = try asker.call(ListClients()).first { $0.processID == UInt32(observer.pid) }
+            return known != nil
+        }
+        let client = try #require(known)
+        try shell.focus("1", pid: observer.pid)
+        try shell.focus("2", pid: other.pid)
+        var reasons: [String] = []
+        try eventually("that it is suspended: \(service.transcript)") {
+            reasons = try asker.call(Explain(client.name.rawValue, name: "Ding"))
+            return reasons.contains { $0.contains("its application is not active") }
+        }
+        #expect(
+            reasons.contains { $0.contains("the active window is that of sleep, process \(other.pid)") }, "\(reasons)")
+        #expect(reasons.contains { $0.hasPrefix("It has been suspended for ") }, "\(reasons)")
+        try shell.close("2")
+        reasons = try asker.call(Explain(client.name.rawValue, name: "Ding"))
+        #expect(reasons.contains { $0.contains("no window is active") }, "\(reasons)")
+        try asker.call(OverrideSuspension(of: client.name.rawValue, false))
+        reasons = try asker.call(Explain(client.name.rawValue, name: "Ding"))
+        #expect(reasons.first?.hasSuffix("would get 'Ding' without an object now.") == true, "\(reasons)")
+    }
+}
