@@ -20,6 +20,10 @@ struct CarillonTool {
         case "get": ValuesCommand.runGet
         case "forget": ValuesCommand.runForget
         case "retained": ValuesCommand.runRetained
+        case "why": WhyCommand.run
+        case "suspend": OverrideCommand.runSuspend
+        case "resume": OverrideCommand.runResume
+        case "follow": OverrideCommand.runFollow
         default: nil
         }
     }
@@ -48,11 +52,16 @@ struct CarillonTool {
                   get        Print the values that are kept of a name
                   forget     Remove them
                   retained   List all values that are kept
+                  why        Tell why a program does not get something
+                  suspend    Suspend a program, to test it
+                  resume     Have a program count as active, to test it
+                  follow     Take either back
 
                 'carillon COMMAND --help' tells more.
 
                 Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
-                were lost, 5 standard output can't be written, 6 there is no such value.
+                were lost, 5 standard output can't be written, 6 there is no such value or
+                client.
                 """,
             stopsAtFirstArgument: true)
         let version = parser.flag("version", help: "Show the version and exit")

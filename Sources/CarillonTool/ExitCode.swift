@@ -12,7 +12,7 @@ enum ExitCode: Int32, CaseIterable {
     case lost = 4
     /// Standard output could not be written.
     case outputFailed = 5
-    /// There is no such value.
+    /// There is no such value, or no such client.
     case nothing = 6
     /// Interrupted before the work was done (128 + SIGINT, as shells count).
     case interrupted = 130

@@ -50,6 +50,19 @@ enum NotificationFormat {
         return "[\(parts.joined(separator: ", "))]"
     }
 
+    /// A sentence as it is, with what could confuse a reader or a terminal in it as JSON has it.
+    static func harmless(_ sentence: String) -> String {
+        var text = String.UnicodeScalarView()
+        for scalar in sentence.unicodeScalars {
+            if JSON.isDeceptive(scalar) {
+                text.append(contentsOf: JSON.quoted(String(scalar)).unicodeScalars.dropFirst().dropLast())
+            } else {
+                text.append(scalar)
+            }
+        }
+        return String(text)
+    }
+
     /// A text as it is, unless that could confuse a reader or a terminal.
     static func readable(_ text: String) -> String {
         let isPlain = text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && !JSON.isDeceptive($0) }

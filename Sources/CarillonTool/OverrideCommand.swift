@@ -1,0 +1,58 @@
+import MainLoop
+import NotificationWire
+
+/// `carillon suspend CLIENT`, `carillon resume CLIENT` and `carillon follow CLIENT`: for those who test an application
+/// (B3).
+enum OverrideCommand {
+    static func runSuspend(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        try run(
+            arguments, "suspend", true, "Suspends programs, whatever they say and whatever is active.",
+            done: "suspended")
+    }
+
+    static func runResume(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        try run(
+            arguments, "resume", false, "Has programs count as active, whatever they say and whatever is active.",
+            done: "resumed")
+    }
+
+    static func runFollow(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        try run(
+            arguments, "follow", nil, "Takes back what 'carillon suspend' and 'carillon resume' said of programs.",
+            done: "left to itself")
+    }
+
+    private static func run(
+        _ arguments: [String], _ command: String, _ isSuspended: Bool?, _ summary: String, done: String
+    ) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon \(command)", usage: "CLIENT", summary: summary,
+            description: """
+                CLIENT is a unique name such as :1.42, a process id, the name of a program or the id of an application;
+                all that it names are meant. It lasts until 'carillon follow' takes it back, or the program leaves the
+                bus. The exit status is 6 when there is no such client.
+                """)
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        guard let text = rest.first else { throw UsageError("\(command) needs a CLIENT") }
+        if rest.count > 1 { throw UsageError("\(command) takes one CLIENT") }
+        let chosen = try ChosenClients(text)
+        return CommandSession.run(startsService: false) { session in
+            chosen.find(on: session) { clients in
+                set(isSuspended, of: clients[...], done: done, on: session)
+            }
+        }
+    }
+
+    /// One after the other.
+    private static func set(
+        _ isSuspended: Bool?, of clients: ArraySlice<ListedClient>, done: String, on session: CommandSession
+    ) {
+        guard let client = clients.first else { return session.finish(.done) }
+        session.ask(OverrideSuspension(of: client.name.rawValue, isSuspended)) {
+            session.print("\(done)  \(client.name)  \(client.process)  \(client.processID)")
+            set(isSuspended, of: clients.dropFirst(), done: done, on: session)
+        }
+    }
+}

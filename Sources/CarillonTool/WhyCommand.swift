@@ -1,0 +1,52 @@
+import MainLoop
+import NotificationWire
+
+/// `carillon why CLIENT [NAME]`: why something does not arrive (B3).
+enum WhyCommand {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon why", usage: "CLIENT [NAME]",
+            summary: "Tells why a program would get a notification now, later or not at all.",
+            description: """
+                CLIENT is a unique name such as :1.42, a process id, the name of a program or the id of an application.
+                Without NAME it tells how all observers of the program stand. A service that does not run is not
+                started; the exit status is 2 then, and 6 when there is no such client.
+                """)
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "A notification of this object")
+        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        guard let text = rest.first else { throw UsageError("why needs a CLIENT") }
+        if rest.count > 2 { throw UsageError("why takes a CLIENT and a NAME") }
+        let name = rest.count > 1 ? rest[1] : ""
+        if rest.count > 1, name.isEmpty { throw UsageError("'' is no name of a notification") }
+        if name.isEmpty, parser.value(object) != nil { throw UsageError("--object needs a NAME") }
+        let (chosen, isJSON, wanted) = (try ChosenClients(text), parser.value(json), parser.value(object) ?? "")
+        return CommandSession.run(startsService: false) { session in
+            chosen.find(on: session) { clients in
+                let names = clients.map(\.name.rawValue)
+                tell(of: names[...], name: name, object: wanted, isJSON: isJSON, on: session)
+            }
+        }
+    }
+
+    /// Of one after the other.
+    private static func tell(
+        of clients: ArraySlice<String>, name: String, object: String, isJSON: Bool, on session: CommandSession
+    ) {
+        guard let client = clients.first else { return session.finish(.done) }
+        session.ask(Explain(client, name: name, object: object)) { reasons in
+            if isJSON {
+                session.print(
+                    PropertyListJSON.object([
+                        ("client", PropertyListJSON.text(.string(client))),
+                        ("reasons", PropertyListJSON.text(.array(reasons.map { .string($0) }))),
+                    ]))
+            } else {
+                for reason in reasons { session.print(NotificationFormat.harmless(reason)) }
+            }
+            tell(of: clients.dropFirst(), name: name, object: object, isJSON: isJSON, on: session)
+        }
+    }
+}

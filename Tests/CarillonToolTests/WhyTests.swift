@@ -1,0 +1,77 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Why something arrives or not, and programs that are suspended to test them, from the command line.
+@Suite("carillon why, suspend, resume, follow", .serialized, .timeLimit(.minutes(20)))
+struct WhyTests {
+    /// What `clients --json` says of a process.
+    private func client(_ process: pid_t, of bell: Bell) throws -> [String: Any] {
+        for line in try bell.run("clients", "--json").standardOutput.split(separator: "\n") {
+            let members = try ObservedLine(String(line)).members
+            if members["pid"] as? Int == Int(process) { return members }
+        }
+        throw NotInTime("the client \(process)")
+    }
+
+    @Test("B3: a program is suspended by its process, its name or its connection, until it is left to itself")
+    func override() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "--suspension-behavior", "hold", "--count", "3")
+        let name = try #require(try client(observer.pid, of: bell)["name"] as? String)
+        for (n, chosen) in ["\(observer.pid)", "carillon", name].enumerated() {
+            let suspended = try bell.run("suspend", chosen)
+            #expect(suspended.exitCode == 0, "\(suspended)")
+            #expect(suspended.standardOutput == "suspended  \(name)  carillon  \(observer.pid)\n")
+            try bell.post("Ding", "n=\(n)")
+            #expect(try client(observer.pid, of: bell)["queued"] as? Int == 1)
+            let why = try bell.run("why", chosen, "Ding")
+            #expect(why.exitCode == 0 && why.standardOutput.contains("said so, to test it"), "\(why)")
+            #expect(why.standardOutput.contains("1 until it is resumed."), "\(why)")
+            if n == 1 {
+                #expect(try bell.run("resume", chosen).standardOutput.hasPrefix("resumed  \(name)"))
+                #expect(try bell.run("why", chosen).standardOutput.contains("It counts as active, whatever it says"))
+            }
+            #expect(try bell.run("follow", chosen).standardOutput.hasPrefix("left to itself  \(name)"))
+        }
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == "Ding  {\"n\": 0}\nDing  {\"n\": 1}\nDing  {\"n\": 2}\n")
+    }
+
+    @Test("B3: why tells of a name and an object, as lines or as JSON, and of every connection of a program")
+    func why() throws {
+        let bell = try Bell()
+        let one = try bell.observe("com.example.*")
+        let other = try bell.observe("Ding", "--object", "door")
+        let pattern = try bell.run("why", "\(one.pid)", "com.example.Ding")
+        #expect(pattern.standardOutput.contains("none of its 1 observer matches"), "\(pattern)")
+        #expect(pattern.standardOutput.contains("it looks like a pattern"), "\(pattern)")
+        let none = try bell.run("why", "\(other.pid)", "Ding")
+        #expect(none.standardOutput.contains("it wants an object, and this has none"), "\(none)")
+        let json = try bell.run("why", "--json", "carillon", "Ding", "-o", "door")
+        let lines = try json.standardOutput.split(separator: "\n").map { try ObservedLine(String($0)).members }
+        #expect(lines.count == 2, "\(json)")
+        for line in lines {
+            #expect(Set(line.keys) == ["client", "reasons"])
+            #expect((line["reasons"] as? [String])?.isEmpty == false)
+        }
+        #expect(json.standardOutput.contains("would get 'Ding' of 'door' now."), "\(json)")
+        one.terminate()
+        other.terminate()
+    }
+
+    @Test("B3: nobody of that name is 6, no service is 2, and neither starts anything")
+    func nobody() throws {
+        let bell = try Bell()
+        for command in ["why", "suspend", "resume", "follow"] {
+            for chosen in ["4711471", "no-such-program", ":1.9999"] {
+                let result = try bell.run(command, chosen)
+                #expect(result.exitCode == 6, "\(result)")
+                #expect(result.standardError == "carillon: no client is '\(chosen)'; 'carillon clients' lists them\n")
+                #expect(result.standardOutput.isEmpty)
+            }
+        }
+        _ = try bell.service.terminate()
+        for command in ["why", "suspend", "resume", "follow"] { #expect(try bell.run(command, "1").exitCode == 2) }
+    }
+}
