@@ -237,9 +237,8 @@ final class LibraryClient: Client {
                 guard let witness = client.witness else { return }
                 // What came while the bus had not told who has the name is not believed, and missing then.
                 if client.ledger.wasBusCrowded { return witness.noteMissing(count) }
-                guard !client.ledger.wasStateLost(since: witness.joined), !witness.isExcusedAsDiscarded(count) else {
-                    return
-                }
+                // The notification comes next, and is looked at then.
+                guard !client.ledger.wasStateLost(since: witness.joined), !witness.mayHaveDiscarded else { return }
                 client.world.violate("S4", "\(witness.client)'s library misses \(count)")
             case .undecodable(let text): client.world.violate("D7", "a signal that nobody can read: \(text)")
             case .serviceChanged, .overflow: break

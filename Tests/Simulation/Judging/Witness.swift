@@ -56,8 +56,8 @@ final class Witness {
     /// What it was told to have lost.
     private(set) var announced: UInt64 = 0
     private(set) var hadBounds = false
-    /// Set when it closed a channel and left something unread, until it is told: by which process of the service.
-    private var discardedIn: Int?
+    /// The processes of the service during which it closed a channel and left something unread, and was not told of it.
+    private var discardedIn: Set<Int> = []
     private(set) var delivered: UInt64 = 0
     private var lastSerials: [Key: UInt64] = [:]
     private var lastOfPoster: [Stretch: Int] = [:]
@@ -204,14 +204,14 @@ final class Witness {
     /// It closes its channel, and what lies unread there is lost.
     ///
     /// docs/channel.md: it is told, unless the service ends at that moment.
-    func discards() { discardedIn = ledger.incarnations }
+    func discards() { discardedIn.insert(ledger.incarnations) }
 
     func dropped(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return }
         world.note("\(client) is told that it lost \(signal.count): \(signal.reason)")
         announced += signal.count
         ledger.noteAnnounced(signal.count)
-        if signal.reason == "channel-ended" { discardedIn = nil }
+        if signal.reason == "channel-ended" { discardedIn.remove(ledger.incarnations) }
         if signal.isBound {
             hadBounds = true
             excused += signal.count
@@ -220,10 +220,13 @@ final class Witness {
         }
     }
 
-    /// Whether so many may be missing as they lay in a channel that ended, and the service with it.
-    func isExcusedAsDiscarded(_ count: UInt64) -> Bool {
-        guard let discardedIn, ledger.incarnations > discardedIn else { return false }
-        self.discardedIn = nil
+    /// Whether some may be missing as they lay in a channel that ended, and the service with it.
+    var mayHaveDiscarded: Bool { discardedIn.contains { $0 < ledger.incarnations } }
+
+    /// Whether so many may be missing for that; it is no excuse for later ones.
+    private func isExcusedAsDiscarded(_ count: UInt64) -> Bool {
+        guard mayHaveDiscarded else { return false }
+        discardedIn.formIntersection([ledger.incarnations])
         announced += count
         return true
     }
