@@ -1,5 +1,4 @@
 import DesktopActivity
-import Glibc
 import NotificationCore
 
 /// Why a client would get a notification now, later or not at all, in sentences for a person (B3). What the core knows is
@@ -129,16 +128,21 @@ struct Reasons {
         return nil
     }
 
+    /// Whether texts differ in nothing but white space and the case of ASCII letters. It costs as much as to read them.
     private func isAlmost(_ one: String, _ other: String) -> Bool {
-        func folded(_ text: String) -> String { text.lowercased().filter { !$0.isWhitespace } }
-        return folded(one) == folded(other)
+        func folded(_ text: String) -> some Sequence<UInt8> {
+            text.utf8.lazy.filter { $0 > UInt8(ascii: " ") }
+                .map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+        }
+        return folded(one).elementsEqual(folded(other))
     }
 
-    /// Whether the name would match a text that was taken for a pattern of a shell, or for the beginning of names.
+    /// Whether the text looks like a pattern of a shell, or the beginning of names, and the name begins as it does. Patterns
+    /// of others are not tried: some take for ever.
     private func isPattern(_ text: String) -> Bool {
-        if text.utf8.last == UInt8(ascii: "."), name.utf8.starts(with: text.utf8) { return true }
-        guard text.utf8.contains(where: { "*?[".utf8.contains($0) }) else { return false }
-        return fnmatch(text, name, 0) == 0
+        let isWildcard = { (byte: UInt8) in "*?[".utf8.contains(byte) }
+        guard text.utf8.last == UInt8(ascii: ".") || text.utf8.contains(where: isWildcard) else { return false }
+        return name.utf8.starts(with: text.utf8.prefix { !isWildcard($0) })
     }
 
     // MARK: The client
@@ -209,6 +213,8 @@ struct Reasons {
     }
 
     private var queuedPosts: String? {
+        // Of names that it may not observe nobody tells a sandbox anything (P2).
+        if case .untold = others, refusal != nil { return nil }
         let styles = PostingStyle.allCases.compactMap { style in
             explanation.queuedPosts[style].map { "\($0) \(style.rawValue)" }
         }

@@ -308,9 +308,15 @@ class Sandboxes(PolicyTestCase):
         self.assertIn("is no client", reasons[0])
         (reasons,) = sandbox.call("Explain", "(sss)", sandbox.unique_name, "org.example.Boxed.Ding", "")
         self.assertTrue(reasons[0].endswith("would get 'org.example.Boxed.Ding' without an object now."), reasons)
+        # Nor what others have queued of names that are not its own.
+        queued = GLib.Variant("(ssa{sv}a{sv})", (self.name, "", {}, {"posting-style": GLib.Variant("s", "at-exit")}))
+        self.control.call("Post", queued)
         explain = GLib.Variant("(sss)", (sandbox.unique_name, self.name, ""))
+        (reasons,) = sandbox.call("Explain", "(sss)", sandbox.unique_name, self.name, "")
+        self.assertFalse(any("Nobody has got" in reason for reason in reasons), reasons)
         reasons = self.control.call("Explain", explain).unpack()[0]
         self.assertTrue(any(reason.startswith("Policy: ") for reason in reasons), reasons)
+        self.assertTrue(any("Nobody has got 1 post " in reason for reason in reasons), reasons)
         self.control.call("OverrideSuspension", GLib.Variant("(ss)", (sandbox.unique_name, "suspended")))
         (reasons,) = sandbox.call("Explain", "(sss)", sandbox.unique_name, "org.example.Boxed.Ding", "")
         self.assertTrue(any("somebody said so, to test it" in reason for reason in reasons), reasons)

@@ -145,6 +145,18 @@ struct BusExplainTests {
         #expect(service.isRunning)
     }
 
+    @Test("Names that would take for ever as patterns are answered")
+    func patterns() throws {
+        let bus = try PrivateBus()
+        let service = try ServiceProcess(on: bus)
+        let (asker, client) = (try Client(on: bus), try Client(on: bus))
+        let pattern = String(repeating: "*a", count: 100)
+        for n in 0..<200 { try client.addObserver("\(pattern)*\(n)", behavior: .drop) }
+        let reasons = try why(String(repeating: "a", count: 200), of: client, from: asker)
+        #expect(reasons.count == 17 && reasons.dropFirst().allSatisfy { $0.contains("it looks like a pattern") })
+        #expect(service.isRunning)
+    }
+
     @Test("One that does not read, and what it lost by that", arguments: BusKind.available)
     func silent(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
