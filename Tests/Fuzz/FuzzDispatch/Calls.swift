@@ -34,6 +34,13 @@ enum Calls {
         return message
     }
 
+    /// Takes back what others said of a client's suspension.
+    static func followAgain(_ client: String) -> WireMessage {
+        var message = method("OverrideSuspension", [.string(client), .string("none")])
+        message.expectsNoReply = true
+        return message
+    }
+
     /// Takes back what waits, as the posts of one who stays do for the exit.
     static func withdrawPosts() -> WireMessage { method("WithdrawPosts", [.string(""), .string("")]) }
 

@@ -52,7 +52,11 @@ final class World {
 
     /// The end of an input: everything is answered, and nothing may be missing.
     func finish() {
-        for client in observer.clients { deliver(Calls.resume(), from: client) }
+        for client in observer.clients {
+            // Whatever was said of it, by itself or by others.
+            deliver(Calls.followAgain(client), from: client)
+            deliver(Calls.resume(), from: client)
+        }
         settle()
         if statistics("queued-posts") != 0 {
             // These wait for their posters, who leave, or take them back.
