@@ -3,17 +3,6 @@ import DBus
 import MainLoop
 import NotificationCore
 
-/// Whose window is active, for people.
-package enum ActiveApplication: Equatable {
-    case process(UInt32, name: String)
-    /// Only its id is known.
-    case application(String)
-    /// There is an active window, and nobody knows whose.
-    case unknown
-    /// No window is active.
-    case nobody
-}
-
 /// Tells which clients' applications are active (A1 to A3): the whole of this module, for the service.
 ///
 /// Nothing here waits: a desktop that does not answer delays nobody. Threads: all members on the thread that runs the
