@@ -60,8 +60,7 @@ struct CarillonTool {
                 'carillon COMMAND --help' tells more.
 
                 Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
-                were lost, 5 standard output can't be written, 6 there is no such value or
-                client.
+                were lost, 5 standard output can't be written, 6 there is no such value or client.
                 """,
             stopsAtFirstArgument: true)
         let version = parser.flag("version", help: "Show the version and exit")

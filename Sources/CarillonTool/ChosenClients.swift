@@ -25,12 +25,26 @@ struct ChosenClients {
             || (!client.application.isEmpty && client.application == text)
     }
 
-    /// Asks the service for those that it knows, and ends the run where there is none.
-    func find(on session: CommandSession, _ found: @escaping @Sendable ([ListedClient]) -> Void) {
+    /// Asks the service for those that it knows, and about one after the other; then, or where there is none, the run ends.
+    ///
+    /// - Parameters:
+    ///   - question: what is asked about a client.
+    ///   - answered: gets each answer.
+    func ask<Method: CenterMethod>(
+        _ question: @escaping @Sendable (ListedClient) -> Method, on session: CommandSession,
+        answered: @escaping @Sendable (ListedClient, Method.Reply) -> Void
+    ) {
         let chosen = self
+        @Sendable func ask(about clients: ArraySlice<ListedClient>) {
+            guard let client = clients.first else { return session.finish(.done) }
+            session.ask(question(client)) { reply in
+                answered(client, reply)
+                ask(about: clients.dropFirst())
+            }
+        }
         session.ask(ListClients()) { clients in
             let those = clients.filter(chosen.contains)
-            guard those.isEmpty else { return found(those) }
+            guard those.isEmpty else { return ask(about: those[...]) }
             printError("carillon: no client is '\(chosen.text)'; 'carillon clients' lists them")
             session.finish(.nothing)
         }

@@ -39,20 +39,9 @@ enum OverrideCommand {
         if rest.count > 1 { throw UsageError("\(command) takes one CLIENT") }
         let chosen = try ChosenClients(text)
         return CommandSession.run(startsService: false) { session in
-            chosen.find(on: session) { clients in
-                set(isSuspended, of: clients[...], done: done, on: session)
+            chosen.ask({ OverrideSuspension(of: $0.name.rawValue, isSuspended) }, on: session) { client, _ in
+                session.print("\(done)  \(client.name)  \(client.process)  \(client.processID)")
             }
-        }
-    }
-
-    /// One after the other.
-    private static func set(
-        _ isSuspended: Bool?, of clients: ArraySlice<ListedClient>, done: String, on session: CommandSession
-    ) {
-        guard let client = clients.first else { return session.finish(.done) }
-        session.ask(OverrideSuspension(of: client.name.rawValue, isSuspended)) {
-            session.print("\(done)  \(client.name)  \(client.process)  \(client.processID)")
-            set(isSuspended, of: clients.dropFirst(), done: done, on: session)
         }
     }
 }

@@ -24,29 +24,16 @@ enum WhyCommand {
         if name.isEmpty, parser.value(object) != nil { throw UsageError("--object needs a NAME") }
         let (chosen, isJSON, wanted) = (try ChosenClients(text), parser.value(json), parser.value(object) ?? "")
         return CommandSession.run(startsService: false) { session in
-            chosen.find(on: session) { clients in
-                let names = clients.map(\.name.rawValue)
-                tell(of: names[...], name: name, object: wanted, isJSON: isJSON, on: session)
-            }
-        }
-    }
-
-    /// Of one after the other.
-    private static func tell(
-        of clients: ArraySlice<String>, name: String, object: String, isJSON: Bool, on session: CommandSession
-    ) {
-        guard let client = clients.first else { return session.finish(.done) }
-        session.ask(Explain(client, name: name, object: object)) { reasons in
-            if isJSON {
+            chosen.ask({ Explain($0.name.rawValue, name: name, object: wanted) }, on: session) { client, reasons in
+                guard isJSON else {
+                    return reasons.forEach { session.print(NotificationFormat.harmless($0)) }
+                }
                 session.print(
                     PropertyListJSON.object([
-                        ("client", PropertyListJSON.text(.string(client))),
+                        ("client", PropertyListJSON.text(.string(client.name.rawValue))),
                         ("reasons", PropertyListJSON.text(.array(reasons.map { .string($0) }))),
                     ]))
-            } else {
-                for reason in reasons { session.print(NotificationFormat.harmless(reason)) }
             }
-            tell(of: clients.dropFirst(), name: name, object: object, isJSON: isJSON, on: session)
         }
     }
 }
