@@ -17,6 +17,11 @@ public struct ExactText: Hashable, Sendable {
         }
     }
 
+    /// Whether a text is the one that is wanted; nil wants any.
+    public static func matches(_ wanted: String?, _ text: String) -> Bool {
+        wanted.map { ExactText($0) == ExactText(text) } ?? true
+    }
+
     /// Compares two buffers of the same size, eight bytes at a time. `elementsEqual` takes one, which for the longest
     /// names and objects was a third of what their registration cost.
     private static func haveSameBytes(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {

@@ -20,8 +20,7 @@ public struct Registration: Sendable {
 
     /// Whether it wants a notification; an empty `object` is none.
     public func matches(name: String, object: String) -> Bool {
-        (self.name.map { ExactText($0) == ExactText(name) } ?? true)
-            && (self.object.map { ExactText($0) == ExactText(object) } ?? true)
+        ExactText.matches(self.name, name) && ExactText.matches(self.object, object)
     }
 
     /// What it counts against the limits, in bytes: its texts, and what an entry of the index costs.

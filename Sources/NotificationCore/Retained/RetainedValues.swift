@@ -83,10 +83,7 @@ struct RetainedValues {
     }
 
     private static func matches(_ value: RetainedValue, _ name: String?, _ object: String?) -> Bool {
-        func isEqual(_ wanted: String?, _ text: String) -> Bool {
-            wanted.map { ExactText($0) == ExactText(text) } ?? true
-        }
-        return isEqual(name, value.notification.name) && isEqual(object, value.notification.object)
+        ExactText.matches(name, value.notification.name) && ExactText.matches(object, value.notification.object)
     }
 
     /// Who pays for the last one of a poster, which may have left.
