@@ -41,7 +41,9 @@ final class ActivityFollower {
     /// Whether the screen is locked: then no window is active, whatever the source says.
     var isLocked = false {
         didSet {
-            guard isLocked != oldValue, state == .following else { return }
+            guard isLocked != oldValue else { return }
+            tracker.isLocked = isLocked
+            guard state == .following else { return }
             tracker.handle(.focused(isLocked ? nil : focused))
         }
     }
@@ -69,14 +71,15 @@ final class ActivityFollower {
     private static let maximumFailures = 7
 
     init(
-        choice: ActivityChoice, session: SessionEnvironment, context: MainContext, processes: any ProcessTable,
-        tracker: ActivityTracker, factory: @escaping Factory
+        choice: ActivityChoice, rules: InactivityRules, session: SessionEnvironment, context: MainContext,
+        processes: any ProcessTable, tracker: ActivityTracker, factory: @escaping Factory
     ) {
         self.choice = choice
         self.session = session
         self.context = context
         self.processes = processes
         self.tracker = tracker
+        tracker.rules = rules
         self.factory = factory
     }
 
@@ -93,8 +96,9 @@ final class ActivityFollower {
     }
 
     /// The configuration was read again, which starts the source anew: whoever asks for that may have seen it go wrong.
-    func choose(_ choice: ActivityChoice) {
+    func choose(_ choice: ActivityChoice, _ rules: InactivityRules) {
         self.choice = choice
+        tracker.rules = rules
         restart()
     }
 
@@ -161,6 +165,7 @@ final class ActivityFollower {
         }
         let source = factory(next, session)
         self.source = source
+        source.watchesVisibility = tracker.rules.needVisibility
         source.onEvent = { [weak self, weak source] event in
             guard let self, let source, self.source === source else { return }
             handle(event)

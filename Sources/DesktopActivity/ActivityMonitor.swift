@@ -15,6 +15,8 @@ package final class ActivityMonitor {
     package var reason: String { follower.reason }
     /// Whose window is active; nil while nobody tells.
     package var activeApplication: ActiveApplication? { follower.tracker.activeApplication }
+    /// When a client's application is inactive.
+    package func rule(for client: ClientName) -> InactiveWhen { follower.tracker.rule(for: client) }
     /// Called when ``kind``, ``state`` or ``reason`` changed.
     package var onChange: (() -> Void)? {
         get { follower.onChange }
@@ -29,11 +31,12 @@ package final class ActivityMonitor {
     ///   - bus: that of the clients, which outlives this.
     ///   - uniqueName: of `bus`, for desktops that report to it.
     ///   - choice: what the configuration says.
+    ///   - rules: what it says of when an application is inactive.
     ///   - session: where the desktop is looked for first.
     ///   - tell: called with each change of a client's activity.
     package init(
-        bus: any MessageBus, uniqueName: UniqueName, choice: ActivityChoice, session: SessionEnvironment = .own,
-        processes: any ProcessTable, tell: @escaping (ClientName, Activity) -> Void
+        bus: any MessageBus, uniqueName: UniqueName, choice: ActivityChoice, rules: InactivityRules,
+        session: SessionEnvironment = .own, processes: any ProcessTable, tell: @escaping (ClientName, Activity) -> Void
     ) {
         let reports = ActivityReports(bus: bus)
         self.reports = reports
@@ -52,7 +55,7 @@ package final class ActivityMonitor {
                 }
             })
         follower = ActivityFollower(
-            choice: choice, session: session, context: bus.context, processes: processes, tracker: tracker
+            choice: choice, rules: rules, session: session, context: bus.context, processes: processes, tracker: tracker
         ) { [unowned bus] kind, session in
             let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
             reports.source = source as? ReportedSource
@@ -69,7 +72,7 @@ package final class ActivityMonitor {
     package func noteUse() { follower.noteUse() }
 
     /// The configuration was read again: the source is started anew.
-    package func choose(_ choice: ActivityChoice) { follower.choose(choice) }
+    package func choose(_ choice: ActivityChoice, _ rules: InactivityRules) { follower.choose(choice, rules) }
 
     // MARK: Clients
 

@@ -9,6 +9,8 @@ import NotificationCore
 final class ActivityTracker {
     private struct Tracked {
         let facts: ProcessFacts?
+        /// The name of its program.
+        let program: String
         var told = Activity.unknown
     }
 
@@ -21,8 +23,19 @@ final class ActivityTracker {
     }
 
     private struct Window {
-        let owner: Owner
-        let kind: ActivityWindow.Kind
+        var owner: Owner
+        var kind: ActivityWindow.Kind
+        /// The id of its application, where the desktop tells it.
+        var application: String?
+        /// Whether it was seen active, or is a part of the desktop.
+        var counts = false
+        var isHidden = false
+
+        init(_ window: ActivityWindow, owner: Owner) {
+            self.owner = owner
+            kind = window.kind
+            application = window.application
+        }
     }
 
     private let processes: any ProcessTable
@@ -34,6 +47,10 @@ final class ActivityTracker {
     private var focused: WindowID?
     /// Whose the windows are that the focused one is transient for.
     private var focusedFor: [Owner] = []
+    /// When an application is inactive.
+    var rules = InactivityRules() { didSet { if rules != oldValue { update() } } }
+    /// Whether the screen is locked: then no window can be seen.
+    var isLocked = false { didSet { if isLocked != oldValue { update() } } }
     /// Clients that were told to be inactive.
     private var inactiveCount = 0
     /// Whether the source's word keeps anybody suspended.
@@ -50,6 +67,19 @@ final class ActivityTracker {
         case .application(let id): .application(id)
         case .nobody: .unknown
         }
+    }
+
+    /// What holds for a client's application, for people.
+    func rule(for client: ClientName) -> InactiveWhen {
+        guard let client = clients[client], let facts = client.facts else { return rules.general }
+        let groups = applicationGroups()
+        let own = windows.values.filter { isOwner(facts, of: $0.owner, groups) }
+        return rules.rule(for: names(of: client, facts, own.compactMap(\.application)))
+    }
+
+    /// The names by which the rules may know a client's application.
+    private func names(of client: Tracked, _ facts: ProcessFacts, _ windows: [String]) -> [String] {
+        [facts.sandbox?.application, facts.unitApplication].compactMap(\.self) + windows + [client.program]
     }
 
     private var compositor: UInt32?
@@ -78,7 +108,7 @@ final class ActivityTracker {
     func clientIdentified(_ client: ClientName, processID: UInt32, seen: UInt64) {
         var facts = processes.facts(of: processID)
         if let start = facts?.identity.start, start > seen { facts = nil }
-        clients[client] = Tracked(facts: facts)
+        clients[client] = Tracked(facts: facts, program: facts == nil ? "" : processes.name(of: processID))
         // Others are concerned only where it makes an application one of several.
         let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
         update(only: isAlone ? client : nil)
@@ -96,10 +126,11 @@ final class ActivityTracker {
         case .focused(let window):
             isFollowing = true
             focused = window?.id
-            if let window { note(window) }
+            if let window { note(window, isHidden: false) }
             focusedFor = window?.transientFor.map(owner) ?? []
             focusedFor.forEach(lookForName)
-        case .shell(let window): note(window)
+        case .shell(let window): note(window, isHidden: false)
+        case .window(let window, let isHidden): note(window, counts: false, isHidden: isHidden)
         case .closed(let id):
             windows[id] = nil
             if focused == id { (focused, focusedFor) = (nil, []) }
@@ -118,11 +149,14 @@ final class ActivityTracker {
         nameOwners = [:]
     }
 
-    private func note(_ window: ActivityWindow) {
+    private func note(_ window: ActivityWindow, counts: Bool = true, isHidden: Bool) {
         if windows[window.id] == nil, windows.count >= Self.maximumWindows { windows = [:] }
         // Looked at each time: the id of the window, or of the process, may be another's now.
-        windows[window.id] = Window(owner: owner(window.party), kind: window.kind)
-        lookForName(of: windows[window.id]!.owner)
+        var noted = Window(window, owner: owner(window.party))
+        noted.counts = counts || windows[window.id]?.counts == true
+        noted.isHidden = isHidden
+        windows[window.id] = noted
+        lookForName(of: noted.owner)
     }
 
     private func owner(_ party: ActivityWindow.Party) -> Owner {
@@ -167,8 +201,10 @@ final class ActivityTracker {
         guard isFollowing, let facts = client.facts, !facts.isEssential, facts.identity.id != compositor else {
             return .unknown
         }
-        // Of its windows: whether one comes to the front and goes to the back, whether one is a part of the desktop.
-        var (hasWindow, isShell, isHelperActive) = (false, false, false)
+        // Of its windows: whether one comes to the front and goes to the back, whether it was seen active, whether it can be
+        // seen; whether one is a part of the desktop.
+        var (hasWindow, wasActive, isVisible, isShell, isHelperActive) = (false, false, false, false, false)
+        var applications: [String] = []
         for (id, window) in windows {
             guard isOwner(facts, of: window.owner, groups) else {
                 // Whoever has a window is active with that of its helper, too. Whoever has none is not concerned.
@@ -179,13 +215,22 @@ final class ActivityTracker {
             }
             if id == focused { return .active }
             switch window.kind {
-            case .application: hasWindow = true
+            case .application:
+                hasWindow = true
+                wasActive = wasActive || window.counts
+                isVisible = isVisible || !window.isHidden
             case .shell: isShell = true
             case .passing: break
             }
+            if let application = window.application { applications.append(application) }
         }
         if focusedFor.contains(where: { isOwner(facts, of: $0, groups) }) { return .active }
-        guard hasWindow, !isShell else { return .unknown }
+        switch rules.rule(for: names(of: client, facts, applications)) {
+        case .unfocused: if !wasActive || isShell { return .unknown }
+        case .hidden:
+            if !hasWindow || isShell { return .unknown }
+            if isVisible, !isLocked { return .active }
+        }
         return isHelperActive ? .active : .inactive
     }
 

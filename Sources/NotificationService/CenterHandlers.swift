@@ -270,6 +270,7 @@ struct CenterHandlers {
             client: client, name: call.name, object: call.object, explanation: explanation,
             registrations: center.registrations(of: client) ?? [], process: clients.process(of: client),
             refusal: call.name.isEmpty ? nil : gate.refusal(toObserve: call.name, client),
+            inactiveWhen: driver.effects.activity?.rule(for: client) ?? .unfocused,
             others: sight.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
             now: driver.center.clock.time()
         ).sentences

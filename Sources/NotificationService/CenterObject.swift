@@ -98,8 +98,8 @@ package final class CenterObject {
     func followActivity(uniqueName: UniqueName) {
         let driver = driver
         let monitor = ActivityMonitor(
-            bus: bus, uniqueName: uniqueName, choice: configuration.current.activityChoice, session: machine.session,
-            processes: machine.processes
+            bus: bus, uniqueName: uniqueName, choice: configuration.current.activityChoice,
+            rules: configuration.current.inactivity, session: machine.session, processes: machine.processes
         ) { [unowned driver] client, activity in
             Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client.rawValue])
             driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
@@ -311,7 +311,7 @@ package final class CenterObject {
         driver.perform { effects in
             driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
         }
-        driver.effects.activity?.choose(configuration.activityChoice)
+        driver.effects.activity?.choose(configuration.activityChoice, configuration.inactivity)
         if !configuration.allowsChannels { channelPosts.endAll() }
         guard configuration.policy != gate.policy else { return }
         gate.policy = configuration.policy

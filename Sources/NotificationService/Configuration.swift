@@ -11,6 +11,8 @@ package struct Configuration: Equatable {
     package var suspendsAutomatically = true
     /// Where it learns which one is active (A3).
     var activitySource = ActivityChoice.automatic
+    /// When it counts as inactive (A1).
+    var inactivity = InactivityRules()
     /// Who may do what (P3).
     var policy = Policy()
     /// Whether clients may have channels (F2).
@@ -39,13 +41,15 @@ package struct Configuration: Equatable {
         switch entry.group {
         case "Limits": try applyLimit(entry, of: file)
         case "Activity": try applyActivity(entry, of: file)
+        case let group where group.hasPrefix(Self.activityPrefix): try applyInactivity(entry, of: file)
         case "Channels": try applyChannels(entry, of: file)
         case "Policy": try policy.apply(entry, of: file)
         case let group where group.hasPrefix(Policy.groupPrefix): try policy.applyApplication(entry, of: file)
         default:
             throw file.fault(
                 entry,
-                "there is no group [\(entry.group)], only [Limits], [Activity], [Channels], [Policy] and [Policy ID]")
+                "there is no group [\(entry.group)], only [Limits], [Activity], [Activity ID], [Channels], [Policy] and "
+                    + "[Policy ID]")
         }
     }
 
@@ -86,9 +90,34 @@ package struct Configuration: Equatable {
                 throw file.fault(entry, "'\(entry.value)' is no source of activity; there are: \(known)")
             }
             activitySource = choice
+        case Self.inactiveWhen: inactivity.general = try inactiveWhen(entry, of: file)
         default:
             throw file.fault(
-                entry, "there is no key '\(entry.key)' in [Activity], only: automatic-suspension, source")
+                entry, "there is no key '\(entry.key)' in [Activity], only: automatic-suspension, inactive-when, source"
+            )
         }
+    }
+
+    /// Of one application, by its id or the name of its program.
+    private static let activityPrefix = "Activity "
+    private static let inactiveWhen = "inactive-when"
+
+    private mutating func applyInactivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        let application = String(entry.group.dropFirst(Self.activityPrefix.count))
+        guard application.contains(where: { !$0.isWhitespace }) else {
+            throw file.fault(entry, "[\(entry.group)] names no application")
+        }
+        guard entry.key == Self.inactiveWhen else {
+            throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: inactive-when")
+        }
+        inactivity.applications[application] = try inactiveWhen(entry, of: file)
+    }
+
+    private func inactiveWhen(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> InactiveWhen {
+        guard let value = InactiveWhen(rawValue: entry.value) else {
+            let known = InactiveWhen.allCases.map(\.rawValue).joined(separator: ", ")
+            throw file.fault(entry, "'\(entry.value)' is not when an application is inactive; there are: \(known)")
+        }
+        return value
     }
 }

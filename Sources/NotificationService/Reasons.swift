@@ -14,6 +14,8 @@ struct Reasons {
     let process: ClientRegistry.Process?
     /// Why policy does not let it observe the name.
     let refusal: String?
+    /// When its application counts as inactive.
+    let inactiveWhen: InactiveWhen
     let others: Others
     /// As ``Clock/time``.
     let now: Int64
@@ -162,8 +164,13 @@ struct Reasons {
             return begin + (explanation.override.map(author) ?? "somebody")
                 + " said so, to test it. 'carillon follow \(client)' takes that back."
         case .activity, .none:
-            return begin + "its application is not active\(activeWindow). It is resumed when a window of its own is "
-                + "active; 'carillon resume \(client)' resumes it for a test."
+            let (what, end) =
+                switch inactiveWhen {
+                case .unfocused: ("its application is not active\(activeWindow)", "active")
+                case .hidden: ("no window of its application can be seen", "shown")
+                }
+            return begin + what + ". It is resumed when a window of its own is \(end); 'carillon resume \(client)' "
+                + "resumes it for a test."
         }
     }
 

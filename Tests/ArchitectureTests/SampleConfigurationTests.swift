@@ -55,7 +55,9 @@ struct SampleConfigurationTests {
         var groups: [String] = []
         for entry in entries where groups.last != entry.group { groups.append(entry.group) }
         // Every application has a group of its own; the sample has one for an example.
-        let names = groups.map { $0.hasPrefix("Policy ") ? "[Policy ID]" : "[\($0)]" }
+        let names = groups.map { group in
+            group.firstIndex(of: " ").map { "[\(group[..<$0]) ID]" } ?? "[\(group)]"
+        }
         #expect(Set(try known("[None]", "key=1")) == Set(names))
         for group in groups {
             let keys = entries.filter { $0.group == group }.map(\.key)
@@ -76,6 +78,13 @@ struct SampleConfigurationTests {
         let automatic = try #require(entries.first { $0.key == "automatic-suspension" })
         #expect(["true", "false"].contains(automatic.value) && automatic.comment.contains("true or false"))
         #expect(try known("[Activity]", "automatic-suspension=perhaps") == ["true", "false"])
+
+        for entry in entries where entry.key == "inactive-when" {
+            let choices = try known("[\(entry.group)]", "inactive-when=perhaps")
+            #expect(choices == ["unfocused", "hidden"] && choices.first == entry.value)
+        }
+        let general = try #require(entries.first { $0.group == "Activity" && $0.key == "inactive-when" })
+        #expect(general.comment.contains("unfocused (") && general.comment.contains("hidden ("))
     }
 
     @Test("What may become of calls that nobody can be found for")

@@ -18,12 +18,15 @@ struct ActivityFollowerTests {
         var first: ActivityEvent?
         private(set) var follower: ActivityFollower!
 
-        init(_ session: SessionEnvironment, _ choice: ActivityChoice = .automatic) {
+        init(
+            _ session: SessionEnvironment, _ choice: ActivityChoice = .automatic,
+            _ rules: InactivityRules = InactivityRules()
+        ) {
             let tracker = ActivityTracker(processes: processes) { [unowned self] client, activity in
                 told.append("\(client.rawValue.dropFirst()) \(activity.rawValue)")
             }
             follower = ActivityFollower(
-                choice: choice, session: session, context: context, processes: processes, tracker: tracker
+                choice: choice, rules: rules, session: session, context: context, processes: processes, tracker: tracker
             ) { [unowned self] kind, session in
                 let source = SimulatedSource(kind, session)
                 source.first = first
@@ -170,17 +173,17 @@ struct ActivityFollowerTests {
         stage.follower.start()
         stage.client("a", 10)
         stage.sources[0].tell(Self.window)
-        stage.follower.choose(.none)
+        stage.follower.choose(.none, InactivityRules())
         #expect(stage.told == ["a active", "a unknown"])
         #expect(stage.follower.kind == nil && stage.follower.state == .off)
         stage.sources[0].tell(Self.window)
         #expect(stage.told.count == 2)
-        stage.follower.choose(.automatic)
+        stage.follower.choose(.automatic, InactivityRules())
         #expect(stage.sources.count == 2)
         stage.sources[1].tell(Self.window)
         #expect(stage.told.last == "a active")
         // Also when it says what it said before: whoever asks for it may have seen the source go wrong.
-        stage.follower.choose(.automatic)
+        stage.follower.choose(.automatic, InactivityRules())
         #expect(stage.sources.count == 3)
         #expect(stage.told.last == "a unknown")
         stage.sources[2].tell(Self.window)
@@ -198,7 +201,7 @@ struct ActivityFollowerTests {
         stage.sources[0].tell(.ended(reason: "turned off"))
         #expect(stage.follower.reason.hasPrefix("gnome: turned off; "))
         #expect(stage.follower.reason.contains("gnome-extensions enable"))
-        stage.follower.choose(.none)
+        stage.follower.choose(.none, InactivityRules())
         #expect(stage.follower.reason == "the configuration wants no source")
         #expect(Set(ActivitySourceKind.allCases.map(\.advice)).count == ActivitySourceKind.allCases.count)
     }

@@ -60,6 +60,20 @@ struct ActivityInterfaceTests {
             ActivityInterface.ShellWindow(window: "1", processID: 4711, application: "org.x.Y"), "ShellWindow sis")
     }
 
+    @Test("WindowVisibility")
+    func windowVisibility() throws {
+        for isHidden in [true, false] {
+            try check(
+                ActivityInterface.WindowVisibility(
+                    window: .init(window: "1", processID: 4711, application: "org.x.Y"), kind: "application",
+                    isHidden: isHidden), "WindowVisibility sissb")
+        }
+        let report = ActivityInterface.WindowVisibility(
+            window: .init(window: "1", processID: 3, application: ""), kind: "carpet", isHidden: true)
+        var reader = MessageReader(report.call(to: UniqueName(":1.1")))
+        #expect(throws: BusError.self) { try ActivityInterface.WindowVisibility(from: &reader) }
+    }
+
     @Test("Ended")
     func ended() throws {
         try check(ActivityInterface.Ended(), "Ended ")

@@ -47,6 +47,65 @@ struct ActivityTrackerTests {
         #expect(desktop.tracker.activeApplication == nil)
     }
 
+    /// What can be seen, as a source tells it.
+    private func show(_ window: WindowID, of process: UInt32, _ isHidden: Bool, application: String? = nil) {
+        desktop.tracker.handle(
+            .window(ActivityWindow(id: window, processID: process, application: application), isHidden: isHidden))
+    }
+
+    @Test("A1: inactive when hidden: who has a window that can be seen is active, with the focus or without")
+    func hidden() {
+        desktop.tracker.rules.general = .hidden
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        desktop.client("c", 30)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("a") == .active, "nobody told that it is hidden")
+        show("w1", of: 10, true)
+        #expect(desktop.activity("a") == .inactive)
+        show("w3", of: 10, false)
+        #expect(desktop.activity("a") == .active, "another of its windows, which never had the focus")
+        show("w3", of: 10, true)
+        #expect(desktop.activity("a") == .inactive)
+        desktop.focus(nil)
+        #expect(desktop.activity("b") == .active)
+        desktop.tracker.isLocked = true
+        #expect(desktop.activity("b") == .inactive)
+        desktop.tracker.isLocked = false
+        desktop.tracker.handle(.closed("w1"))
+        desktop.tracker.handle(.closed("w3"))
+        #expect(desktop.activity("a") == .unknown)
+        #expect(desktop.activity("c") == .unknown, "it has no window")
+        desktop.tracker.handle(.ended(reason: ""))
+        #expect(desktop.activity("b") == .unknown)
+    }
+
+    @Test("A1: for single applications, by what the sandbox, the unit, the window or the program is called")
+    func rules() {
+        desktop.processes.start(10, unit: "app-org.example.Unit-7.scope")
+        desktop.processes.start(20)
+        desktop.processes.start(30)
+        for (label, process) in [("a", 10), ("b", 20), ("c", 30)] as [(String, UInt32)] {
+            desktop.client(label, process)
+            desktop.focus(
+                ActivityWindow(id: label, processID: process, application: process == 20 ? "org.example.Window" : nil))
+        }
+        desktop.focus(nil)
+        func inactive() -> String { ["a", "b", "c"].filter { desktop.activity($0) == .inactive }.joined() }
+        #expect(inactive() == "abc")
+        for (name, expected) in [
+            ("org.example.Unit", "bc"), ("org.example.Window", "ac"), ("simulated", ""), ("org.example.None", "abc"),
+        ] {
+            desktop.tracker.rules = InactivityRules(applications: [name: .hidden])
+            #expect(inactive() == expected, "\(name)")
+            desktop.tracker.rules = InactivityRules(general: .hidden, applications: [name: .unfocused])
+            #expect(inactive() == "abc".filter { !expected.contains($0) }, "\(name)")
+        }
+        desktop.tracker.rules = InactivityRules(applications: ["org.example.Unit": .unfocused, "simulated": .hidden])
+        #expect(inactive() == "a", "what is said of the application counts before the program")
+    }
+
     @Test("A1: every connection of a process has its activity, also one that comes later")
     func connections() {
         desktop.client("a1", 10)

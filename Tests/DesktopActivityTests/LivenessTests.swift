@@ -29,8 +29,8 @@ struct LivenessTests {
             context = MainContext(clock: clock)
             let tracker = ActivityTracker(processes: processes) { _, _ in }
             follower = ActivityFollower(
-                choice: .automatic, session: SessionEnvironment([.display: ":0"]), context: context,
-                processes: processes, tracker: tracker
+                choice: .automatic, rules: InactivityRules(), session: SessionEnvironment([.display: ":0"]),
+                context: context, processes: processes, tracker: tracker
             ) { [unowned self] kind, session in
                 let source = SimulatedSource(kind, session)
                 source.isAlive = isAlive

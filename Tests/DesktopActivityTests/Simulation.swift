@@ -41,6 +41,7 @@ final class SimulatedSource: ActivitySource {
     let kind: ActivitySourceKind
     let session: SessionEnvironment
     var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
     private(set) var isStarted = false
     /// What it tells at once when it is started.
     var first: ActivityEvent?

@@ -18,11 +18,18 @@ final class ActivityReports {
                     method { (report: ActivityInterface.Focused) in .focused(ActivityWindow(report)) },
                     method { (report: ActivityInterface.WindowFocused) in .focused(ActivityWindow(report)) },
                     method { (report: ActivityInterface.ShellWindow) in .shell(ActivityWindow(report)) },
+                    method { (report: ActivityInterface.WindowVisibility) in
+                        .window(ActivityWindow(report), isHidden: report.isHidden)
+                    },
                     method { (report: ActivityInterface.Closed) in .closed(report.window) },
                     method { (_: ActivityInterface.Ended) in
                         .ended(reason: "what the desktop reported by was turned off")
                     },
-                ], signals: [Interface.Signal(ActivityInterface.ReportRequested.member, [])], properties: []))
+                ],
+                signals: [
+                    Interface.Signal(ActivityInterface.ReportRequested.member, []),
+                    Interface.Signal(ActivityInterface.VisibilityRequested.member, []),
+                ], properties: []))
     }
 
     private func method<Report: ActivityReport>(_ event: @escaping (Report) -> ActivityEvent) -> Interface.Method {
@@ -60,6 +67,11 @@ extension ActivityWindow {
             processID: report.ownerProcessID > 0 ? UInt32(report.ownerProcessID) : nil,
             application: report.ownerApplication.isEmpty ? nil : report.ownerApplication)
         if owner != Party() { transientFor = [owner] }
+    }
+
+    fileprivate init(_ report: ActivityInterface.WindowVisibility) {
+        self.init(report.window)
+        kind = Kind(rawValue: report.kind) ?? .application
     }
 
     fileprivate init(_ report: ActivityInterface.ShellWindow) {

@@ -5,6 +5,9 @@
 protocol ActivitySource: AnyObject {
     /// Gets everything that the source reports. Set before ``start()``.
     var onEvent: ((ActivityEvent) -> Void)? { get set }
+    /// Whether it is to tell which windows can be seen (``ActivityEvent/window(_:isHidden:)``), as far as the desktop
+    /// does. Set before ``start()``.
+    var watchesVisibility: Bool { get set }
     func start()
     /// Asks the desktop for a sign that it still tells: ``ActivityEvent/alive``, or any other event. Called after
     /// ``start()``, while the source is followed.
@@ -19,6 +22,9 @@ enum ActivityEvent: Equatable {
     case focused(ActivityWindow?)
     /// A part of the desktop itself is there, and can be seen whatever is active: a panel, the desktop's background.
     case shell(ActivityWindow)
+    /// A window is there, whether or not it ever has the focus, and can be seen or not: it is hidden when it is minimised or
+    /// on a workspace that is not shown. Told where that is wanted, of each window and with each change.
+    case window(ActivityWindow, isHidden: Bool)
     /// Nothing is new, but the desktop answered.
     case alive
     /// A window is gone, or no longer one that a person can see.

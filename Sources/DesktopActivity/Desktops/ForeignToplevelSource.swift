@@ -6,6 +6,7 @@ import MainLoop
 /// can't be told apart, and are not suspended.
 final class ForeignToplevelSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
 
     private let session: SessionEnvironment
     private let context: MainContext
@@ -24,6 +25,9 @@ final class ForeignToplevelSource: ActivitySource {
     private struct Toplevel {
         var application: String?
         var isActivated = false
+        var isMinimized = false
+        /// What was told of whether it can be seen.
+        var toldHidden: Bool?
         /// Whether anything of this is new since it was looked at. Of titles, which change often, nothing is here.
         var isChanged = true
         /// The window that it is transient for; 0 for none.
@@ -33,6 +37,7 @@ final class ForeignToplevelSource: ActivitySource {
     private static let managerInterface = "zwlr_foreign_toplevel_manager_v1"
     /// Objects that the compositor makes have numbers from here on.
     private static let firstServerObject: UInt32 = 0xFF00_0000
+    private static let minimized: UInt32 = 1
     private static let activated: UInt32 = 2
     /// The version that tells of parents.
     private static let version: UInt32 = 3
@@ -118,12 +123,15 @@ final class ForeignToplevelSource: ActivitySource {
             toplevels[toplevel]!.application = arguments.text()
             toplevels[toplevel]!.isChanged = true
         case 4:
-            toplevels[toplevel]!.isActivated = arguments.numbers()?.contains(Self.activated) ?? false
+            let states = arguments.numbers() ?? []
+            toplevels[toplevel]!.isActivated = states.contains(Self.activated)
+            toplevels[toplevel]!.isMinimized = states.contains(Self.minimized)
             toplevels[toplevel]!.isChanged = true
         case 5:
             // What came before belongs together.
             guard toplevels[toplevel]!.isChanged else { return }
             toplevels[toplevel]!.isChanged = false
+            reportVisibility(of: toplevel)
             if toplevels[toplevel]!.isActivated {
                 report(toplevel)
             } else if active == toplevel {
@@ -139,6 +147,17 @@ final class ForeignToplevelSource: ActivitySource {
             onEvent?(.closed(String(toplevel)))
         default: break
         }
+    }
+
+    /// That one is minimised is all that is told; one on another workspace counts as seen.
+    private func reportVisibility(of id: UInt32) {
+        guard watchesVisibility, let toplevel = toplevels[id], toplevel.toldHidden != toplevel.isMinimized else {
+            return
+        }
+        toplevels[id]!.toldHidden = toplevel.isMinimized
+        onEvent?(
+            .window(
+                ActivityWindow(id: String(id), application: toplevel.application), isHidden: toplevel.isMinimized))
     }
 
     private func report(_ toplevel: UInt32?) {

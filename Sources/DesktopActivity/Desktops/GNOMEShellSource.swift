@@ -11,7 +11,10 @@ final class GNOMEShellSource: ReportedSource {
 
     /// The extension reports by itself when the service appears on the bus. One that is asked later, after a change of
     /// the configuration, is asked by a signal.
-    override func desktopFound() { askForSign() }
+    override func desktopFound() {
+        if watchesVisibility, let owner { bus.send(ActivityInterface.VisibilityRequested().signal(to: owner)) }
+        askForSign()
+    }
 
     /// The extension answers by reporting the focus again.
     override func askForSign() {

@@ -36,7 +36,7 @@ final class KWinSource: ReportedSource {
     override func desktopFound() {
         mkdir(directory, 0o700)
         let path = "\(directory)/kwin-activity.js"
-        guard writeFile(Self.script(reportingTo: uniqueName), to: path) else {
+        guard writeFile(Self.script(reportingTo: uniqueName, watchesVisibility), to: path) else {
             return end("can't write \(path): \(String(cString: strerror(errno)))")
         }
         // That of an earlier process, which was killed, has another unique name in it.
@@ -97,10 +97,11 @@ final class KWinSource: ReportedSource {
     }
 
     /// For KWin 5 and 6, whose names differ.
-    private static func script(reportingTo name: UniqueName) -> String {
+    private static func script(reportingTo name: UniqueName, _ watchesVisibility: Bool) -> String {
         let interface = ActivityInterface.name
         let (focused, closed) = (ActivityInterface.WindowFocused.member, ActivityInterface.Closed.member)
         let shell = ActivityInterface.ShellWindow.member
+        let visibility = ActivityInterface.WindowVisibility.member
         return """
             // Reports to carillond which window has the focus.
             function call(member) {
@@ -126,14 +127,38 @@ final class KWinSource: ReportedSource {
                 call("\(focused)", id(window), window.pid, application(window), kind(window),
                     isOther ? owner.pid : 0, isOther ? application(owner) : "");
             }
+            var watchesVisibility = \(watchesVisibility), told = {};
+            function hidden(window) {
+                if (window.minimized) return true;
+                if (window.onAllDesktops) return false;
+                var current = workspace.currentDesktop;
+                if (typeof current === "number") return window.desktop !== current;
+                return !window.desktops.some(function (desktop) { return desktop.id === current.id; });
+            }
+            function tellVisibility(window) {
+                var isHidden = hidden(window);
+                if (!watchesVisibility || kind(window) === "shell" || told[id(window)] === isHidden) return;
+                told[id(window)] = isHidden;
+                call("\(visibility)", id(window), window.pid, application(window), kind(window), isHidden);
+            }
+            function tellAll() { (workspace.windowList || workspace.clientList)().forEach(tellVisibility); }
+            function watch(window) {
+                ["minimizedChanged", "desktopChanged", "desktopsChanged"].forEach(function (change) {
+                    if (window[change]) window[change].connect(function () { tellVisibility(window); });
+                });
+                tellVisibility(window);
+            }
             function added(window) {
                 if (window && kind(window) === "shell") {
                     call("\(shell)", id(window), window.pid, application(window));
                 }
+                if (window && watchesVisibility) watch(window);
             }
             function closed(window) {
                 if (window) call("\(closed)", id(window));
+                if (window) delete told[id(window)];
             }
+            if (watchesVisibility) workspace.currentDesktopChanged.connect(tellAll);
             if (workspace.windowActivated) {
                 workspace.windowActivated.connect(focused);
                 workspace.windowAdded.connect(added);

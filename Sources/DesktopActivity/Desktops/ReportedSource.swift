@@ -7,6 +7,7 @@ import DBus
 /// is lost.
 class ReportedSource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
 
     let bus: any MessageBus
     private let peer: WellKnownName

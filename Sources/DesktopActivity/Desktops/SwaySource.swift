@@ -8,6 +8,7 @@ import MainLoop
 /// is the better one.
 final class SwaySource: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
 
     private let session: SessionEnvironment
     private let context: MainContext
@@ -18,8 +19,10 @@ final class SwaySource: ActivitySource {
     /// Whether the tree was asked for and has not come, and whether it has to be asked for again then.
     private var isTreePending = false
     private var isTreeStale = false
-    /// The windows that were reported as active.
+    /// The windows that were reported as active, or as seen.
     private var reported: Set<WindowID> = []
+    /// What was told of whether windows can be seen.
+    private var toldHidden: [WindowID: Bool] = [:]
 
     private static let magic = Array("i3-ipc".utf8)
     /// Bytes of one message. A tree has about 1 KiB for each window.
@@ -106,7 +109,7 @@ final class SwaySource: ActivitySource {
     private func handle(_ type: UInt32, _ payload: ArraySlice<UInt8>) {
         switch type {
         case MessageType.version: return onEvent?(.alive) ?? ()
-        case MessageType.windowEvent: if !Self.mayConcernFocus(payload) { return }
+        case MessageType.windowEvent: if !mayConcernFocus(payload) { return }
         case MessageType.subscribe, MessageType.tree, MessageType.workspaceEvent: break
         default: return
         }
@@ -119,20 +122,23 @@ final class SwaySource: ActivitySource {
             if isTreeStale { askForTree() } else { handle(tree: message) }
         case MessageType.windowEvent: handle(windowEvent: message)
         default:
-            if message["change"]?.text == "focus" { askForTree() }
+            if watchesVisibility || message["change"]?.text == "focus" { askForTree() }
         }
     }
 
     /// Whether an event of a window can have to do with the focus, by its first bytes: what changed stands there. Titles
     /// change often, and can't be left out of the events; to read the rest of them would cost thirty times as much.
-    private static func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
-        !others.contains { payload.starts(with: $0) }
+    /// What hides other windows matters where it is watched which of them can be seen.
+    private func mayConcernFocus(_ payload: ArraySlice<UInt8>) -> Bool {
+        !Self.others.contains { payload.starts(with: $0) }
+            && (watchesVisibility || !Self.hiding.contains { payload.starts(with: $0) })
     }
 
+    private static let others = ["title", "mark", "urgent"].map(beginning)
+    private static let hiding = ["fullscreen_mode", "floating"].map(beginning)
+
     /// As sway's library for JSON writes it.
-    private static let others = ["title", "mark", "urgent", "fullscreen_mode", "floating"].map { change in
-        Array("{ \"change\": \"\(change)\",".utf8)
-    }
+    private static func beginning(_ change: String) -> [UInt8] { Array("{ \"change\": \"\(change)\",".utf8) }
 
     private func handle(windowEvent event: JSON) {
         guard let window = event["container"].flatMap(Self.window(of:)) else { return }
@@ -142,11 +148,12 @@ final class SwaySource: ActivitySource {
             if isTreePending { isTreeStale = true }
             report(window)
             // Whose that window is, the tree tells.
-            if event["container"].flatMap(Self.transientFor) != nil { askForTree() }
+            if watchesVisibility || event["container"].flatMap(Self.transientFor) != nil { askForTree() }
         case "close":
             if reported.remove(window.id) != nil { onEvent?(.closed(window.id)) }
+            toldHidden[window.id] = nil
             askForTree()
-        default: break
+        default: if watchesVisibility { askForTree() }
         }
     }
 
@@ -170,11 +177,13 @@ final class SwaySource: ActivitySource {
             if node["focused"]?.isTrue == true { focused = Self.focusedWindow(in: node)?.id }
             guard let window = Self.window(of: node) else { continue }
             windows[window.id] = window
+            if watchesVisibility { reportVisibility(of: window, node) }
             if let number = node["window"]?.integer { numbers[number] = window }
             parents[window.id] = Self.transientFor(node)
         }
         for id in reported.subtracting(windows.keys) { onEvent?(.closed(id)) }
         reported.formIntersection(windows.keys)
+        toldHidden = toldHidden.filter { windows[$0.key] != nil }
         guard let focused, var window = windows[focused] else { return report(nil) }
         var child = window
         while let parent = parents[child.id].flatMap({ numbers[$0] }), window.transientFor.count < Self.maximumDepth {
@@ -182,6 +191,14 @@ final class SwaySource: ActivitySource {
             child = parent
         }
         report(window)
+    }
+
+    /// Those on workspaces that no output shows, behind others in tabs, and in the scratchpad are hidden.
+    private func reportVisibility(of window: ActivityWindow, _ node: JSON) {
+        guard let isVisible = node["visible"]?.isTrue, toldHidden[window.id] != !isVisible else { return }
+        toldHidden[window.id] = !isVisible
+        reported.insert(window.id)
+        onEvent?(.window(window, isHidden: !isVisible))
     }
 
     private static func children(of node: JSON) -> [JSON] {

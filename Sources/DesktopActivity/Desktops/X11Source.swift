@@ -13,6 +13,7 @@ import MainLoop
 /// window is watched: while there is none, nobody can tell what is active.
 final class X11Source: ActivitySource {
     var onEvent: ((ActivityEvent) -> Void)?
+    var watchesVisibility = false
 
     private typealias Window = XCBConnection.Window
 
@@ -35,10 +36,18 @@ final class X11Source: ActivitySource {
     /// The windows that the manager manages, and those of them that were reported as active.
     private var managed: Set<Window> = []
     private var reported: Set<Window> = []
+    /// What each managed window is, and what was told of whether it can be seen; where that is watched.
+    private var seen: [Window: (window: ActivityWindow, isHidden: Bool?)] = [:]
+    /// Whether it is being asked which can be seen, and whether it has to be asked again then.
+    private var isAskingVisibility = false
+    private var isVisibilityStale = false
 
     private struct Atoms {
         var activeWindow: XCBConnection.Atom = 0
         var clientList: XCBConnection.Atom = 0
+        var stacking: XCBConnection.Atom = 0
+        var state: XCBConnection.Atom = 0
+        var hidden: XCBConnection.Atom = 0
         var supportingCheck: XCBConnection.Atom = 0
         var processID: XCBConnection.Atom = 0
         var windowType: XCBConnection.Atom = 0
@@ -102,6 +111,9 @@ final class X11Source: ActivitySource {
             connection.prepareProcessIDs { [unowned self] in canAskServer = $0 }
             connection.atom("_NET_ACTIVE_WINDOW") { [unowned self] in atoms.activeWindow = $0 }
             connection.atom("_NET_CLIENT_LIST") { [unowned self] in atoms.clientList = $0 }
+            connection.atom("_NET_CLIENT_LIST_STACKING") { [unowned self] in atoms.stacking = $0 }
+            connection.atom("_NET_WM_STATE") { [unowned self] in atoms.state = $0 }
+            connection.atom("_NET_WM_STATE_HIDDEN") { [unowned self] in atoms.hidden = $0 }
             connection.atom("_NET_WM_PID") { [unowned self] in atoms.processID = $0 }
             connection.atom("_NET_CURRENT_DESKTOP") { [unowned self] in atoms.currentDesktop = $0 }
             connection.atom("_NET_WM_DESKTOP") { [unowned self] in atoms.windowDesktop = $0 }
@@ -121,9 +133,15 @@ final class X11Source: ActivitySource {
     private func handle(_ event: XCBConnection.Event) {
         switch event {
         case .propertyChanged(connection.root, atoms.supportingCheck): lookForManager()
-        case .propertyChanged(connection.root, atoms.activeWindow): if manager != nil { askForActiveWindow() }
-        case .propertyChanged(connection.root, atoms.currentDesktop): if hasContainers { askForActiveWindow() }
+        case .propertyChanged(connection.root, atoms.activeWindow):
+            if manager != nil { askForActiveWindow() }
+            askForVisibility()
+        case .propertyChanged(connection.root, atoms.currentDesktop):
+            if hasContainers { askForActiveWindow() }
+            askForVisibility()
         case .propertyChanged(connection.root, atoms.clientList): if manager != nil { askForClientList() }
+        // Where a window comes to the front, and where one is minimised.
+        case .propertyChanged(connection.root, atoms.stacking), .mapped: askForVisibility()
         case .destroyed(let window): if window == manager { managerDisappeared("the window manager ended") }
         default: break
         }
@@ -155,7 +173,7 @@ final class X11Source: ActivitySource {
     private func managerDisappeared(_ reason: String) {
         manager = nil
         lastAnswer = lastQuestion
-        (active, lastActive, managed, reported) = (0, 0, [], [])
+        (active, lastActive, managed, reported, seen) = (0, 0, [], [], [:])
         onEvent?(.undecided(reason: reason))
     }
 
@@ -242,6 +260,49 @@ final class X11Source: ActivitySource {
             managed = windows
             reportClosed()
             for window in new { lookForShell(window) }
+            if watchesVisibility { look(at: new) }
+        }
+    }
+
+    // MARK: Which can be seen
+
+    private func look(at new: Set<Window>) {
+        seen = seen.filter { managed.contains($0.key) }
+        for window in new {
+            // First watched, then asked.
+            connection.select(propertyChanges: false, structure: true, of: window)
+            describe(window) { [unowned self] description in
+                guard managed.contains(window) else { return }
+                seen[window] = (description, nil)
+                askForVisibility()
+            }
+        }
+        if new.isEmpty { askForVisibility() }
+    }
+
+    /// Asks of all windows at once. A window is hidden when the manager says so, and when it, or what it is in, is not
+    /// mapped: so managers hide what is on another workspace, of whatever screen. Where they don't, it counts as seen.
+    private func askForVisibility() {
+        guard watchesVisibility, manager != nil, !seen.isEmpty else { return }
+        isVisibilityStale = isAskingVisibility
+        guard !isAskingVisibility else { return }
+        isAskingVisibility = true
+        for window in seen.keys {
+            var states: [UInt32] = []
+            connection.numbers(atoms.state, of: window, limit: 32) { states = $0 ?? [] }
+            connection.isViewable(window) { [unowned self] isViewable in
+                guard let isViewable, let (description, told) = seen[window] else { return }
+                let isHidden = !isViewable || states.contains(atoms.hidden)
+                guard told != isHidden else { return }
+                seen[window] = (description, isHidden)
+                reported.insert(window)
+                onEvent?(.window(description, isHidden: isHidden))
+            }
+        }
+        // Answered behind all these.
+        connection.isPresent("XWAYLAND") { [unowned self] _ in
+            isAskingVisibility = false
+            if isVisibilityStale { askForVisibility() }
         }
     }
 

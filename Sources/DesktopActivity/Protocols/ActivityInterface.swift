@@ -109,6 +109,38 @@ package enum ActivityInterface {
         }
     }
 
+    /// A window can be seen, or not any more.
+    package struct WindowVisibility: ActivityReport {
+        package var window: ShellWindow
+        /// What the window is, by the names of ``ActivityWindow/Kind``.
+        package var kind: String
+        package var isHidden: Bool
+
+        package init(window: ShellWindow, kind: String, isHidden: Bool) {
+            self.window = window
+            self.kind = kind
+            self.isHidden = isHidden
+        }
+
+        package static let member: MemberName = "WindowVisibility"
+        package static let arguments = Focused.arguments + [.init("kind", "s"), .init("hidden", "b")]
+
+        package init(from reader: inout MessageReader) throws(BusError) {
+            window = try ShellWindow(from: &reader)
+            kind = try reader.readString()
+            isHidden = try reader.read()
+            guard ActivityWindow.Kind(rawValue: kind) != nil else {
+                throw .invalidArgs("'\(kind)' is no kind of window")
+            }
+        }
+
+        package func append(to writer: inout MessageWriter) {
+            window.append(to: &writer)
+            writer.append(kind)
+            writer.append(isHidden)
+        }
+    }
+
     /// The desktop reports no more.
     package struct Ended: ActivityReport {
         package init() {}
@@ -138,6 +170,18 @@ package enum ActivityInterface {
 
         package func append(to writer: inout MessageWriter) {
             writer.append(window)
+        }
+    }
+
+    /// The service wants to know which windows can be seen, from now on.
+    package struct VisibilityRequested: Equatable, Sendable {
+        package static let member: MemberName = "VisibilityRequested"
+
+        package init() {}
+
+        /// - Parameter desktop: the only one that gets it.
+        package func signal(to desktop: UniqueName) -> Message {
+            .signal(to: desktop, path: ActivityInterface.path, interface: ActivityInterface.name, member: Self.member)
         }
     }
 

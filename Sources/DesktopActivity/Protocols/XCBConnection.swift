@@ -24,6 +24,8 @@ final class XCBConnection: PolledSourceDelegate {
     enum Event: Equatable {
         case propertyChanged(Window, Atom)
         case destroyed(Window)
+        /// The window itself was mapped or unmapped; what it is in may have been without that.
+        case mapped(Window)
     }
 
     var onEvent: ((Event) -> Void)?
@@ -104,6 +106,8 @@ final class XCBConnection: PolledSourceDelegate {
             let change = event.load(as: xcb_property_notify_event_t.self)
             onEvent?(.propertyChanged(change.window, change.atom))
         case XCB_DESTROY_NOTIFY: onEvent?(.destroyed(event.load(as: xcb_destroy_notify_event_t.self).window))
+        case XCB_MAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_map_notify_event_t.self).window))
+        case XCB_UNMAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_unmap_notify_event_t.self).window))
         // Errors of requests without a reply are among them: a window that is gone already.
         default: break
         }
@@ -136,7 +140,7 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// Asks for ``Event/propertyChanged(_:_:)`` or ``Event/destroyed(_:)`` of a window.
+    /// Asks for ``Event/propertyChanged(_:_:)``, or for ``Event/destroyed(_:)`` and ``Event/mapped(_:)``, of a window.
     func select(propertyChanges: Bool, structure: Bool, of window: Window) {
         let mask =
             (propertyChanges ? XCB_EVENT_MASK_PROPERTY_CHANGE.rawValue : 0)
@@ -156,6 +160,14 @@ final class XCBConnection: PolledSourceDelegate {
                 (0..<min(Int(header.value_len), limit)).map {
                     values.loadUnaligned(fromByteOffset: $0 * 4, as: UInt32.self)
                 })
+        }
+    }
+
+    /// Whether a window and all that it is in are mapped; nil when it is not there.
+    func isViewable(_ window: Window, completion: @escaping (Bool?) -> Void) {
+        expect(library.getWindowAttributes(connection, window).sequence) { reply in
+            let state = reply?.load(as: xcb_get_window_attributes_reply_t.self).map_state
+            completion(state.map { UInt32($0) == XCB_MAP_STATE_VIEWABLE.rawValue })
         }
     }
 

@@ -7,8 +7,8 @@
 //   gjs -m shell.js 43|45 DIRECTORY
 //
 // The extension is that of data/gnome-shell for this version; DIRECTORY is for what has to be compiled. Lines on the
-// standard input say what happens: "window ID PID TYPE [OWNER]", "focus ID", "focus", "close ID", "lock", "unlock",
-// "enable" and "disable". Each is answered by "done" when it has happened.
+// standard input say what happens: "window ID PID TYPE [OWNER]", "focus ID", "focus", "close ID", "minimize ID",
+// "restore ID", "move ID WORKSPACE", "workspace NUMBER", "lock", "unlock", "enable" and "disable". Each is answered by "done" when it has happened.
 
 import Gio from 'gi://Gio';
 import GLib from 'gi://GLib';
@@ -45,10 +45,19 @@ class Emitter {
     }
 }
 
+const workspaceManager = new Emitter();
+let activeWorkspace = '0';
+workspaceManager.get_active_workspace = () => activeWorkspace;
+
 class Window extends Emitter {
     constructor(id, pid, type, owner) {
         super();
-        Object.assign(this, {_id: id, _pid: pid, _type: type, _owner: owner});
+        Object.assign(this, {_id: id, _pid: pid, _type: type, _owner: owner, _workspace: activeWorkspace});
+        this.minimized = false;
+    }
+
+    located_on_workspace(workspace) {
+        return this._workspace === workspace;
     }
 
     get_id() {
@@ -83,6 +92,7 @@ const sessionMode = new Emitter();
 sessionMode.isLocked = false;
 globalThis.global = {
     display,
+    workspace_manager: workspaceManager,
     get_window_actors: () => [...windows.values()].map(window => ({meta_window: window})),
 };
 globalThis.playedSessionMode = sessionMode;
@@ -121,6 +131,19 @@ function happen(extension, [what, id, ...rest]) {
         window.emit('unmanaged');
         break;
     }
+    case 'minimize':
+    case 'restore':
+        windows.get(id).minimized = what === 'minimize';
+        windows.get(id).emit('notify::minimized');
+        break;
+    case 'move':
+        windows.get(id)._workspace = rest[0];
+        windows.get(id).emit('workspace-changed');
+        break;
+    case 'workspace':
+        activeWorkspace = id;
+        workspaceManager.emit('active-workspace-changed');
+        break;
     case 'lock':
     case 'unlock':
         sessionMode.isLocked = what === 'lock';
@@ -131,7 +154,7 @@ function happen(extension, [what, id, ...rest]) {
         break;
     case 'disable': {
         extension.disable();
-        const left = [display, sessionMode, ...windows.values()].map(each => each.handlerCount);
+        const left = [display, sessionMode, workspaceManager, ...windows.values()].map(each => each.handlerCount);
         if (left.some(count => count > 0))
             throw new Error(`it left handlers: ${left}`);
         break;

@@ -7,7 +7,8 @@
 //   gjs -m kwin.js 5|6
 //
 // Lines on the standard input say what happens: "window ID PID KIND [OWNER]", where KIND is the property of a KWin
-// window that is true, or "normal"; "focus ID", "focus", "close ID", "unload". Each is answered by "done" when it has
+// window that is true, or "normal"; "focus ID", "focus", "close ID", "minimize ID", "restore ID", "move ID DESKTOP",
+// "workspace DESKTOP", "unload". Each is answered by "done" when it has
 // happened.
 
 import Gio from 'gi://Gio';
@@ -33,16 +34,28 @@ class Signal {
     }
 }
 
+// KWin 6 has objects where KWin 5 has numbers. That an object is another one each time is not said, and not relied on.
+let currentDesktop = '0';
+const desktop = id => version === '5' ? Number(id) : {id: `desktop ${id}`};
+
 // What a script sees; it is gone with the script.
 function makeWorkspace() {
     const list = () => [...windows.values()];
     return version === '5' ? {
         clientActivated: new Signal(), clientAdded: new Signal(), clientRemoved: new Signal(), clientList: list,
+        currentDesktopChanged: new Signal(),
+        get currentDesktop() {
+            return desktop(currentDesktop);
+        },
         get activeClient() {
             return active;
         },
     } : {
         windowActivated: new Signal(), windowAdded: new Signal(), windowRemoved: new Signal(), windowList: list,
+        currentDesktopChanged: new Signal(),
+        get currentDesktop() {
+            return desktop(currentDesktop);
+        },
         get activeWindow() {
             return active;
         },
@@ -55,7 +68,7 @@ function emit(name, window) {
 }
 
 function callDBus(service, path, interfaceName, member, ...values) {
-    const signature = values.map(value => typeof value === 'number' ? 'i' : 's').join('');
+    const signature = values.map(value => ({number: 'i', boolean: 'b'})[typeof value] ?? 's').join('');
     Gio.DBus.session.call(
         service, path, interfaceName, member, new GLib.Variant(`(${signature})`, values), null,
         Gio.DBusCallFlags.NO_AUTO_START, -1, null, (connection, result) => {
@@ -96,14 +109,23 @@ const INTERFACE = `<node><interface name="org.kde.kwin.Scripting">
     <method name="start"/>
 </interface></node>`;
 
+function move(window, id) {
+    if (version === '5')
+        window.desktop = desktop(id);
+    else
+        window.desktops = [desktop(id)];
+}
+
 function happen([what, id, ...rest]) {
     switch (what) {
     case 'window': {
         const [pid, kind, owner] = rest;
         const window = {
             internalId: `{${id}}`, pid: Number(pid), desktopFileName: '', [kind]: true,
-            transientFor: windows.get(owner) ?? null,
+            transientFor: windows.get(owner) ?? null, minimized: false, onAllDesktops: false,
+            minimizedChanged: new Signal(), [version === '5' ? 'desktopChanged' : 'desktopsChanged']: new Signal(),
         };
+        move(window, currentDesktop);
         windows.set(id, window);
         emit('Added', window);
         break;
@@ -118,6 +140,20 @@ function happen([what, id, ...rest]) {
         emit('Removed', window);
         break;
     }
+    case 'minimize':
+    case 'restore':
+        windows.get(id).minimized = what === 'minimize';
+        windows.get(id).minimizedChanged.emit();
+        break;
+    case 'move':
+        move(windows.get(id), rest[0]);
+        (windows.get(id).desktopChanged ?? windows.get(id).desktopsChanged).emit();
+        break;
+    case 'workspace':
+        currentDesktop = id;
+        for (const {workspace} of scripts.values())
+            workspace.currentDesktopChanged.emit();
+        break;
     case 'unload':
         scripts.clear();
         break;

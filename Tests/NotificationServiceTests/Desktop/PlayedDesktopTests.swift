@@ -31,12 +31,13 @@ struct PlayedDesktopTests {
         let client: Client
         private(set) var programs: [String: (process: RunningCommand, name: String)] = [:]
 
-        init(_ kind: Kind) throws {
+        init(_ kind: Kind, configuration: String? = nil) throws {
             var needed = ["gjs"]
             if kind == .gnome45 { needed.append("glib-compile-resources") }
             try DesktopSupport.require(needed)
             self.kind = kind
             bus = try PrivateBus()
+            if let configuration { try bus.configure(configuration) }
             let directory = Executables.packageRoot + "/Tests/Desktop"
             let script = directory + (kind.source == "gnome" ? "/gnome-shell/shell.js" : "/kwin/kwin.js")
             desktop = try RunningCommand(
@@ -129,6 +130,46 @@ struct PlayedDesktopTests {
         try scene.happen("focus 2")
         try scene.expect("b", "resumed activity")
         #expect(try scene.client.suspension(of: scene.programs["a"]!.name) == "resumed none")
+        #expect(!scene.desktop.transcript.contains("refused"), "\(scene.desktop.transcript)")
+    }
+
+    @Test(
+        "A1: with inactive-when=hidden who is seen is active: not what is minimised, or on a workspace that is not shown",
+        arguments: Kind.allCases)
+    func hidden(kind: Kind) throws {
+        let scene = try Scene(kind, configuration: "[Activity]\ninactive-when=hidden\n")
+        try scene.open(1, of: scene.pid("a"))
+        try scene.happen("focus 1")
+        try scene.expect("a", "resumed activity")
+        try scene.open(2, of: scene.pid("b"))
+        try scene.happen("focus 2")
+        try scene.expect("b", "resumed activity")
+        try scene.happen("minimize 1")
+        try scene.expect("a", "suspended activity")
+        try scene.happen("restore 1")
+        try scene.expect("a", "resumed activity", "without the focus")
+        // Another window of A's, which never has the focus.
+        try scene.open(3, of: scene.pid("a"))
+        try scene.happen("minimize 1")
+        try scene.happen("move 3 1")
+        try scene.expect("a", "suspended activity")
+        try scene.happen("workspace 1")
+        try scene.expect("a", "resumed activity")
+        try scene.happen("focus 3")
+        try scene.expect("b", "suspended activity")
+        try scene.happen("focus")
+        #expect(try scene.client.suspension(of: scene.programs["a"]!.name) == "resumed activity")
+        try scene.happen("close 3")
+        try scene.expect("a", "suspended activity", "what is left is minimised, and elsewhere")
+        try scene.happen("workspace 0")
+        try scene.expect("b", "resumed activity")
+        if kind.source == "gnome" {
+            try scene.happen("lock")
+            try scene.expect("b", "suspended activity")
+            try scene.happen("unlock")
+            try scene.expect("b", "resumed activity")
+            try scene.happen("disable")
+        }
         #expect(!scene.desktop.transcript.contains("refused"), "\(scene.desktop.transcript)")
     }
 

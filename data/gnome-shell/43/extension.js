@@ -24,6 +24,9 @@ class Reporter {
         this._sessionMode = sessionMode;
         this._service = null;
         this._closing = new Map();
+        // What was told of whether windows can be seen; null while nobody wants to know.
+        this._hidden = null;
+        this._watched = new Map();
         this._watch = Gio.bus_watch_name(
             Gio.BusType.SESSION, NAME, Gio.BusNameWatcherFlags.NONE,
             (_connection, _name, owner) => {
@@ -32,14 +35,25 @@ class Reporter {
             },
             () => {
                 this._service = null;
+                this._forgetVisibility();
             });
         // Sent to this connection alone, when the service starts to follow later than it appeared, and when it wants to
         // know whether anybody is there.
         this._request = Gio.DBus.session.signal_subscribe(
             NAME, INTERFACE, 'ReportRequested', PATH, null, Gio.DBusSignalFlags.NONE, () => this._reportAll());
         this._focus = global.display.connect('notify::focus-window', () => this._report());
-        this._created = global.display.connect('window-created', (_display, window) => this._reportShell(window));
-        this._mode = sessionMode.connect('updated', () => this._report());
+        this._visibilityRequest = Gio.DBus.session.signal_subscribe(
+            NAME, INTERFACE, 'VisibilityRequested', PATH, null, Gio.DBusSignalFlags.NONE, () => this._watchVisibility());
+        this._created = global.display.connect('window-created', (_display, window) => {
+            this._reportShell(window);
+            if (this._hidden)
+                this._watchWindow(window);
+            this._reportVisibility();
+        });
+        this._mode = sessionMode.connect('updated', () => {
+            this._reportVisibility();
+            this._report();
+        });
     }
 
     destroy() {
@@ -48,6 +62,8 @@ class Reporter {
         this._sessionMode.disconnect(this._mode);
         global.display.disconnect(this._created);
         global.display.disconnect(this._focus);
+        this._forgetVisibility();
+        Gio.DBus.session.signal_unsubscribe(this._visibilityRequest);
         Gio.DBus.session.signal_unsubscribe(this._request);
         Gio.bus_unwatch_name(this._watch);
         for (const [window, handler] of this._closing)
@@ -59,7 +75,50 @@ class Reporter {
     _reportAll() {
         for (const actor of global.get_window_actors())
             this._reportShell(actor.meta_window);
+        this._hidden?.clear();
+        this._reportVisibility();
         this._report();
+    }
+
+    _watchVisibility() {
+        if (!this._hidden) {
+            this._hidden = new Map();
+            this._workspace = global.workspace_manager.connect(
+                'active-workspace-changed', () => this._reportVisibility());
+            for (const actor of global.get_window_actors())
+                this._watchWindow(actor.meta_window);
+        }
+        this._hidden.clear();
+        this._reportVisibility();
+    }
+
+    _watchWindow(window) {
+        this._watched.set(window, ['notify::minimized', 'workspace-changed'].map(
+            change => window.connect(change, () => this._reportVisibility())));
+        this._watchClosing(window);
+    }
+
+    _forgetVisibility() {
+        if (!this._hidden)
+            return;
+        global.workspace_manager.disconnect(this._workspace);
+        for (const [window, handlers] of this._watched)
+            handlers.forEach(handler => window.disconnect(handler));
+        this._watched.clear();
+        this._hidden = null;
+    }
+
+    // Which windows can be seen, of those for which it changed. Where nobody wants to know, none is watched.
+    _reportVisibility() {
+        for (const window of this._watched.keys()) {
+            const hidden = this._sessionMode.isLocked || window.minimized ||
+                !window.located_on_workspace(global.workspace_manager.get_active_workspace());
+            if (SHELL_TYPES.includes(window.get_window_type()) || this._hidden.get(window) === hidden)
+                continue;
+            this._hidden.set(window, hidden);
+            this._call('WindowVisibility', new GLib.Variant(
+                '(sissb)', [...this._facts(window), this._kind(window), hidden]));
+        }
     }
 
     // A part of the desktop itself, which a person sees whatever has the focus.
@@ -89,6 +148,8 @@ class Reporter {
             return;
         this._closing.set(window, window.connect('unmanaged', () => {
             this._closing.delete(window);
+            this._watched.delete(window);
+            this._hidden?.delete(window);
             this._call('Closed', new GLib.Variant('(s)', [String(window.get_id())]));
         }));
     }
