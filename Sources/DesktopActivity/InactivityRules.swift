@@ -22,9 +22,9 @@ package struct InactivityRules: Equatable, Sendable {
 
     /// What holds for an application.
     ///
-    /// - Parameter names: what it is called; the first that the rules know counts.
-    func rule(for names: some Sequence<String>) -> InactiveWhen {
+    /// - Parameter names: what it is called; the first that the rules know counts. Asked for only where it matters.
+    func rule(for names: @autoclosure () -> [String]) -> InactiveWhen {
         guard !applications.isEmpty else { return general }
-        return names.lazy.compactMap { applications[$0] }.first ?? general
+        return names().lazy.compactMap { applications[$0] }.first ?? general
     }
 }

@@ -141,7 +141,9 @@ final class KWinSource: ReportedSource {
                 told[id(window)] = isHidden;
                 call("\(visibility)", id(window), window.pid, application(window), kind(window), isHidden);
             }
-            function tellAll() { (workspace.windowList || workspace.clientList)().forEach(tellVisibility); }
+            function tellAll() {
+                (workspace.windowList ? workspace.windowList() : workspace.clientList()).forEach(tellVisibility);
+            }
             function watch(window) {
                 ["minimizedChanged", "desktopChanged", "desktopsChanged"].forEach(function (change) {
                     if (window[change]) window[change].connect(function () { tellVisibility(window); });
