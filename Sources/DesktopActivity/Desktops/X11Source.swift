@@ -142,6 +142,7 @@ final class X11Source: ActivitySource {
         case .propertyChanged(connection.root, atoms.clientList): if manager != nil { askForClientList() }
         // Where a window comes to the front, and where one is minimised.
         case .propertyChanged(connection.root, atoms.stacking), .mapped: askForVisibility()
+        case .reparented(let window): if seen[window] != nil { watchFrames(of: window) }
         case .destroyed(let window): if window == manager { managerDisappeared("the window manager ended") }
         default: break
         }
@@ -269,15 +270,23 @@ final class X11Source: ActivitySource {
     private func look(at new: Set<Window>) {
         seen = seen.filter { managed.contains($0.key) }
         for window in new {
-            // First watched, then asked.
-            connection.select(propertyChanges: false, structure: true, of: window)
             describe(window) { [unowned self] description in
                 guard managed.contains(window) else { return }
                 seen[window] = (description, nil)
-                askForVisibility()
+                watchFrames(of: window)
             }
         }
         if new.isEmpty { askForVisibility() }
+    }
+
+    /// Watches a window and all that it is in: managers hide it by unmapping it, or the frame that they put around it. First
+    /// watched, then asked.
+    private func watchFrames(of window: Window, depth: Int = 0) {
+        connection.select(propertyChanges: false, structure: true, of: window)
+        connection.parent(of: window) { [unowned self] parent in
+            guard let parent, parent != connection.root, depth < Self.maximumDepth else { return askForVisibility() }
+            watchFrames(of: parent, depth: depth + 1)
+        }
     }
 
     /// Asks of all windows at once. A window is hidden when the manager says so, and when it, or what it is in, is not

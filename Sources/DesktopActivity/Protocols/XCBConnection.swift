@@ -26,6 +26,8 @@ final class XCBConnection: PolledSourceDelegate {
         case destroyed(Window)
         /// The window itself was mapped or unmapped; what it is in may have been without that.
         case mapped(Window)
+        /// The window is in another one now.
+        case reparented(Window)
     }
 
     var onEvent: ((Event) -> Void)?
@@ -108,6 +110,8 @@ final class XCBConnection: PolledSourceDelegate {
         case XCB_DESTROY_NOTIFY: onEvent?(.destroyed(event.load(as: xcb_destroy_notify_event_t.self).window))
         case XCB_MAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_map_notify_event_t.self).window))
         case XCB_UNMAP_NOTIFY: onEvent?(.mapped(event.load(as: xcb_unmap_notify_event_t.self).window))
+        case XCB_REPARENT_NOTIFY:
+            onEvent?(.reparented(event.load(as: xcb_reparent_notify_event_t.self).window))
         // Errors of requests without a reply are among them: a window that is gone already.
         default: break
         }
@@ -140,7 +144,8 @@ final class XCBConnection: PolledSourceDelegate {
         }
     }
 
-    /// Asks for ``Event/propertyChanged(_:_:)``, or for ``Event/destroyed(_:)`` and ``Event/mapped(_:)``, of a window.
+    /// Asks for ``Event/propertyChanged(_:_:)``, or for ``Event/destroyed(_:)``, ``Event/mapped(_:)`` and
+    /// ``Event/reparented(_:)``, of a window.
     func select(propertyChanges: Bool, structure: Bool, of window: Window) {
         let mask =
             (propertyChanges ? XCB_EVENT_MASK_PROPERTY_CHANGE.rawValue : 0)
@@ -168,6 +173,14 @@ final class XCBConnection: PolledSourceDelegate {
         expect(library.getWindowAttributes(connection, window).sequence) { reply in
             let state = reply?.load(as: xcb_get_window_attributes_reply_t.self).map_state
             completion(state.map { UInt32($0) == XCB_MAP_STATE_VIEWABLE.rawValue })
+        }
+    }
+
+    /// The window that a window is in; nil for a root, and for one that is not there.
+    func parent(of window: Window, completion: @escaping (Window?) -> Void) {
+        expect(library.queryTree(connection, window).sequence) { reply in
+            let parent = reply?.load(as: xcb_query_tree_reply_t.self).parent
+            completion(parent == 0 ? nil : parent)
         }
     }
 

@@ -32,6 +32,7 @@ struct XCBLibrary: @unchecked Sendable {
     let changeWindowAttributes: xcb_change_window_attributes_function
     let getProperty: xcb_get_property_function
     let getWindowAttributes: xcb_get_window_attributes_function
+    let queryTree: xcb_query_tree_function
     let queryExtension: xcb_query_extension_function
     let prefetchExtension: xcb_prefetch_extension_data_function
     /// Does not block when the reply to a request behind ``prefetchExtension`` has come.
@@ -74,6 +75,7 @@ struct XCBLibrary: @unchecked Sendable {
         internAtom = try function("xcb_intern_atom", of: xcb)
         changeWindowAttributes = try function("xcb_change_window_attributes", of: xcb)
         getProperty = try function("xcb_get_property", of: xcb)
+        queryTree = try function("xcb_query_tree", of: xcb)
         getWindowAttributes = try function("xcb_get_window_attributes", of: xcb)
         queryExtension = try function("xcb_query_extension", of: xcb)
         prefetchExtension = try function("xcb_prefetch_extension_data", of: xcb)
