@@ -45,7 +45,7 @@ public final class DistributedNotificationCenter: Sendable {
         return shared
     }
 
-    struct State {
+    struct State: ~Copyable {
         var observers = ObserverTable()
         var operationQueues = OperationQueueTargets()
         var defaultDelivery = DefaultDelivery.mainThread

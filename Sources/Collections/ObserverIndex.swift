@@ -5,11 +5,12 @@
 /// are O(1). Observers of one post come in registration order across all four kinds (C3): every list is in that
 /// order, and up to four lists are merged.
 ///
-/// A value type; not thread-safe by itself.
+/// It has one owner, and can't be copied: a read would copy it, with a reference to each of its parts. Not thread-safe by
+/// itself.
 ///
 /// It is inlinable, so that each module that uses it has it for its own types: in the process a post costs half a
 /// microsecond, most of which would go into calls through tables of a generic type's requirements.
-public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer> {
+public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyable {
     /// Where an observer is stored; valid until it is removed.
     public struct Position: Hashable, Sendable {
         @usableFromInline let slot: Int32

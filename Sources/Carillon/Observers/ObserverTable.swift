@@ -9,7 +9,7 @@ import ThreadDelivery
 ///
 /// What an observer holds may end with it, and run code of the program, which may use the center again. So nothing is
 /// released in here: the caller takes it with ``takeReleased()``, and lets go of it with no lock held.
-struct ObserverTable {
+struct ObserverTable: ~Copyable {
     /// Whom an observer belongs to: its token, or the object whose method it is.
     ///
     /// An object is known by its address, which another one may get after its end (C12); so the object is held weakly
