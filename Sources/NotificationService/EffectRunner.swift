@@ -232,7 +232,7 @@ final class EffectRunner {
     ///
     /// - Parameter isMoreDue: whether more goes out next.
     func eventEnded(isMoreDue: Bool) {
-        if !channels.isEmpty, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
+        if channels.owesEvent, channels.eventEnded(isMoreDue: isMoreDue, confirming: store) { store?.flush() }
         receipts?.eventEnded()
     }
 

@@ -42,6 +42,8 @@ final class Channels {
     private var channels: [ClientName: Channel] = [:]
     /// Those that have something that nobody tried to write.
     private var dirty: [Channel] = []
+    /// Whether the event has left something to write or to confirm: asked at the end of each.
+    private(set) var owesEvent = false
     private var postponed = 0
     /// What was written, of clients' notifications, and the store was not told.
     private var carried: [ClientName: DeliveryReceipts.Sent] = [:]
@@ -84,7 +86,10 @@ final class Channels {
     ///
     /// - Parameter before: what went to it on the bus. What was asked there is answered here.
     func add(_ channel: Channel, after before: DistributedCenter.SentBeforeChannel) {
-        channel.onAppended = { [unowned self] in dirty.append($0) }
+        channel.onAppended = { [unowned self] in
+            dirty.append($0)
+            owesEvent = true
+        }
         channel.onWritable = { [unowned self] channel in
             write(channel)
             onWritten()
@@ -103,6 +108,7 @@ final class Channels {
         channel.isCarried = true
         guard channel.writtenBefore != DeliveryReceipts.Sent() else { return }
         carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
+        owesEvent = true
         channel.writtenBefore = DeliveryReceipts.Sent()
     }
 
@@ -353,6 +359,7 @@ final class Channels {
             dirty.removeAll(keepingCapacity: true)
             for channel in channels { write(channel) }
         }
+        owesEvent = !dirty.isEmpty
         guard !carried.isEmpty else { return false }
         defer { carried.removeAll(keepingCapacity: true) }
         guard let store else { return false }
@@ -370,6 +377,7 @@ final class Channels {
                 sequence: number, delivered: UInt64(content.notifications), dropped: content.losses)
             if channel.isCarried {
                 carried[channel.client, default: DeliveryReceipts.Sent()].add(sent)
+                owesEvent = true
             } else {
                 channel.writtenBefore.add(sent)
             }
