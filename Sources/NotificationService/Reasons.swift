@@ -238,8 +238,9 @@ struct Reasons {
 
     private var coalesced: String? {
         guard explanation.coalesced > 0 else { return nil }
-        return "Newer ones of the same name and object took the place of "
-            + "\(count(Int(clamping: explanation.coalesced), "notification")) that waited for it."
+        // Of all that it observes: there is no count for each name.
+        return "So far newer ones of their own name and object took the place of "
+            + "\(count(Int(clamping: explanation.coalesced), "notification")) that waited for it, of whatever name."
     }
 
     private var losses: String? {
