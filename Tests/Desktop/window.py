@@ -7,8 +7,8 @@
 It observes the four names "drop", "coalesce", "hold" and "deliver-immediately", each with the suspension behavior of
 that name, with --always and automatic-suspension false, and prints a line for everything that it receives. Its window
 is a panel's with --dock, and a dialog of a window of another program with --transient-for. Signals of the interface org.example.Window, which a test
-sends to it, tell it what a person would do: Close the window, Open another one. Mark prints "mark": what was sent before
-has been printed before.
+sends to it, tell it what a person would do: Close the window, Hide it, Open another one. Rename gives it a hundred titles
+in a second. Mark prints "mark": what was sent before has been printed before.
 """
 
 import sys
@@ -69,8 +69,18 @@ def commanded(connection, sender, path, interface, member, arguments):
         window.destroy()
     elif member == "Open":
         open_window()
+    elif member == "Hide":
+        window.iconify()
+    elif member == "Rename":
+        rename(100)
     elif member == "Mark":
         tell("mark")
+
+
+def rename(left):
+    window.set_title(f"{title} {left}" if left else title)
+    GLib.timeout_add(10, rename, left - 1) if left else tell("renamed")
+    return False
 
 
 def subscribe(interface, callback):
