@@ -15,6 +15,12 @@ static inline int carillon_is_main_thread(void)
     return answer > 0;
 }
 
+/* A file that lies in memory and has no name; memfd_create() is hidden like gettid(). 1 is MFD_CLOEXEC. */
+static inline int carillon_memory_file(void)
+{
+    return syscall(SYS_memfd_create, "carillon", 1U);
+}
+
 /* Tells threads apart, in the order in which they ask. */
 static inline unsigned carillon_thread_number(void)
 {

@@ -13,7 +13,9 @@ struct CarillonTool {
         switch name {
         case "post": PostCommand.run
         case "observe": ObserveCommand.run
+        case "wait": WaitCommand.run
         case "monitor": MonitorCommand.run
+        case "replay": ReplayCommand.run
         case "status": StatusCommand.run
         case "clients": ListCommand.runClients
         case "observers": ListCommand.runObservers
@@ -45,7 +47,9 @@ struct CarillonTool {
                 Commands:
                   post       Post a notification
                   observe    Print the notifications that arrive
+                  wait       Wait for a notification, which a command may cause
                   monitor    Print all that is posted, without counting as a receiver
+                  replay     Post again what was recorded
                   status     Show what the service is doing
                   clients    List the programs that it knows
                   observers  List their observers
@@ -60,7 +64,8 @@ struct CarillonTool {
                 'carillon COMMAND --help' tells more.
 
                 Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
-                were lost, 5 standard output can't be written, 6 there is no such value or client.
+                were lost, 5 standard output can't be written, 6 there is no such value or client, 7 a command of
+                --exec failed.
                 """,
             stopsAtFirstArgument: true)
         let version = parser.flag("version", help: "Show the version and exit")

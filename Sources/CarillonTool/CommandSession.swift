@@ -43,9 +43,11 @@ final class CommandSession: @unchecked Sendable {
     /// Has `start` say what is wanted, and runs until ``finish(_:)``.
     ///
     /// - Parameter startsService: let the bus start a service when there is none.
-    static func run(startsService: Bool = true, _ start: (CommandSession) -> Void) -> ExitCode {
+    static func run<Failure: Error>(
+        startsService: Bool = true, _ start: (CommandSession) throws(Failure) -> Void
+    ) throws(Failure) -> ExitCode {
         let session = CommandSession(startsService: startsService)
-        start(session)
+        try start(session)
         session.hasStarted = true
         session.session.start()
         if session.exitCode == nil { session.loop.run() }
@@ -99,19 +101,16 @@ final class CommandSession: @unchecked Sendable {
         if case .unavailable = error, !startsService {
             printError("carillon: the service does not run")
         } else {
-            printError("carillon: \(error)")
+            printError("carillon: \(error)\(Advice.after(error).map { "\n\($0)" } ?? "")")
         }
         if case .refused(let error) = error, error.isRefusal { finish(.usage) } else { finish(.unavailable) }
     }
 
     // MARK: Ends from outside
 
-    func finish(_ code: ExitCode, afterSeconds seconds: Double) {
-        sources.append(
-            .timer(milliseconds: UInt32(max(1, seconds * 1000)), on: .default) { [unowned self] in
-                finish(code)
-                return .remove
-            })
+    /// Does something once, when the time is up.
+    func after(_ seconds: Double, _ action: @escaping () -> Void) {
+        sources.append(.once(milliseconds: UInt32(max(1, seconds * 1000)), on: .default, action: action))
     }
 
     /// Ends the run on SIGINT and SIGTERM, with what `code` says then.
@@ -138,7 +137,7 @@ extension CommandSession: ServiceReceiver {
     func stateChanged(_ state: ConnectionState) {
         if case .disconnected(let reason) = state {
             guard exitCode == nil else { return }
-            printError("carillon: \(hasBeenServed ? "" : "no bus: ")\(reason)")
+            printError(hasBeenServed ? "carillon: \(reason)" : "carillon: no bus: \(reason)\n\(Advice.withoutBus)")
             return finish(.unavailable)
         }
         if state == .connected { hasBeenServed = true }

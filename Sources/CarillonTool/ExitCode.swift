@@ -14,6 +14,8 @@ enum ExitCode: Int32, CaseIterable {
     case outputFailed = 5
     /// There is no such value, or no such client.
     case nothing = 6
+    /// A command of `--exec` failed.
+    case commandFailed = 7
     /// Interrupted before the work was done (128 + SIGINT, as shells count).
     case interrupted = 130
 }

@@ -22,6 +22,13 @@ public func writeLine(_ line: String) throws(StreamError) {
     try write(line, to: STDOUT_FILENO)
 }
 
+/// Writes a line to a descriptor, and waits where that takes no more for now.
+///
+/// - Throws: why it, or the rest of it, can't be written.
+public func writeLine(_ line: String, to descriptor: Int32) throws(StreamError) {
+    try write(line, to: descriptor)
+}
+
 /// Why a stream can't be written.
 public struct StreamError: Error, CustomStringConvertible {
     public let code: Int32

@@ -116,12 +116,13 @@ struct ManualPageTests {
 
     @Test("carillon(1) has the events that observe prints as JSON, and their members")
     func events() throws {
-        let source = try Document("Sources/CarillonTool/NotificationFormat.swift").text
+        let source = try Document("Sources/CarillonTool/Watching/ObservationEvent.swift").text
         let events = source.matches(of: /\bobject\("([a-z-]+)"/).map { String($0.1) }
         try #require(!events.isEmpty)
         let section = try Page("carillon.1").section(".Ss carillon observe")
         #expect(section.matches(of: /\n\.It Li ([a-z-]+)\n/).map { String($0.1) } == events)
-        for member in source.matches(of: /\("([a-zA-Z]+)", [A-Z\w"]/) {
+        let format = try Document("Sources/CarillonTool/Watching/NotificationFormat.swift").text
+        for member in (source + format).matches(of: /\("([a-zA-Z]+)", [A-Z\w"]/) {
             #expect(section.contains(".Li \(member.1)"), "\(member.1)")
         }
     }

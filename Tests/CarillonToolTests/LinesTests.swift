@@ -24,6 +24,32 @@ struct LinesTests {
         #expect(texts[3].contains("\"always\": \"no\""))
     }
 
+    @Test(
+        "Pairs are quoted as in a shell",
+        arguments: [
+            (#"a="two words" b='it"s'"#, #"{"a": "two words", "b": "it\"s"}"#),
+            (#"a=x\ y "b=1""#, #"{"a": "x y", "b": 1}"#), (#"a="\"q\"\x" b="#, #"{"a": "\"q\"\\x", "b": ""}"#),
+            ("\ta='' \r", #"{"a": ""}"#),
+        ])
+    func quoted(line: String, expected: String) throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding", "--json", "--count", "1")
+        #expect(try run(bell, ["Ding", "--lines"], input: line).exitCode == 0)
+        #expect(try ObservedLine(observer.nextLine()).userInfoText == expected)
+    }
+
+    @Test("A quote without its end is named")
+    func unquoted() throws {
+        let bell = try Bell()
+        let result = try run(bell, ["Ding", "--lines"], input: "a='x\nb=\"y\nc=\\")
+        #expect(result.exitCode == 1)
+        for (line, reason) in [(1, "there is no second '"), (2, "there is no second \""), (3, "ends with a backslash")]
+        {
+            #expect(
+                result.standardError.contains("line \(line): ") && result.standardError.contains(reason), "\(result)")
+        }
+    }
+
     @Test("A line that is wrong is named, the others are posted, and the exit code is 1")
     func wrong() throws {
         let bell = try Bell()

@@ -90,11 +90,20 @@ public struct PostOutcome: Equatable, Sendable {
         self.init(receivers: 0, errorName: error.name.rawValue)
     }
 
-    /// The error, without its words; nil for a post that was accepted.
+    /// The error, with words that say no more than its name; nil for a post that was accepted.
     public var error: BusError? {
         guard !errorName.isEmpty else { return nil }
         let name = InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed"
-        return BusError(name: name, message: "the post was refused")
+        let words =
+            switch CenterErrorName(rawValue: errorName) {
+            case .invalidName: "its name is none"
+            case .invalidUserInfo: "something in its userInfo is no property-list value"
+            case .invalidOption: "an option of it is unknown, or has a value that it can't have"
+            case .limitExceeded: "it is over a limit of the service"
+            case .notAllowed: "policy does not allow it"
+            case .unknownObserver, .invalidConfiguration, .channelsDisabled, nil: errorName
+            }
+        return BusError(name: name, message: "the post was refused: \(words)")
     }
 }
 

@@ -22,7 +22,7 @@ package enum ISO8601Date {
 
     /// Reads what ``text(_:)`` writes, with any number of digits in the fraction (more than six are cut), and with
     /// `Z` or an offset such as `+01:00`. Nil for anything else, leap seconds and years beyond 9999 included.
-    static func microseconds(from text: String) -> Int64? {
+    package static func microseconds(from text: String) -> Int64? {
         var fields = Fields(text.utf8[...])
         guard let year = fields.digits(4), fields.take("-"), let month = fields.digits(2), fields.take("-"),
             let day = fields.digits(2), fields.take("T"), let hour = fields.digits(2), fields.take(":"),

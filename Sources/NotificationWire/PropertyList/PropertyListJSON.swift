@@ -24,6 +24,11 @@ public enum PropertyListJSON {
         } catch {
             throw Failure(description: "not valid JSON: \(error)")
         }
+        return try userInfo(from: value)
+    }
+
+    /// The same for what was read already.
+    public static func userInfo(from value: JSON) throws(Failure) -> [String: PropertyList] {
         guard case .object(let members) = value else { throw Failure(description: "the JSON is no object") }
         return try dictionary(members, path: "userInfo")
     }

@@ -34,11 +34,10 @@ enum UserInfoArguments {
         return userInfo
     }
 
-    /// A line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them.
+    /// A line of standard input: a JSON object, or `KEY=VALUE` pairs with blanks between them, quoted as in a shell.
     static func userInfo(line: String) throws(UsageError) -> [String: PropertyList] {
-        let pairs = line.split(whereSeparator: { $0 == " " || $0 == "\t" || $0 == "\r" }).map(String.init)
-        let isJSON = pairs.first?.hasPrefix("{") ?? false
-        return try userInfo(pairs: isJSON ? [] : pairs, strings: [], json: isJSON ? line : nil)
+        let isJSON = line.first { $0 != " " && $0 != "\t" } == "{"
+        return try userInfo(pairs: isJSON ? [] : ShellWords.split(line), strings: [], json: isJSON ? line : nil)
     }
 
     private static let blanks: [UInt8] = Array(" \t\r\n".utf8)

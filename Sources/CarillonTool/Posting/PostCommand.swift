@@ -3,6 +3,12 @@ import NotificationCore
 import NotificationWire
 import ServiceClient
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// `carillon post NAME ...`
 enum PostCommand {
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
@@ -12,14 +18,15 @@ enum PostCommand {
                 A VALUE that JSON would read as a number is one: 3 is an integer, 3.0 and 3e0 are floating point.
                 true and false are booleans. Everything else is a string; --string KEY=3 makes one of any VALUE.
 
-                With --lines every line of standard input is a post: KEY=VALUE pairs with blanks between them, or a
-                JSON object. What is queued with --posting-style asap or when-idle is coalesced among the posts of one
+                With --lines every line of standard input is a post: KEY=VALUE pairs with blanks between them, quoted as
+                in a shell, or a JSON object. What is queued with --posting-style asap or when-idle is coalesced among the posts of one
                 connection, and each run of this command is one; at-exit waits for its end, however that comes.
 
                 In --json, data is {"$data": "<base64>"} and a date is {"$date": "2026-11-21T09:30:00Z"}.
                 """)
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "The object it is about")
-        let json = parser.string("json", short: "j", placeholder: "JSON", help: "userInfo as a JSON object")
+        let json = parser.string(
+            "json", short: "j", placeholder: "JSON", help: "userInfo as a JSON object; - reads it from standard input")
         let strings = parser.strings("string", short: "s", placeholder: "KEY=VALUE", help: "A string in userInfo")
         let immediately = parser.flag(
             "deliver-immediately", short: "i", help: "Deliver to suspended applications too")
@@ -36,14 +43,25 @@ enum PostCommand {
         let expires = parser.string(
             "expires", short: "e", placeholder: "SECONDS", help: "Neither keep it nor have it wait for longer")
         let lines = parser.flag("lines", short: "l", help: "Post once for each line of standard input")
+        let repetitions = parser.string("repeat", placeholder: "N", help: "Post it N times, on one connection")
+        let delay = parser.string("delay", placeholder: "SECONDS", help: "With --repeat: from one to the next")
         let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
 
         guard let name = rest.first else { throw UsageError("post needs a NAME") }
+        let count = try WatchArguments.positive(parser.value(repetitions), "--repeat") { Int($0) }
+        let seconds = try WatchArguments.positive(parser.value(delay), "--delay") { Double($0) }
+        if count == nil, seconds != nil { throw UsageError("--delay needs --repeat") }
+        if count != nil, parser.value(lines) { throw UsageError("--repeat and --lines exclude each other") }
+        var text = parser.value(json)
+        if text == "-" {
+            if parser.value(lines) { throw UsageError("--json - and --lines would both read standard input") }
+            text = try StandardInput.readAll()
+        }
         let userInfo = try UserInfoArguments.userInfo(
-            pairs: Array(rest.dropFirst()), strings: parser.value(strings), json: parser.value(json))
+            pairs: Array(rest.dropFirst()), strings: parser.value(strings), json: text)
         var options = PostOptions()
         options.deliverImmediately = parser.value(immediately)
         options.postingStyle = try ChoiceArguments.one(parser.value(style), "--posting-style") ?? .now
@@ -63,10 +81,16 @@ enum PostCommand {
         if parser.value(lines) {
             var poster: LinePoster?
             return CommandSession.run { session in
-                poster = LinePoster(session: session, post: post)
+                poster = LinePoster(
+                    session: session, reading: STDIN_FILENO, showsProgress: !post.isVerbose,
+                    report: { post.report($0, on: session) },
+                    convert: { line throws(UsageError) in
+                        (try post.outgoing(adding: try UserInfoArguments.userInfo(line: line)), .zero)
+                    })
                 poster?.start()
             }
         }
+        if let count { return try repeated(post, count, every: seconds ?? 0) }
         let outgoing = try post.outgoing()
         return CommandSession.run { session in
             session.submit(
@@ -79,6 +103,32 @@ enum PostCommand {
                             session.finish(.done)
                         }
                     }))
+        }
+    }
+
+    /// Posts the same again and again.
+    private static func repeated(
+        _ post: PostArguments, _ count: Int, every seconds: Double
+    ) throws(UsageError) -> ExitCode {
+        // What is wrong with it is wrong before the first.
+        let first = try post.outgoing()
+        var stream: PostStream?
+        var number = 0
+        return CommandSession.run { session in
+            stream = PostStream(
+                session: session, total: count, showsProgress: !post.isVerbose,
+                report: { post.report($0, on: session) }
+            ) {
+                guard let stream else { return }
+                guard number < count else { return stream.end() }
+                // Each is a message of its own.
+                guard let outgoing = number == 0 ? first : try? post.outgoing() else { return stream.end() }
+                number += 1
+                stream.add(
+                    PostStream.Item(
+                        outgoing: outgoing, label: "post \(number)", delay: .seconds(Double(number - 1) * seconds)))
+            }
+            stream?.start()
         }
     }
 }

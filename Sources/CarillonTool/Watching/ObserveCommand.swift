@@ -11,6 +11,11 @@ enum ObserveCommand {
                 Standard error says when observing has begun, what was lost, and when the service goes and comes; with
                 --json standard output does, too, in objects with the member "event". Without --count it goes on until
                 it is interrupted. The exit status is 4 when notifications were lost.
+
+                COMMAND is run by the shell, once for each, in their order: with CARILLON_NAME, CARILLON_OBJECT,
+                CARILLON_USER_INFO, CARILLON_INFO_key, CARILLON_TIME, CARILLON_POSTER, CARILLON_SERIAL and
+                CARILLON_SEQUENCE in its environment, and the JSON object on its standard input. With --exec or --popup
+                nothing is printed, unless --json, --format or --long asks for it.
                 """)
         let read = try WatchArguments.read(arguments, by: parser) { parser in
             (
@@ -25,7 +30,11 @@ enum ObserveCommand {
                     "retained", short: "r", help: "First print the values that are kept, as 'carillon get' does"),
                 interval: parser.string(
                     "interval", short: "i", placeholder: "SECONDS",
-                    help: "Of each name and object at most one in SECONDS, the newest")
+                    help: "Of each name and object at most one in SECONDS, the newest"),
+                command: parser.string("exec", short: "e", placeholder: "COMMAND", help: "Run COMMAND for each"),
+                popup: parser.flag("popup", help: "Show each on the desktop"),
+                record: parser.string(
+                    "record", placeholder: "FILE", help: "Append them to FILE too, for 'carillon replay'")
             )
         }
         guard let (arguments, own) = read else { return Output.writeVersion() }
@@ -40,6 +49,26 @@ enum ObserveCommand {
             }
             options.minimumInterval = UInt32((seconds * 1000).rounded(.up))
         }
-        return arguments.watch(options, format: .people, word: "observing")
+        let (command, path, hasPopups) = (
+            parser.value(own.command), parser.value(own.record), parser.value(own.popup)
+        )
+        if command?.isEmpty == true { throw UsageError("--exec: '' is no command") }
+        arguments.warnOfPatterns()
+        let watch = Watch(
+            arguments.scope(options, wanted: arguments.wanted, details: command == nil && path == nil ? [] : [.time]),
+            word: "observing")
+        return try CommandSession.run { session throws(UsageError) in
+            let recorder = try path.map { path throws(UsageError) in try Recorder(path, on: session) }
+            if let seconds = arguments.seconds { session.after(seconds) { watch.end(.timedOut) } }
+            watch.start(on: session) { becameIdle in
+                var outputs: [any NotificationOutput] = recorder.map { [$0] } ?? []
+                if arguments.hasFormat || (command == nil && !hasPopups) {
+                    outputs.append(Printer(arguments.format, on: session))
+                }
+                if let command { outputs.append(CommandRunner(command, on: session, becameIdle: becameIdle)) }
+                if hasPopups { outputs.append(Popups(on: session, becameIdle: becameIdle)) }
+                return outputs
+            }
+        }
     }
 }

@@ -1,0 +1,64 @@
+import MainLoop
+import ServiceClient
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Posts what stands in the lines of a file or of standard input, as they come, on one connection.
+///
+/// A line that is wrong, or whose post is refused, is reported with its number; the others are posted all the same.
+final class LinePoster {
+    /// What becomes of a line: nil when there is nothing to post in it.
+    typealias Conversion = (_ line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)?
+
+    private let session: CommandSession
+    private let source: String
+    private let convert: Conversion
+    private var stream: PostStream!
+    private var reader: LineReader!
+    private var lineNumber = 0
+
+    /// - Parameters:
+    ///   - source: how messages begin that name a line; empty for standard input.
+    ///   - report: gets the number of clients that each matched.
+    init(
+        session: CommandSession, reading descriptor: Int32, source: String = "", showsProgress: Bool,
+        report: @escaping (Int) -> Void, convert: @escaping Conversion
+    ) {
+        self.session = session
+        self.source = source
+        self.convert = convert
+        stream = PostStream(session: session, showsProgress: showsProgress, report: report) { [unowned self] in
+            reader.resume()
+        }
+        reader = LineReader(descriptor) { [unowned self] in
+            take($0)
+        } ended: { [unowned self] end in
+            switch end {
+            case .ofInput: break
+            case .tooLong: stream.fail("the line is too long", label(lineNumber + 1))
+            case .failure(let reason): stream.fail(reason, source.isEmpty ? "standard input" : source)
+            }
+            stream.end()
+        }
+    }
+
+    func start() { stream.start() }
+
+    private func take(_ line: ArraySlice<UInt8>) {
+        lineNumber += 1
+        do throws(UsageError) {
+            guard let text = String(validating: line, as: UTF8.self) else { throw UsageError("it is no UTF-8") }
+            guard let (outgoing, delay) = try convert(text) else { return }
+            stream.add(PostStream.Item(outgoing: outgoing, label: label(lineNumber), delay: delay))
+            if stream.isFull { reader.pause() }
+        } catch {
+            stream.fail("\(error)", label(lineNumber))
+        }
+    }
+
+    private func label(_ number: Int) -> String { source.isEmpty ? "line \(number)" : "\(source):\(number)" }
+}

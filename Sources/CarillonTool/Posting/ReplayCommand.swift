@@ -1,0 +1,103 @@
+import JSON
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// `carillon replay FILE`: posts again what `--record` kept.
+enum ReplayCommand {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon replay", usage: "FILE", summary: "Posts again what 'carillon observe --record' kept.",
+            description: """
+                FILE, or standard input where it is -, has a JSON object a line, as --record and 'observe --json' write
+                them: name, object, userInfo, and the time, if it shall be played at its pace. Who posted it first is not
+                told again.
+                """)
+        let speed = parser.string(
+            "speed", short: "s", placeholder: "FACTOR", help: "Play it so many times as fast; 1 if not given")
+        let fast = parser.flag("fast", short: "f", help: "Play it as fast as possible")
+        let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched each")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        guard let path = rest.first, !path.isEmpty else { throw UsageError("replay needs a FILE") }
+        if rest.count > 1 { throw UsageError("replay takes one FILE") }
+        let factor = try WatchArguments.positive(parser.value(speed), "--speed") { Double($0) } ?? 1
+        if parser.value(fast), parser.value(speed) != nil { throw UsageError("--fast and --speed exclude each other") }
+        let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY)
+        guard descriptor >= 0 else { throw UsageError("\(path): \(String(cString: strerror(errno)))") }
+        let (pace, isVerbose) = (parser.value(fast) ? nil : factor, parser.value(verbose))
+        var recording = Recording(pace: pace)
+        var poster: LinePoster?
+        let code = CommandSession.run { session in
+            poster = LinePoster(
+                session: session, reading: descriptor, source: path == "-" ? "" : path, showsProgress: !isVerbose,
+                report: { if isVerbose { session.print("\($0) \($0 == 1 ? "client" : "clients")") } },
+                convert: { line throws(UsageError) in try recording.post(in: line) })
+            poster?.start()
+        }
+        if recording.losses > 0 {
+            printError("carillon: \(recording.losses) notifications were lost when this was recorded")
+        }
+        return code
+    }
+}
+
+/// What is played, and how far it has come.
+private struct Recording {
+    /// How many times as fast as it was recorded; nil for as fast as possible.
+    let pace: Double?
+    private var start: Int64?
+    /// Of the last post: the next is no earlier, whatever clock was put back meanwhile.
+    private var delay = Duration.zero
+    private(set) var losses: UInt64 = 0
+
+    init(pace: Double?) {
+        self.pace = pace
+    }
+
+    /// - Returns: nil for what is no notification.
+    mutating func post(in line: String) throws(UsageError) -> (outgoing: OutgoingPost, delay: Duration)? {
+        guard line.utf8.contains(where: { $0 != 0x20 && $0 != 0x09 && $0 != 0x0D }) else { return nil }
+        let object: JSON
+        do throws(JSON.Malformed) {
+            object = try JSON(line)
+        } catch {
+            throw UsageError("not valid JSON: \(error)")
+        }
+        if let event = object["event"]?.text {
+            if event == "dropped" || event == "missing" { losses += UInt64(object["count"]?.integer ?? 0) }
+            return nil
+        }
+        guard let name = object["name"]?.text else { throw UsageError("there is no \"name\" in it") }
+        var userInfo: [String: PropertyList] = [:]
+        if let value = object["userInfo"] {
+            do throws(PropertyListJSON.Failure) {
+                userInfo = try PropertyListJSON.userInfo(from: value)
+            } catch {
+                throw UsageError("\(error)")
+            }
+        }
+        if let pace, let text = object["time"]?.text {
+            guard let time = ISO8601Date.microseconds(from: text) else {
+                throw UsageError("\"time\" is not like 2026-11-21T09:30:00Z")
+            }
+            let first = start ?? time
+            start = first
+            delay = max(delay, .microseconds(Double(time - first) / pace))
+        }
+        do throws(CenterError) {
+            let outgoing = try OutgoingPost(name: name, object: object["object"]?.text ?? "", userInfo: userInfo)
+            return (outgoing, delay)
+        } catch {
+            throw UsageError(error.description)
+        }
+    }
+}

@@ -1,0 +1,35 @@
+import MainLoop
+
+/// Words as a shell takes a line apart: blanks separate them; quotes and backslashes keep blanks, and are taken away.
+///
+/// Nothing else of a shell's is meant: no variables, no comments, no patterns.
+enum ShellWords {
+    /// - Throws: for a quote without its end, and a backslash at the end.
+    static func split(_ line: String) throws(UsageError) -> [String] {
+        var words: [String] = []
+        var word: String?
+        var quote: Character?
+        var rest = line[...]
+        while let character = rest.popFirst() {
+            switch (character, quote) {
+            case ("'", "'"?), ("\"", "\""?): quote = nil
+            case ("\\", nil):
+                guard let next = rest.popFirst() else { throw UsageError("the line ends with a backslash") }
+                word = (word ?? "") + String(next)
+            // In double quotes it is only for what would otherwise mean something there.
+            case ("\\", "\""?) where rest.first == "\"" || rest.first == "\\":
+                word = (word ?? "") + String(rest.removeFirst())
+            case ("'", nil), ("\"", nil):
+                quote = character
+                word = word ?? ""
+            case (" ", nil), ("\t", nil), ("\r", nil), ("\r\n", nil):
+                if let word { words.append(word) }
+                word = nil
+            default: word = (word ?? "") + String(character)
+            }
+        }
+        if let quote { throw UsageError("there is no second \(quote)") }
+        if let word { words.append(word) }
+        return words
+    }
+}

@@ -1,0 +1,31 @@
+import MainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What somebody pipes into the command.
+enum StandardInput {
+    /// More can't be posted anyway.
+    private static let mostBytes = 80 << 20
+
+    /// All of it, up to its end.
+    static func readAll() throws(UsageError) -> String {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = read(STDIN_FILENO, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            if count < 0 { throw UsageError("standard input: \(String(cString: strerror(errno)))") }
+            guard count > 0 else { break }
+            bytes += buffer[..<count]
+            guard bytes.count <= mostBytes else { throw UsageError("standard input is too large to be posted") }
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw UsageError("standard input is not valid UTF-8")
+        }
+        return text
+    }
+}

@@ -1,0 +1,31 @@
+import MainLoop
+import NotificationCore
+
+/// `carillon monitor [NAME ...]`
+enum MonitorCommand {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon monitor", usage: "[NAME ...]",
+            summary: "Prints the posts of these names, or all, whoever receives them, as they are made.",
+            description: """
+                It counts nowhere: a post that nobody observes is shown, and its poster is told of no receiver. A line is
+                the poster, and what 'carillon observe' prints. What was posted over channels is shown, too. Standard error,
+                the objects with the member "event", and the exit status are those of 'carillon observe'.
+                """)
+        let read = try WatchArguments.read(arguments, by: parser, showsPoster: true) { parser in
+            parser.string("record", placeholder: "FILE", help: "Append them to FILE too, for 'carillon replay'")
+        }
+        guard let (arguments, record) = read else { return Output.writeVersion() }
+        let path = parser.value(record)
+        arguments.warnOfPatterns()
+        let watch = Watch(
+            arguments.scope(
+                ObserverOptions(isMonitor: true), wanted: arguments.wanted, details: path == nil ? [] : [.time]),
+            word: "monitoring")
+        return try CommandSession.run { session throws(UsageError) in
+            let recorder = try path.map { path throws(UsageError) in try Recorder(path, on: session) }
+            if let seconds = arguments.seconds { session.after(seconds) { watch.end(.timedOut) } }
+            watch.start(on: session) { _ in [Printer(arguments.format, on: session)] + (recorder.map { [$0] } ?? []) }
+        }
+    }
+}

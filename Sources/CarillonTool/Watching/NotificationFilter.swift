@@ -1,0 +1,78 @@
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// Which of the notifications that arrive are meant: `--glob` and `--match`. It is this process that looks, not the service,
+/// which sends all that is registered for.
+struct NotificationFilter {
+    /// What an entry of userInfo has to be.
+    fileprivate struct Condition {
+        let key: String
+        /// Nil when it only has to be there.
+        let value: (text: String, inferred: PropertyList)?
+    }
+
+    /// The pattern for names, as it was given.
+    let glob: String?
+    private let names: GlobPattern?
+    private let conditions: [Condition]
+
+    /// - Parameters:
+    ///   - glob: a pattern for names; nil for all.
+    ///   - matches: `KEY=VALUE` or `KEY`, all of which have to hold.
+    init(glob: String?, matches: [String]) throws(UsageError) {
+        if glob?.isEmpty == true { throw UsageError("--glob: '' matches no name") }
+        self.glob = glob
+        names = glob.map(GlobPattern.init)
+        var conditions: [Condition] = []
+        for text in matches {
+            let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            guard !parts[0].isEmpty else { throw UsageError("--match: '\(text)' is neither KEY nor KEY=VALUE") }
+            let value = parts.count > 1 ? (parts[1], try UserInfoArguments.infer(parts[1])) : nil
+            conditions.append(Condition(key: parts[0], value: value))
+        }
+        self.conditions = conditions
+    }
+
+    func passes(_ arrival: Arrival) -> Bool {
+        if let names, !names.matches(arrival.notification.name) { return false }
+        return conditions.allSatisfy { $0.holds(in: arrival.userInfo) }
+    }
+}
+
+extension NotificationFilter.Condition {
+    func holds(in userInfo: [String: PropertyList]) -> Bool {
+        guard let found = Self.entry(key, in: userInfo) else { return false }
+        guard let value else { return true }
+        if found.readable == value.text { return true }
+        guard let found = found.number, let wanted = value.inferred.number else { return false }
+        return found == wanted
+    }
+
+    /// The entry of this key, or the one to which the points in it lead.
+    private static func entry(_ key: String, in dictionary: [String: PropertyList]) -> PropertyList? {
+        if let value = dictionary[key] { return value }
+        for (index, character) in zip(key.indices, key) where character == "." {
+            guard case .dictionary(let inner)? = dictionary[String(key[..<index])] else { continue }
+            return entry(String(key[key.index(after: index)...]), in: inner)
+        }
+        return nil
+    }
+}
+
+extension PropertyList {
+    /// A number of any type, to compare with another one.
+    fileprivate var number: Double? {
+        switch self {
+        case .uint8(let value): Double(value)
+        case .int16(let value): Double(value)
+        case .uint16(let value): Double(value)
+        case .int32(let value): Double(value)
+        case .uint32(let value): Double(value)
+        case .int64(let value): Double(exactly: value)
+        case .uint64(let value): Double(exactly: value)
+        case .double(let value): value
+        case .string, .boolean, .data, .date, .array, .dictionary: nil
+        }
+    }
+}

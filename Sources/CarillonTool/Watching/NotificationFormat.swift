@@ -1,0 +1,117 @@
+import JSON
+import NotificationCore
+import NotificationWire
+
+/// How a notification is printed.
+struct NotificationFormat {
+    enum Style {
+        /// Name, object, userInfo on a line.
+        case line
+        /// Name and object on a line, and one for each entry of userInfo.
+        case long
+        /// One JSON object a line.
+        case json
+        case template(NotificationTemplate)
+    }
+
+    let style: Style
+    /// Of lines for people.
+    var showsPoster = false
+    var showsDetails = false
+    /// Whether each begins with when it came after the registration, and its number.
+    var showsMark = false
+
+    var isJSON: Bool { if case .json = style { true } else { false } }
+
+    /// What the service has to be asked for.
+    var details: Details {
+        var details: Details = showsMark ? [.retained] : []
+        if showsDetails { details.formUnion([.userID, .processID, .process, .application, .unit, .time]) }
+        if case .template(let template) = style { details.formUnion(template.details) }
+        return details
+    }
+
+    func text(of arrival: Arrival) -> String {
+        switch style {
+        case .json: Self.json(arrival, withMark: showsMark)
+        case .template(let template): (showsMark ? arrival.mark + "  " : "") + template.text(of: arrival)
+        case .line: lines(arrival, userInfo: true)
+        case .long: lines(arrival, userInfo: false) + Self.entries(arrival.userInfo, indented: 4)
+        }
+    }
+
+    private func lines(_ arrival: Arrival, userInfo: Bool) -> String {
+        let notification = arrival.notification
+        var parts = showsMark ? [arrival.mark] : []
+        if showsPoster { parts.append(notification.poster.rawValue) }
+        parts.append(Self.readable(notification.name))
+        if !notification.object.isEmpty { parts.append(Self.readable(notification.object)) }
+        if userInfo, !arrival.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(arrival.userInfo))) }
+        if showsDetails, !arrival.details.isEmpty { parts.append(Self.readable(arrival.details)) }
+        return parts.joined(separator: "  ")
+    }
+
+    /// A line for each entry, and further in for each of what is in it.
+    private static func entries(_ userInfo: [String: PropertyList], indented count: Int) -> String {
+        userInfo.sorted { $0.key < $1.key }.map { key, value in
+            let head = "\n" + String(repeating: " ", count: count) + readable(key)
+            if case .dictionary(let inner) = value, !inner.isEmpty { return head + entries(inner, indented: count + 4) }
+            return head + "  " + harmless(value.readable)
+        }.joined()
+    }
+
+    /// A notification as one JSON object.
+    static func json(_ arrival: Arrival, withMark: Bool = false) -> String {
+        let notification = arrival.notification
+        let observers = notification.observers.map { String($0.rawValue) }.joined(separator: ", ")
+        var members = [
+            ("name", JSON.quoted(notification.name)), ("object", JSON.quoted(notification.object)),
+            ("userInfo", PropertyListJSON.text(.dictionary(arrival.userInfo))), ("observers", "[\(observers)]"),
+            ("poster", JSON.quoted(notification.poster.rawValue)), ("serial", String(notification.serial)),
+            ("sequence", String(notification.sequence)),
+        ]
+        if withMark { members.append(("sinceRegistration", Arrival.seconds(arrival.sinceRegistration))) }
+        if !arrival.details.isEmpty {
+            members.append(("details", PropertyListJSON.text(.dictionary(arrival.details))))
+        }
+        return PropertyListJSON.object(members)
+    }
+
+    /// Who posted, and when, in the order of the contract.
+    private static func readable(_ values: [String: PropertyList]) -> String {
+        let parts = Detail.allCases.compactMap { detail -> String? in
+            guard let value = values[detail.rawValue] else { return nil }
+            if case .int64(let time) = value, detail == .time {
+                return "time \(ISO8601Date.text(time))"
+            }
+            return "\(detail.rawValue) \(Self.readable(value.readable))"
+        }
+        return "[\(parts.joined(separator: ", "))]"
+    }
+
+    /// A sentence as it is, with what could confuse a reader or a terminal in it as JSON has it.
+    static func harmless(_ sentence: String) -> String {
+        var text = String.UnicodeScalarView()
+        for scalar in sentence.unicodeScalars {
+            if JSON.isDeceptive(scalar) {
+                text.append(contentsOf: JSON.quoted(String(scalar)).unicodeScalars.dropFirst().dropLast())
+            } else {
+                text.append(scalar)
+            }
+        }
+        return String(text)
+    }
+
+    /// A text as it is, unless that could confuse a reader or a terminal.
+    static func readable(_ text: String) -> String {
+        let isPlain = text.unicodeScalars.allSatisfy { !$0.properties.isWhitespace && !JSON.isDeceptive($0) }
+        return isPlain ? text : JSON.quoted(text)
+    }
+}
+
+extension PropertyList {
+    /// As people read it: a string as it is, everything else as JSON.
+    var readable: String {
+        if case .string(let text) = self { text } else { PropertyListJSON.text(self) }
+    }
+}

@@ -1,0 +1,137 @@
+import BusNames
+import Collections
+import DBus
+import MainLoop
+import NotificationWire
+
+/// `--popup`: shows what arrives on the desktop, by `org.freedesktop.Notifications`.
+///
+/// A newer one of the same name and object takes the place of the one that is shown. One call is under way at a time;
+/// what arrives meanwhile waits, the last of each name and object.
+final class Popups: NotificationOutput {
+    private struct Key: Hashable {
+        let name: ExactText
+        let object: ExactText
+    }
+
+    private struct Popup {
+        let title: String
+        let body: String
+    }
+
+    /// Names and objects that wait, and those of which it is known what is shown.
+    private static let most = 200
+
+    private unowned let session: CommandSession
+    private let becameIdle: () -> Void
+    private var connection: Connection?
+    private var isConnected = false
+    private var isAsking = false
+    private var waiting: [Key: Popup] = [:]
+    private var order: [Key] = []
+    private var shown: [Key: UInt32] = [:]
+    private var failure: String?
+
+    init(on session: CommandSession, becameIdle: @escaping () -> Void) {
+        self.session = session
+        self.becameIdle = becameIdle
+        do throws(BusError) {
+            let connection = try Connection(address: try Connection.sessionBusAddress())
+            self.connection = connection
+            connection.onDisconnect = { [unowned self] in fail("the bus closed the connection") }
+            connection.hello { [unowned self] result in
+                switch result {
+                case .success:
+                    isConnected = true
+                    next()
+                case .failure(let error): fail(error.message)
+                }
+            }
+        } catch {
+            failure = error.message
+        }
+    }
+
+    var isBusy: Bool { failure == nil && (isAsking || !waiting.isEmpty) }
+    var hasFailed: Bool { failure != nil }
+
+    func take(_ arrival: Arrival) {
+        if let failure { return fail(failure) }
+        let notification = arrival.notification
+        let key = Key(name: ExactText(notification.name), object: ExactText(notification.object))
+        let entries = arrival.userInfo.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value.readable)" }
+        let lines = (notification.object.isEmpty ? [] : [notification.object]) + entries
+        // The body may have markup, so what could be some is escaped.
+        let popup = Popup(
+            title: NotificationFormat.harmless(notification.name),
+            body: lines.map { Self.escaped(NotificationFormat.harmless($0)) }.joined(separator: "\n"))
+        if waiting.updateValue(popup, forKey: key) == nil { order.append(key) }
+        if order.count > Self.most {
+            let oldest = order.removeFirst()
+            waiting[oldest] = nil
+            printError("carillon: more popups than the desktop shows in time; one of \(oldest.name.text) is left out")
+        }
+        next()
+    }
+
+    func abandon() -> Int {
+        defer {
+            waiting = [:]
+            order = []
+        }
+        return waiting.count
+    }
+
+    private func next() {
+        guard isConnected, !isAsking, let connection, !order.isEmpty else { return }
+        let key = order.removeFirst()
+        guard let popup = waiting.removeValue(forKey: key) else { return }
+        isAsking = true
+        let message = Message.methodCall(
+            to: "org.freedesktop.Notifications", path: "/org/freedesktop/Notifications",
+            interface: "org.freedesktop.Notifications", member: "Notify")
+        var writer = MessageWriter(message)
+        writer.append("carillon")
+        writer.append(shown[key] ?? UInt32(0))
+        writer.append("")
+        writer.append(popup.title)
+        writer.append(popup.body)
+        writer.array(of: "s") { _ in }
+        writer.array(of: "{sv}") { _ in }
+        writer.append(Int32(-1))
+        connection.call(message) { [unowned self] result in
+            isAsking = false
+            switch result.flatMap({ reply in
+                var reader = MessageReader(reply)
+                return Result { () throws(BusError) in try reader.read(UInt32.self) }
+            }) {
+            case .success(let id):
+                if shown.count >= Self.most { shown = [:] }
+                shown[key] = id
+                next()
+                if !isBusy { becameIdle() }
+            case .failure(let error):
+                fail(
+                    error.meansNoService ? "no program shows popups here (\(error.message))" : "\(error.message)")
+            }
+        }
+    }
+
+    /// Without popups there is nothing to go on for.
+    private func fail(_ reason: String) {
+        failure = reason
+        printError("carillon: --popup: \(NotificationFormat.harmless(reason))")
+        session.finish(.unavailable)
+    }
+
+    private static func escaped(_ text: String) -> String {
+        text.reduce(into: "") { result, character in
+            switch character {
+            case "&": result += "&amp;"
+            case "<": result += "&lt;"
+            case ">": result += "&gt;"
+            default: result.append(character)
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+import MainLoop
+import NotificationCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// `carillon wait NAME [-- COMMAND ...]`: until something was posted, which a command may cause.
+enum WaitCommand {
+    /// The exit status when the command was not found, or could not be run, as `env` and shells have it.
+    private static let notRun: Int32 = 127
+
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon wait", usage: "NAME [-- COMMAND ...]",
+            summary: "Waits for a notification, prints it, and ends.",
+            description: """
+                With a COMMAND it registers, then runs that, and waits: what the COMMAND causes is never missed. If that
+                fails before the notification has arrived, its exit status is that of 'carillon wait'. If it still runs
+                then, it goes on. The exit status is 3 when the time is up.
+                """)
+        let separator = arguments.firstIndex(of: "--")
+        let command = separator.map { Array(arguments[($0 + 1)...]) } ?? []
+        let read = try WatchArguments.read(Array(arguments[..<(separator ?? arguments.endIndex)]), by: parser) {
+            parser in
+            (
+                retained: parser.flag(
+                    "retained", short: "r", help: "A value that is kept counts: end at once where there is one"),
+                isQuiet: parser.flag("quiet", short: "q", help: "Print nothing")
+            )
+        }
+        guard let (arguments, own) = read else { return Output.writeVersion() }
+        if separator != nil, command.first?.isEmpty ?? true { throw UsageError("wait needs a COMMAND behind '--'") }
+        if arguments.names.isEmpty, !arguments.hasGlob { throw UsageError("wait needs a NAME, or --glob") }
+        if arguments.names.count > 1 {
+            throw UsageError("wait takes one NAME; what shall be run stands behind '--'")
+        }
+        arguments.warnOfPatterns()
+        let watch = Watch(
+            arguments.scope(
+                ObserverOptions(wantsRetained: parser.value(own.retained)), wanted: arguments.wanted ?? 1),
+            word: "waiting for")
+        let isQuiet = parser.value(own.isQuiet)
+        var child: ChildProgram?
+        var childStatus: Int32?
+        let code = CommandSession.run { session in
+            if let seconds = arguments.seconds {
+                session.after(seconds) {
+                    printError("carillon: it did not arrive in time")
+                    watch.end(.timedOut)
+                }
+            }
+            watch.start(on: session) { _ in
+                isQuiet ? [] : [Printer(arguments.format, on: session)]
+            } begun: {
+                guard !command.isEmpty else { return }
+                do throws(ChildProgram.Failure) {
+                    child = try ChildProgram(command, on: .default) { ending in
+                        guard ending != .exited(0) else { return }
+                        printError("carillon: \(command[0]) ended with status \(ending.status)")
+                        childStatus = ending.status
+                        session.finish(.commandFailed)
+                    }
+                } catch {
+                    printError("carillon: \(error)")
+                    childStatus = notRun
+                    session.finish(.commandFailed)
+                }
+            }
+        }
+        withExtendedLifetime(child) {}
+        if code == .commandFailed, let childStatus { exit(childStatus) }
+        return code
+    }
+}

@@ -1,0 +1,161 @@
+import Collections
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
+/// What is observed or monitored, and what came of it.
+final class Watch: CommandSession.Listener, @unchecked Sendable {
+    // Sendable: as its session, on one thread.
+
+    /// What is registered for, and what of it is meant.
+    struct Scope {
+        /// Empty for any.
+        let names: [String]
+        /// Empty for any.
+        let object: String
+        let options: ObserverOptions
+        let filter: NotificationFilter
+        /// After so many it ends; nil for never.
+        let wanted: Int?
+        /// What the service is to tell besides.
+        let details: Details
+    }
+
+    private unowned var session: CommandSession!
+    private let scope: Scope
+    private let word: String
+    private var remaining: Int?
+    private var outputs: [any NotificationOutput] = []
+    /// Called when the registration is done.
+    private var whenBegun: () -> Void = {}
+    private var registered: ContinuousClock.Instant?
+    private var hasBegun = false
+    private var isServed = true
+    private var hasLost = false
+    /// Whether enough has arrived, and only what was done with it is waited for.
+    private var isEnding = false
+
+    /// - Parameter word: what it does, as standard error says when that has begun.
+    init(_ scope: Scope, word: String) {
+        self.scope = scope
+        self.word = word
+        remaining = scope.wanted
+    }
+
+    /// - Parameters:
+    ///   - outputs: makes those to which what arrives goes; they are given what to call when they have done all.
+    ///   - begun: called when the registration is done.
+    func start(
+        on session: CommandSession, outputs: (_ becameIdle: @escaping () -> Void) -> [any NotificationOutput],
+        begun: @escaping () -> Void = {}
+    ) {
+        self.session = session
+        self.outputs = outputs { [unowned self] in endIfIdle() }
+        whenBegun = begun
+        session.listener = self
+        session.finishWhenInterrupted { [unowned self] in
+            tellAbandoned()
+            return remaining == nil || isEnding ? outcome : .interrupted
+        }
+        if !scope.details.isEmpty { session.submit(.details(scope.details)) }
+        for name in scope.names.isEmpty ? [""] : scope.names {
+            session.submit(
+                .register(
+                    RegistrationKey(
+                        name: name.isEmpty ? nil : ExactText(name),
+                        object: scope.object.isEmpty ? nil : ExactText(scope.object), options: scope.options)))
+        }
+        session.submit(.barrier { [self] isServed in if isServed { begin() } })
+    }
+
+    private func begin() {
+        hasBegun = true
+        if registered == nil { registered = .now }
+        let what = scope.names.isEmpty ? scope.filter.glob ?? "all names" : scope.names.joined(separator: ", ")
+        printError("\(word) \(what)\(scope.object.isEmpty ? "" : " about \(scope.object)")")
+        whenBegun()
+    }
+
+    func received(_ notification: ArrivedNotification) {
+        guard !isEnding else { return }
+        let now = ContinuousClock.now
+        let since = registered ?? now
+        registered = since
+        let arrival = Arrival(notification, at: LocalTime.now, sinceRegistration: since.duration(to: now))
+        guard scope.filter.passes(arrival) else { return }
+        for output in outputs { output.take(arrival) }
+        guard let left = remaining else { return }
+        remaining = left - 1
+        if left == 1 {
+            isEnding = true
+            endIfIdle()
+        }
+    }
+
+    private func endIfIdle() {
+        if isEnding, !outputs.contains(where: \.isBusy) { session.finish(outcome) }
+    }
+
+    /// Ends the run before enough has arrived.
+    func end(_ code: ExitCode) {
+        tellAbandoned()
+        session.finish(hasLost ? .lost : code)
+    }
+
+    private func tellAbandoned() {
+        let count = outputs.reduce(0) { $0 + $1.abandon() }
+        guard count > 0 else { return }
+        hasLost = true
+        printError("carillon: \(count) notifications were not handed on")
+    }
+
+    private var outcome: ExitCode {
+        if hasLost || outputs.contains(where: \.hasLost) { return .lost }
+        return outputs.contains(where: \.hasFailed) ? .commandFailed : .done
+    }
+
+    // MARK: What people and programs have to know besides
+
+    func mayHaveMissed(_ gap: Gap) {
+        switch gap {
+        case .dropped(let count, let reason):
+            hasLost = true
+            tell(.dropped(count: count, reason: reason), "the service lost \(count) notifications for us (\(reason))")
+        case .missing(let count):
+            hasLost = true
+            tell(.missing(count: count), "\(count) notifications are missing")
+        case .undecodable(let reason):
+            hasLost = true
+            tell(.undecodable(reason: reason), "a message of the service was not understood: \(reason)")
+        // Told by the change of state before it; this process has no queue of its own.
+        case .serviceChanged, .overflow: break
+        }
+    }
+
+    func stateChanged(_ state: ConnectionState) {
+        switch state {
+        case .connecting, .disconnected:
+            guard hasBegun, isServed else { return }
+            isServed = false
+            tell(.serviceGone, "the service went away; notifications may be missing")
+        case .connected:
+            guard hasBegun, !isServed else { return }
+            isServed = true
+            tell(.serviceBack, "the service is back")
+        case .serviceUnavailable(let reason):
+            // Once there was one, the next is waited for.
+            if !hasBegun { session.fail(.unavailable(reason)) }
+        case .nameTaken(let reason):
+            if hasBegun { warn(reason) } else { session.fail(.nameTaken(reason)) }
+        case .notAnswering(let reason): warn(reason)
+        }
+    }
+
+    private func warn(_ words: String) { printError("carillon: \(words)") }
+
+    private func tell(_ event: ObservationEvent, _ words: String) {
+        printError("carillon: \(words)")
+        for output in outputs { output.take(event) }
+    }
+}

@@ -1,0 +1,94 @@
+import MainLoop
+import NotificationCore
+
+/// What the command lines of `carillon observe`, `carillon monitor` and `carillon wait` have in common.
+struct WatchArguments {
+    /// Of the arguments that are no options.
+    let names: [String]
+    let wanted: Int?
+    let seconds: Double?
+    let format: NotificationFormat
+    /// Whether a format was asked for.
+    let hasFormat: Bool
+    let hasGlob: Bool
+    private let object: String
+    private let filter: NotificationFilter
+
+    /// Declares the options, and reads them.
+    ///
+    /// - Parameters:
+    ///   - showsPoster: in lines for people.
+    ///   - more: declares those of one command, which the help shows behind those that choose.
+    /// - Returns: nil where only the version is wanted.
+    static func read<More>(
+        _ arguments: [String], by parser: CommandLineParser, showsPoster: Bool = false,
+        declaring more: (CommandLineParser) -> More
+    ) throws(UsageError) -> (common: WatchArguments, more: More)? {
+        let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only those about OBJECT")
+        let glob = parser.string(
+            "glob", short: "g", placeholder: "PATTERN",
+            help: "Only names that are like PATTERN: * stands for any text, ? for a character")
+        let matches = parser.strings(
+            "match", placeholder: "KEY=VALUE", help: "Only those with this entry in userInfo, or with any of this KEY")
+        let more = more(parser)
+        let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let template = parser.string(
+            "format", short: "f", placeholder: "FORMAT",
+            help: "Print FORMAT: %n is the name, %o the object, %u userInfo, %{KEY} an entry of it, %t the time")
+        let long = parser.flag("long", short: "l", help: "Print each entry of userInfo on a line of its own")
+        let details = parser.flag(
+            "details", help: "Tell who posted each, as the bus and the kernel verified it, and when")
+        let marks = parser.flag(
+            "since-registration",
+            help: "Begin with how long after the registration each came, and its number in our order")
+        let count = parser.string("count", short: "n", placeholder: "N", help: "End after N notifications")
+        let timeout = parser.string(
+            "timeout", short: "t", placeholder: "SECONDS", help: "End after SECONDS, with status 3")
+        let version = parser.flag("version", help: "Show the version and exit")
+        let names = try parser.parse(arguments)
+        if parser.value(version) { return nil }
+        let wanted = try positive(parser.value(count), "--count") { Int($0) }
+        let seconds = try positive(parser.value(timeout), "--timeout") { Double($0) }
+        if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is no name of a notification") }
+        if let glob = parser.value(glob), !names.isEmpty {
+            throw UsageError("--glob '\(glob)' stands for names, and goes with none")
+        }
+        let formats = [parser.value(json), parser.value(template) != nil, parser.value(long)]
+        if formats.count(where: { $0 }) > 1 { throw UsageError("--json, --format and --long exclude each other") }
+        var style = NotificationFormat.Style.line
+        if parser.value(json) { style = .json }
+        if parser.value(long) { style = .long }
+        if let template = parser.value(template) { style = .template(try NotificationTemplate(template)) }
+        let format = NotificationFormat(
+            style: style, showsPoster: showsPoster, showsDetails: parser.value(details),
+            showsMark: parser.value(marks))
+        let common = WatchArguments(
+            names: names, wanted: wanted, seconds: seconds, format: format, hasFormat: formats.contains(true),
+            hasGlob: parser.value(glob) != nil, object: parser.value(object) ?? "",
+            filter: try NotificationFilter(glob: parser.value(glob), matches: parser.value(matches)))
+        return (common, more)
+    }
+
+    func scope(_ options: ObserverOptions, wanted: Int?, details: Details = []) -> Watch.Scope {
+        Watch.Scope(
+            names: names, object: object, options: options, filter: filter, wanted: wanted,
+            details: format.details.union(details))
+    }
+
+    /// Says so where a name looks like what it is not.
+    func warnOfPatterns() {
+        for name in names where GlobPattern.isPattern(name) {
+            printError("carillon: '\(name)' is taken as it is, for names are compared exactly; try --glob '\(name)'")
+        }
+    }
+
+    static func positive<Number: Comparable & ExpressibleByIntegerLiteral>(
+        _ text: String?, _ option: String, _ convert: (String) -> Number?
+    ) throws(UsageError) -> Number? {
+        guard let text else { return nil }
+        guard let number = convert(text), number > 0, number < 4_000_000 else {
+            throw UsageError("\(option): '\(text)' is not a number from 1 to 4000000")
+        }
+        return number
+    }
+}

@@ -1,0 +1,118 @@
+import CGLib
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// A program that was started beside this one, by GLib's `g_spawn`.
+///
+/// It writes where this one does, and inherits no other descriptor. What it is given to read lies in memory, so that
+/// neither program ever waits for the other, and one that reads nothing hurts nobody. Letting go of the object does not
+/// end the program; its end is then not told.
+///
+/// Threads: all on the thread that runs the context.
+public final class ChildProgram {
+    /// How it ended.
+    public enum Ending: Hashable, Sendable {
+        case exited(Int32)
+        case killed(signal: Int32)
+
+        /// As a shell counts: 128 and the signal's number where that ended it.
+        public var status: Int32 {
+            switch self {
+            case .exited(let status): status
+            case .killed(let signal): 128 + signal
+            }
+        }
+    }
+
+    /// Why a program was not started.
+    public struct Failure: Error, CustomStringConvertible {
+        public let description: String
+    }
+
+    private let watch: UnsafeMutablePointer<GSource>
+
+    /// Starts a program.
+    ///
+    /// - Parameters:
+    ///   - arguments: the program, looked for in PATH, and its arguments.
+    ///   - variables: what its environment has besides that of this process.
+    ///   - input: what it reads on standard input; nil for what this process would.
+    ///   - ended: called once, when it has ended.
+    /// - Throws: ``Failure`` in words for a person, such as that there is no such program.
+    public init(
+        _ arguments: [String], variables: [(name: String, value: String)] = [], input: [UInt8]? = nil,
+        on context: MainContext, ended: @escaping (Ending) -> Void
+    ) throws(Failure) {
+        let inputDescriptor = try input.map { bytes throws(Failure) in try Self.descriptor(reading: bytes) } ?? -1
+        defer { if inputDescriptor >= 0 { close(inputDescriptor) } }
+        var environment = g_get_environ()
+        for (name, value) in variables { environment = g_environ_setenv(environment, name, value, 1) }
+        defer { g_strfreev(environment) }
+        var vector: [UnsafeMutablePointer<CChar>?] = arguments.map { g_strdup($0) } + [nil]
+        defer { vector.forEach { g_free($0) } }
+
+        var pid: GPid = 0
+        var error: UnsafeMutablePointer<GError>?
+        var flags = G_SPAWN_DO_NOT_REAP_CHILD.rawValue | G_SPAWN_SEARCH_PATH.rawValue
+        if input == nil { flags |= G_SPAWN_CHILD_INHERITS_STDIN.rawValue }
+        // -1 is what the child inherits, but for standard input.
+        guard
+            g_spawn_async_with_fds(
+                nil, &vector, environment, GSpawnFlags(flags), nil, nil, &pid, inputDescriptor, -1, -1, &error) != 0
+        else {
+            defer { g_error_free(error) }
+            throw Failure(description: String(cString: error!.pointee.message))
+        }
+        watch = g_child_watch_source_new(pid)
+        let action = Unmanaged.passRetained(EndAction(run: ended)).toOpaque()
+        let callback: GChildWatchFunc = { pid, status, data in
+            g_spawn_close_pid(pid)
+            let signal = status & 0x7F
+            Unmanaged<EndAction>.fromOpaque(data!).takeUnretainedValue()
+                .run(signal == 0 ? .exited(status >> 8 & 0xFF) : .killed(signal: signal))
+        }
+        g_source_set_callback(watch, unsafeBitCast(callback, to: GSourceFunc.self), action) { data in
+            Unmanaged<EndAction>.fromOpaque(data!).release()
+        }
+        g_source_attach(watch, context.pointer)
+    }
+
+    deinit {
+        g_source_destroy(watch)
+        g_source_unref(watch)
+    }
+
+    /// A descriptor from which a program reads `bytes` and then the end.
+    private static func descriptor(reading bytes: [UInt8]) throws(Failure) -> Int32 {
+        let descriptor = carillon_memory_file()
+        guard descriptor >= 0 else { throw failure("the program's input") }
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else {
+                defer { close(descriptor) }
+                throw failure("the program's input")
+            }
+            rest = rest.dropFirst(count)
+        }
+        lseek(descriptor, 0, SEEK_SET)
+        return descriptor
+    }
+
+    private static func failure(_ what: String) -> Failure {
+        Failure(description: "\(what): \(String(cString: strerror(errno)))")
+    }
+}
+
+private final class EndAction {
+    let run: (ChildProgram.Ending) -> Void
+
+    init(run: @escaping (ChildProgram.Ending) -> Void) {
+        self.run = run
+    }
+}

@@ -1,0 +1,93 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("B3: how carillon prints notifications", .serialized, .timeLimit(.minutes(20)))
+struct FormatTests {
+    /// What one line of `--format` makes of a post.
+    private func printed(_ format: String, _ bell: Bell, post: String...) throws -> String {
+        let wait = try Command.run(
+            try Bell.path(),
+            ["wait", "--glob", "*", "--format", format, "--", try Bell.path(), "post"] + post,
+            environment: bell.bus.environment.merging(["TZ": "UTC"]) { $1 })
+        #expect(wait.exitCode == 0, "\(wait)")
+        return String(wait.standardOutput.dropLast())
+    }
+
+    @Test("--format has each field, entries of userInfo, and the usual escapes")
+    func fields() throws {
+        let bell = try Bell()
+        #expect(
+            try printed(#"%n|%o|%u|%{a}|%{b}|%{none}|%%|\t|\\"#, bell, post: "Ding", "-o", "x y", "a=1.0", "b=two")
+                == "Ding|x y|{\"a\": 1.0, \"b\": \"two\"}|1.0|two||%|\t|\\")
+        #expect(try printed("%q %s", bell, post: "Ding") == "1 2")
+        #expect(try printed("%p", bell, post: "Ding").wholeMatch(of: /:1\.\d+/) != nil)
+        #expect(try printed("%U %C", bell, post: "Ding") == "\(getuid()) carillon")
+        #expect(
+            try printed("%t", bell, post: "Ding").wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/) != nil)
+        #expect(try printed("%T", bell, post: "Ding").wholeMatch(of: /\d\d:\d\d:\d\d\.\d\d\d/) != nil)
+        #expect(try printed("%m", bell, post: "Ding").wholeMatch(of: /\s*\+0\.\d\d\d s  #1/) != nil)
+    }
+
+    @Test("What others named can't move a terminal's cursor")
+    func harmless() throws {
+        let bell = try Bell()
+        #expect(try printed("%n %{a}", bell, post: "D\u{1B}[2J", "a=\u{202E}x") == #"D\u001b[2J \u202ex"#)
+    }
+
+    @Test("--long has each entry on a line of its own, what is in it further in")
+    func long() throws {
+        let bell = try Bell()
+        let result = try bell.run(
+            "wait", "Ding", "--long", "--", try Bell.path(), "post", "Ding", "--object", "x", "--json",
+            #"{"b": {"d": [1, 2], "c": "two words"}, "a": 1, "e": {}}"#)
+        #expect(
+            result.standardOutput == """
+                Ding  x
+                    a  1
+                    b
+                        c  two words
+                        d  [1, 2]
+                    e  {}
+
+                """, "\(result)")
+    }
+
+    @Test("--since-registration marks what was there before, and numbers what came", arguments: BusKind.available)
+    func marks(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        try bell.post("Level", "--retain", "n=1")
+        let observer = try bell.observe("Level", "--retained", "--since-registration", "--count", "2")
+        try bell.post("Level", "n=2")
+        #expect(try observer.waitForExit() == .exited(0))
+        let lines = observer.standardOutput.split(separator: "\n")
+        #expect(lines.first?.wholeMatch(of: /\s*before  #1  Level  \{"n": 1\}/) != nil, "\(lines)")
+        #expect(lines.last?.wholeMatch(of: /\s*\+\d+\.\d\d\d s  #2  Level  \{"n": 2\}/) != nil, "\(lines)")
+        let json = try bell.run(
+            "wait", "Level", "--since-registration", "--json", "--", try Bell.path(), "post", "Level")
+        #expect(try ObservedLine(json.standardOutput).members["sinceRegistration"] is Double)
+    }
+
+    @Test("A name that looks like a pattern is taken as it is, and that is said")
+    func pattern() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("com.example.*", "--count", "1")
+        #expect(observer.standardError.contains("try --glob 'com.example.*'"), "\(observer.transcript)")
+        try bell.post("com.example.a")
+        try bell.post("com.example.*")
+        #expect(try observer.waitForExit() == .exited(0))
+        #expect(observer.standardOutput == "com.example.*\n")
+    }
+
+    @Test("monitor chooses and prints as observe does, behind the poster")
+    func monitor() throws {
+        let bell = try Bell()
+        let monitor = try RunningCommand(
+            try Bell.path(), ["monitor", "--glob", "a?", "--match", "n=1", "--count", "1"],
+            environment: bell.bus.environment)
+        _ = try monitor.nextErrorLine { $0.hasPrefix("monitoring") }
+        for (name, entry) in [("abc", "n=1"), ("ab", "n=2"), ("ab", "n=1")] { try bell.post(name, entry) }
+        #expect(try monitor.waitForExit() == .exited(0))
+        #expect(monitor.standardOutput.wholeMatch(of: /:1\.\d+  ab  \{"n": 1\}\n/) != nil, "\(monitor.transcript)")
+    }
+}
