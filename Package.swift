@@ -223,5 +223,9 @@ if let only = Context.environment["CARILLON_ONLY"] {
         pending += target.dependencies.compactMap { if case .byNameItem(let name, _) = $0 { name } else { nil } }
     }
     package.targets.removeAll { !needed.contains($0.name) }
-    package.products = []
+    // Programs keep the names by which tests look for them.
+    package.products.removeAll { product in
+        guard let program = product as? Product.Executable else { return true }
+        return !program.targets.allSatisfy(needed.contains)
+    }
 }
