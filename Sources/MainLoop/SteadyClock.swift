@@ -7,3 +7,9 @@ package enum SteadyClock {
         Int64(g_get_monotonic_time()) * 1_000
     }
 }
+
+/// The time of day, which somebody may set.
+package enum WallClock {
+    /// Since 1970 in UTC. Threads: any.
+    package static func microseconds() -> Int64 { Int64(g_get_real_time()) }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+import CGLib
+
+/// How much room text takes on a terminal, in columns, by GLib's tables of Unicode.
+///
+/// Threads: any.
+package enum DisplayWidth {
+    /// Two for wide East Asian characters and most emoji, none for those that are drawn on the one before.
+    package static func columns(of scalar: Unicode.Scalar) -> Int {
+        // Nearly all that is shown is ASCII.
+        if scalar.isASCII { return 1 }
+        if g_unichar_iszerowidth(scalar.value) != 0 { return 0 }
+        return g_unichar_iswide(scalar.value) != 0 ? 2 : 1
+    }
+
+    /// - Parameter text: without control characters, which move the cursor by no number that can be told.
+    package static func columns(of text: some StringProtocol) -> Int {
+        text.unicodeScalars.reduce(0) { $0 + columns(of: $1) }
+    }
+
+    /// The longest beginning of a text that takes no more than so many columns, with all that is drawn on its last
+    /// character.
+    package static func prefix(of text: String, columns limit: Int) -> Substring {
+        var used = 0
+        var end = text.unicodeScalars.startIndex
+        for index in text.unicodeScalars.indices {
+            used += columns(of: text.unicodeScalars[index])
+            if used > limit { break }
+            end = text.unicodeScalars.index(after: index)
+        }
+        return text[..<end]
+    }
+}
