@@ -11,11 +11,11 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon clients", usage: "", summary: "Lists the programs that the service knows.",
             description: description)
-        guard let (isJSON, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
+        guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
         return CommandSession.run(startsService: false) { session in
             session.ask(ListClients()) { clients in
-                show(clients.map(\.entries), columns: clientColumns, isJSON: isJSON, on: session)
+                show(clients.map(\.entries), columns: clientColumns, isJSON: isJSON, on: terminal, session)
             }
         }
     }
@@ -24,17 +24,20 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon observers", usage: "[CLIENT]",
             summary: "Lists the observers of a client, such as :1.42, or of all.", description: description)
-        guard let (isJSON, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
+        guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
         let client = rest.first
         if let client, UniqueName(rawValue: client) == nil {
             throw UsageError(
                 "'\(client)' is no client; clients are called like :1.42, as 'carillon clients' lists them")
         }
+        let show: @Sendable ([Row], CommandSession) -> Void = { rows, session in
+            Self.show(rows, columns: observerColumns, isJSON: isJSON, on: terminal, session)
+        }
         return CommandSession.run(startsService: false) { session in
-            if let client { return collect(of: [client], on: session, isJSON: isJSON) }
+            if let client { return collect(of: [client], on: session, show: show) }
             session.ask(ListClients()) { clients in
-                collect(of: clients.map(\.name.rawValue), on: session, isJSON: isJSON)
+                collect(of: clients.map(\.name.rawValue), on: session, show: show)
             }
         }
     }
@@ -49,24 +52,24 @@ enum ListCommand {
     /// - Returns: nil when only the version was wanted.
     private static func parse(
         _ parser: CommandLineParser, _ arguments: [String]
-    ) throws(UsageError) -> (isJSON: Bool, rest: [String])? {
+    ) throws(UsageError) -> (isJSON: Bool, terminal: Terminal, rest: [String])? {
         let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
-        return parser.value(version) ? nil : (parser.value(json), rest)
+        if parser.value(version) { return nil }
+        return (parser.value(json), Terminal(color: try ColorChoice.value(of: color, from: parser)), rest)
     }
 
     /// Asks for the observers of one client after the other, in pieces.
     private static func collect(
         of clients: [String], after last: ObserverID = ObserverID(rawValue: 0), on session: CommandSession,
-        isJSON: Bool, rows: [Row] = []
+        rows: [Row] = [], show: @escaping @Sendable ([Row], CommandSession) -> Void
     ) {
-        guard let client = clients.first else {
-            return show(rows, columns: observerColumns, isJSON: isJSON, on: session)
-        }
+        guard let client = clients.first else { return show(rows, session) }
         session.ask(ListObserversFrom(of: client, after: last)) { observers in
             guard let last = observers.last?.observer.id else {
-                return collect(of: Array(clients.dropFirst()), on: session, isJSON: isJSON, rows: rows)
+                return collect(of: Array(clients.dropFirst()), on: session, rows: rows, show: show)
             }
             let more = observers.map { each -> Row in
                 let observer = each.observer
@@ -76,31 +79,57 @@ enum ListCommand {
                     ("suspension-behavior", .string(observer.suspensionBehavior)),
                 ]
             }
-            collect(of: clients, after: last, on: session, isJSON: isJSON, rows: rows + more)
+            collect(of: clients, after: last, on: session, rows: rows + more, show: show)
         }
     }
 
-    private static func show(_ rows: [Row], columns: [String], isJSON: Bool, on session: CommandSession) {
+    private static func show(
+        _ rows: [Row], columns: [String], isJSON: Bool, on terminal: Terminal, _ session: CommandSession
+    ) {
         defer { session.finish(.done) }
-        guard isJSON else { return show(rows, columns: columns, on: session) }
+        guard isJSON else { return show(rows, columns: columns, on: terminal, session) }
         for row in rows {
             session.print(PropertyListJSON.object(row.map { ($0.key, PropertyListJSON.text($0.value)) }))
         }
     }
 
-    /// Prints a table for people.
-    static func show(_ rows: [Row], columns: [String], on session: CommandSession) {
-        // Any name and object is the empty string on the bus; a person reads a star more easily.
-        let cells = rows.map { row in
+    /// Prints a table for people. Columns of numbers are aligned by their last digits.
+    static func show(_ rows: [Row], columns: [String], on terminal: Terminal, _ session: CommandSession) {
+        var table = Table(
             columns.map { column in
-                let text = row.first { $0.key == column }.map { NotificationFormat.readable($0.value.readable) } ?? ""
-                return text.isEmpty ? "*" : text
-            }
+                let isNumber = rows.contains { row in row.contains { $0.key == column && $0.value.count != nil } }
+                return Table.Column(column, isNumber ? .right : .left)
+            })
+        for row in rows {
+            table.append(columns.map { column in row.first { $0.key == column }.map(cell) ?? "*" })
         }
-        let widths = columns.indices.map { index in ([columns] + cells).map { $0[index].count }.max() ?? 0 }
-        for row in [columns] + cells {
-            let padded = zip(row, widths).map { $0 + String(repeating: " ", count: $1 - $0.count) }
-            session.print(String(padded.joined(separator: "  ").reversed().drop { $0 == " " }.reversed()))
+        for line in table.lines(on: terminal) { session.print(line) }
+    }
+
+    private static func cell(_ entry: (key: String, value: PropertyList)) -> Table.Cell {
+        let text = NotificationFormat.readable(entry.value.readable)
+        // Any name and object is the empty string on the bus; a person reads a star more easily.
+        return Table.Cell(text.isEmpty ? "*" : text, style(of: entry.key, entry.value))
+    }
+
+    /// What somebody who looks for trouble should see first.
+    private static func style(of key: String, _ value: PropertyList) -> Terminal.Style? {
+        switch (key, value) {
+        case ("suspended", .boolean(true)): .warning
+        case ("flow", .string(let flow)) where !["", "open"].contains(flow): .warning
+        case ("dropped", _) where value.count ?? 0 > 0: .bad
+        default: nil
+        }
+    }
+}
+
+extension PropertyList {
+    /// A number that is not negative, as those of lists are; nil for anything else.
+    fileprivate var count: UInt64? {
+        switch self {
+        case .uint32(let number): UInt64(number)
+        case .uint64(let number): number
+        default: nil
         }
     }
 }

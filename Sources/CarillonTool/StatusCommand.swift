@@ -8,14 +8,22 @@ enum StatusCommand {
             program: "carillon status", usage: "", summary: "Shows what the service is doing.",
             description: "A service that does not run is not started; the exit status is 2 then.")
         let json = parser.flag("json", short: "j", help: "Print one JSON object")
+        let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("status takes no argument '\(extra)'") }
         let isJSON = parser.value(json)
+        let terminal = Terminal(color: try ColorChoice.value(of: color, from: parser))
         return CommandSession.run(startsService: false) { session in
             session.askProperties { properties in
-                session.print(isJSON ? PropertyListJSON.text(.dictionary(properties.entries)) : text(of: properties))
+                if isJSON {
+                    session.print(PropertyListJSON.text(.dictionary(properties.entries)))
+                } else {
+                    // Sentences are whole on a narrow terminal, too.
+                    let paper = Terminal(width: nil, hasColors: terminal.hasColors)
+                    for line in lines(of: properties).lines(on: paper, showsTitles: false) { session.print(line) }
+                }
                 session.finish(.done)
             }
         }
@@ -38,19 +46,25 @@ enum StatusCommand {
         return lines
     }
 
-    private static func text(of properties: CenterProperties) -> String {
-        var lines: [String] = []
-        func line(_ label: String, _ value: String) {
-            lines.append(label + String(repeating: " ", count: max(1, 16 - label.count)) + value)
+    private static func lines(of properties: CenterProperties) -> Table {
+        var table = Table([Table.Column("label"), Table.Column("value")])
+        func line(_ label: String, _ value: String, _ style: Terminal.Style? = nil) {
+            table.append([Table.Cell(label, .dim), Table.Cell(value, style)])
         }
         line("version", properties.version)
         line("activity", "\(properties.activitySource), \(properties.activityState)")
-        if !properties.activityReason.isEmpty { line("", properties.activityReason) }
+        if !properties.activityReason.isEmpty { line("", properties.activityReason, .warning) }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
         let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
-        for key in main { if let count = properties.statistics[key] { line(key.rawValue, "\(count)") } }
-        for (key, count) in others.sorted(by: { $0.key < $1.key }) { line(key, "\(count)") }
-        return lines.joined(separator: "\n")
+        for key in main {
+            if let count = properties.statistics[key] {
+                line(key.rawValue, "\(count)", key == .dropped && count > 0 ? .bad : nil)
+            }
+        }
+        for (key, count) in others.sorted(by: { $0.key < $1.key }) {
+            line(key, key.hasSuffix("bytes") ? Readable.size(count) : "\(count)")
+        }
+        return table
     }
 }

@@ -48,18 +48,20 @@ enum ValuesCommand {
             program: "carillon retained", usage: "", summary: "Lists the values that are kept.",
             description: "A service that does not run is not started; the exit status is 2 then.")
         let json = parser.flag("json", short: "j", help: "Print a JSON object a line")
+        let color = ColorChoice.declare(on: parser)
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("retained takes no argument '\(extra)'") }
         let isJSON = parser.value(json)
+        let terminal = Terminal(color: try ColorChoice.value(of: color, from: parser))
         return CommandSession.run(startsService: false) { session in
             session.ask(Get(name: "")) { values in
                 if isJSON {
                     for value in values { session.print(jsonText(value)) }
                     return session.finish(.done)
                 }
-                ListCommand.show(values.map(row), columns: ["name", "object", "posted", "poster", "app"], on: session)
+                show(values, on: terminal, session)
                 session.finish(.done)
             }
         }
@@ -87,11 +89,17 @@ enum ValuesCommand {
         ])
     }
 
-    private static func row(_ value: KeptValue) -> ListCommand.Row {
-        [
-            ("name", .string(value.name)), ("object", .string(value.object)),
-            ("posted", .string(value.time.map(ISO8601Date.text) ?? "")), ("poster", .string(value.poster ?? "")),
-            ("app", value.details["app"] ?? .string("-")),
-        ]
+    private static func show(_ values: [KeptValue], on terminal: Terminal, _ session: CommandSession) {
+        let now = WallClock.microseconds()
+        var table = Table(["name", "object", "posted", "poster", "app"].map { Table.Column($0) })
+        for value in values {
+            let age = value.time.map { Readable.ago(seconds: Double(now - $0) / 1e6) }
+            let object = value.object.isEmpty ? "*" : NotificationFormat.readable(value.object)
+            table.append([
+                Table.Cell(NotificationFormat.readable(value.name)), Table.Cell(object), Table.Cell(age ?? "-"),
+                Table.Cell(value.poster ?? "-"), Table.Cell(value.details["app"]?.readable ?? "-"),
+            ])
+        }
+        for line in table.lines(on: terminal) { session.print(line) }
     }
 }

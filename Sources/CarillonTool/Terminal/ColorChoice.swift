@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+
+/// `--color`: whether output has colours.
+enum ColorChoice: String, CaseIterable, Sendable {
+    /// On a terminal that can, unless `NO_COLOR` is set.
+    case auto
+    case always
+    case never
+
+    /// The declared option, to ask for its value with.
+    struct Option {
+        fileprivate let option: CommandLineParser.Option<String?>
+    }
+
+    static func declare(on parser: CommandLineParser) -> Option {
+        Option(
+            option: parser.string(
+                "color", placeholder: "WHEN", help: "Whether to use colours: \(ChoiceArguments.names(ColorChoice.self))"
+            ))
+    }
+
+    static func value(of declared: Option, from parser: CommandLineParser) throws(UsageError) -> ColorChoice {
+        try ChoiceArguments.one(parser.value(declared.option), "--color") ?? .auto
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+
+/// Rows for people, in columns that are aligned by what characters take on a terminal.
+///
+/// Nothing in a cell breaks a line or moves the cursor: what could is shown as JSON writes it. Lines are cut to the
+/// width of a terminal, and are whole elsewhere.
+struct Table: Sendable {
+    enum Alignment: Sendable {
+        case left
+        /// For numbers.
+        case right
+    }
+
+    struct Column: Sendable {
+        let title: String
+        let alignment: Alignment
+
+        init(_ title: String, _ alignment: Alignment = .left) {
+            self.title = title
+            self.alignment = alignment
+        }
+    }
+
+    struct Cell: Sendable, ExpressibleByStringInterpolation {
+        let text: String
+        let style: Terminal.Style?
+        let columns: Int
+
+        init(_ text: String, _ style: Terminal.Style? = nil) {
+            self.text = NotificationFormat.harmless(text)
+            self.style = style
+            columns = DisplayWidth.columns(of: self.text)
+        }
+
+        init(stringLiteral text: String) { self.init(text) }
+    }
+
+    private let columns: [Column]
+    private(set) var rows: [[Cell]] = []
+    /// Columns of text are not made narrower than that to make room.
+    private static let least = 8
+    private static let gap = 2
+
+    init(_ columns: [Column]) {
+        self.columns = columns
+    }
+
+    /// - Parameter cells: one for each column.
+    mutating func append(_ cells: [Cell]) {
+        precondition(cells.count == columns.count, "a row has a cell for each column")
+        rows.append(cells)
+    }
+
+    /// The titles, then the rows.
+    ///
+    /// - Parameter showsTitles: whether the first line has the titles.
+    func lines(on terminal: Terminal, showsTitles: Bool = true) -> [String] {
+        let titles = columns.map { Cell($0.title, .bold) }
+        let all = (showsTitles ? [titles] : []) + rows
+        let widths = widths(of: all, within: terminal.width)
+        return all.map { line($0, widths, terminal) }
+    }
+
+    /// Each as wide as its widest cell. Where a terminal is narrower than that, the widest texts give way first.
+    private func widths(of rows: [[Cell]], within limit: Int?) -> [Int] {
+        var widths = columns.indices.map { index in rows.map { $0[index].columns }.max() ?? 0 }
+        guard let limit else { return widths }
+        var excess = widths.reduce(0, +) + Self.gap * max(0, columns.count - 1) - limit
+        while excess > 0 {
+            let texts = columns.indices.filter { columns[$0].alignment == .left && widths[$0] > Self.least }
+            guard let widest = texts.max(by: { widths[$0] < widths[$1] }) else { break }
+            // One at a time, so that those that are as wide share what is missing.
+            widths[widest] -= 1
+            excess -= 1
+        }
+        return widths
+    }
+
+    private func line(_ cells: [Cell], _ widths: [Int], _ terminal: Terminal) -> String {
+        var line = ""
+        var used = 0
+        /// Blanks that come only before something: no line ends with them.
+        var blanks = 0
+        let limit = terminal.width ?? .max
+        for (index, cell) in cells.enumerated() {
+            if index > 0 { blanks += Self.gap }
+            let isRight = columns[index].alignment == .right
+            if isRight { blanks += widths[index] - cell.columns }
+            let room = min(widths[index], max(0, limit - used - blanks))
+            // A number that is cut tells nothing; so it is not shown where it has no room.
+            if room == 0 || isRight && room < cell.columns { break }
+            let text = Self.cut(cell.text, cell.columns, to: room)
+            let taken = DisplayWidth.columns(of: text)
+            if !text.isEmpty {
+                line += String(repeating: " ", count: blanks) + terminal.styled(text, cell.style)
+                used += blanks + taken
+                blanks = 0
+            }
+            if !isRight { blanks += widths[index] - taken }
+        }
+        return line
+    }
+
+    /// With an ellipsis where something is missing.
+    private static func cut(_ text: String, _ columns: Int, to room: Int) -> String {
+        guard columns > room else { return text }
+        return room < 1 ? "" : DisplayWidth.prefix(of: text, columns: room - 1) + "…"
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What can be shown on standard output.
+struct Terminal: Sendable {
+    /// How something is made to stand out. It is never all that tells it, as not every terminal shows it.
+    enum Style: Sendable {
+        case bold
+        case dim
+        /// What somebody should look at.
+        case warning
+        /// What was lost, or is refused.
+        case bad
+        /// What is as it should be.
+        case good
+
+        /// The parameters of Select Graphic Rendition (ECMA-48).
+        fileprivate var parameters: String {
+            switch self {
+            case .bold: "1"
+            case .dim: "2"
+            case .warning: "33"
+            case .bad: "31"
+            case .good: "32"
+            }
+        }
+    }
+
+    /// Columns of the terminal; nil when it is none, and so has no width that lines must keep to.
+    let width: Int?
+    let hasColors: Bool
+
+    init(width: Int?, hasColors: Bool) {
+        self.width = width
+        self.hasColors = hasColors
+    }
+
+    /// Standard output as it is now.
+    init(color: ColorChoice = .auto) {
+        let isTerminal = isatty(STDOUT_FILENO) == 1
+        width = isTerminal ? Self.columns(of: STDOUT_FILENO) : nil
+        hasColors =
+            switch color {
+            case .always: true
+            case .never: false
+            case .auto:
+                isTerminal && Self.variable("NO_COLOR") == nil && !["dumb", nil].contains(Self.variable("TERM"))
+            }
+    }
+
+    /// The text in that style, where there are styles.
+    func styled(_ text: String, _ style: Style?) -> String {
+        guard hasColors, let style, !text.isEmpty else { return text }
+        return "\u{1B}[\(style.parameters)m\(text)\u{1B}[0m"
+    }
+
+    /// An exported COLUMNS is somebody's wish; else the terminal itself tells, unless it does not know, as on a serial
+    /// line.
+    private static func columns(of descriptor: Int32) -> Int {
+        if let text = variable("COLUMNS"), let columns = Int(text), columns > 0 { return columns }
+        var size = winsize()
+        guard ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+        return Int(size.ws_col)
+    }
+
+    /// Nil also when it is set to nothing: so says no-color.org, and a TERM of nothing names no terminal.
+    private static func variable(_ name: String) -> String? {
+        guard let value = getenv(name), value.pointee != 0 else { return nil }
+        return String(cString: value)
+    }
+}
