@@ -90,4 +90,17 @@ struct FormatTests {
         #expect(try monitor.waitForExit() == .exited(0))
         #expect(monitor.standardOutput.wholeMatch(of: /:1\.\d+  ab  \{"n": 1\}\n/) != nil, "\(monitor.transcript)")
     }
+
+    @Test("Colours are for terminals, or for who asks for them")
+    func colors() throws {
+        let bell = try Bell()
+        func line(_ options: String...) throws -> String {
+            let arguments =
+                ["wait", "Ding", "--count", "1"] + options + ["--", try Bell.path(), "post", "Ding", "-o", "x"]
+            return try Command.run(try Bell.path(), arguments, environment: bell.bus.environment).standardOutput
+        }
+        #expect(try line() == "Ding  x\n")
+        #expect(try line("--color", "always") == "\u{1B}[1mDing\u{1B}[0m  \u{1B}[32mx\u{1B}[0m\n")
+        #expect(try ObservedLine(line("--color", "always", "--json")).members["object"] as? String == "x")
+    }
 }

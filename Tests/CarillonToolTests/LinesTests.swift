@@ -79,7 +79,7 @@ struct LinesTests {
         #expect(try ObservedLine(observer.nextLine()).userInfoText == "{\"percent\": 100}")
         #expect(try observer.waitForExit() == .exited(0))
         let status = try bell.run("status")
-        #expect(status.standardOutput.contains("delivered       2\n"), "\(status)")
+        #expect(status.standardOutput.contains(/\ndelivered +2\n/), "\(status)")
     }
 
     @Test("However often the service is idle meanwhile, each of a thousand reports is delivered or replaced (Q7)")

@@ -15,6 +15,8 @@ struct NotificationFormat {
     }
 
     let style: Style
+    /// Where lines for people go.
+    var terminal = Terminal(width: nil, hasColors: false)
     /// Of lines for people.
     var showsPoster = false
     var showsDetails = false
@@ -35,28 +37,32 @@ struct NotificationFormat {
         switch style {
         case .json: Self.json(arrival, withMark: showsMark)
         case .template(let template): (showsMark ? arrival.mark + "  " : "") + template.text(of: arrival)
-        case .line: lines(arrival, userInfo: true)
-        case .long: lines(arrival, userInfo: false) + Self.entries(arrival.userInfo, indented: 4)
+        case .line: line(arrival, withUserInfo: true)
+        case .long: line(arrival, withUserInfo: false) + entries(arrival.userInfo, indented: 4)
         }
     }
 
-    private func lines(_ arrival: Arrival, userInfo: Bool) -> String {
+    private func line(_ arrival: Arrival, withUserInfo: Bool) -> String {
         let notification = arrival.notification
-        var parts = showsMark ? [arrival.mark] : []
-        if showsPoster { parts.append(notification.poster.rawValue) }
-        parts.append(Self.readable(notification.name))
-        if !notification.object.isEmpty { parts.append(Self.readable(notification.object)) }
-        if userInfo, !arrival.userInfo.isEmpty { parts.append(PropertyListJSON.text(.dictionary(arrival.userInfo))) }
-        if showsDetails, !arrival.details.isEmpty { parts.append(Self.readable(arrival.details)) }
+        var parts = showsMark ? [terminal.styled(arrival.mark, .dim)] : []
+        if showsPoster { parts.append(terminal.styled(notification.poster.rawValue, .dim)) }
+        parts.append(terminal.styled(Self.readable(notification.name), .bold))
+        if !notification.object.isEmpty { parts.append(terminal.styled(Self.readable(notification.object), .good)) }
+        if withUserInfo, !arrival.userInfo.isEmpty {
+            parts.append(PropertyListJSON.text(.dictionary(arrival.userInfo)))
+        }
+        if showsDetails, !arrival.details.isEmpty {
+            parts.append(terminal.styled(Self.readable(arrival.details), .dim))
+        }
         return parts.joined(separator: "  ")
     }
 
     /// A line for each entry, and further in for each of what is in it.
-    private static func entries(_ userInfo: [String: PropertyList], indented count: Int) -> String {
+    private func entries(_ userInfo: [String: PropertyList], indented count: Int) -> String {
         userInfo.sorted { $0.key < $1.key }.map { key, value in
-            let head = "\n" + String(repeating: " ", count: count) + readable(key)
+            let head = "\n" + String(repeating: " ", count: count) + terminal.styled(Self.readable(key), .dim)
             if case .dictionary(let inner) = value, !inner.isEmpty { return head + entries(inner, indented: count + 4) }
-            return head + "  " + harmless(value.readable)
+            return head + "  " + Self.harmless(value.readable)
         }.joined()
     }
 

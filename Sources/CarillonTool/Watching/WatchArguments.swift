@@ -41,6 +41,7 @@ struct WatchArguments {
         let marks = parser.flag(
             "since-registration",
             help: "Begin with how long after the registration each came, and its number in our order")
+        let color = ColorChoice.declare(on: parser)
         let count = parser.string("count", short: "n", placeholder: "N", help: "End after N notifications")
         let timeout = parser.string(
             "timeout", short: "t", placeholder: "SECONDS", help: "End after SECONDS, with status 3")
@@ -59,8 +60,9 @@ struct WatchArguments {
         if parser.value(json) { style = .json }
         if parser.value(long) { style = .long }
         if let template = parser.value(template) { style = .template(try NotificationTemplate(template)) }
+        let terminal = Terminal(color: try ColorChoice.value(of: color, from: parser))
         let format = NotificationFormat(
-            style: style, showsPoster: showsPoster, showsDetails: parser.value(details),
+            style: style, terminal: terminal, showsPoster: showsPoster, showsDetails: parser.value(details),
             showsMark: parser.value(marks))
         let common = WatchArguments(
             names: names, wanted: wanted, seconds: seconds, format: format, hasFormat: formats.contains(true),
