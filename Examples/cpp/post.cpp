@@ -2,16 +2,21 @@
 //
 // post [OBJECT [BYTES]]: posts that a file was saved, as a value that stays for those who come later.
 
+#include <cstdlib>
 #include <iostream>
+#include <stdexcept>
 
 #include <sdbus-c++/sdbus-c++.h>
 
 int main(int argc, char *argv[])
 try {
     const std::string service = "org.carillon.NotificationCenter1", object = argc > 1 ? argv[1] : "report.txt";
+    char *end = nullptr;
+    const int64_t bytes = argc > 2 ? std::strtoll(argv[2], &end, 10) : 4711;
+    if (end && *end) throw std::invalid_argument(std::string("not a number of bytes: ") + argv[2]);
     // The type of each value is that of the expression: int64_t is x, std::string is s.
     const std::map<std::string, sdbus::Variant> userInfo{
-        {"bytes", int64_t(argc > 2 ? std::stoll(argv[2]) : 4711)},
+        {"bytes", bytes},
         {"clean", true},
         {"title", std::string("Annual report — 2026")},
     };
