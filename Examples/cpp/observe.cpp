@@ -14,17 +14,18 @@ using Numbers = std::vector<uint64_t>;
 using Batch = std::vector<sdbus::Struct<std::string, std::string, Dictionary, Numbers, std::string, uint64_t, uint64_t,
                                         Dictionary>>;
 
+template <typename... Types> static void printAnyOf(std::ostream &out, const sdbus::Variant &value)
+{
+    // The plus has a byte printed as a number.
+    ((value.containsValueOfType<Types>() && out << +value.get<Types>()) || ...);
+}
+
 static std::ostream &operator<<(std::ostream &out, const sdbus::Variant &value)
 {
-    const std::string type = value.peekValueType();
-    if (type == "b") return out << (value.get<bool>() ? "true" : "false");
-    if (type == "i") return out << value.get<int32_t>();
-    if (type == "u") return out << value.get<uint32_t>();
-    if (type == "x") return out << value.get<int64_t>();
-    if (type == "t") return out << value.get<uint64_t>();
-    if (type == "d") return out << value.get<double>();
-    if (type == "s") return out << value.get<std::string>();
-    return out << '<' << type << '>';  // get<T>() for the rest goes the same way
+    if (value.containsValueOfType<bool>()) return out << (value.get<bool>() ? "true" : "false");
+    if (value.containsValueOfType<std::string>()) return out << value.get<std::string>();
+    printAnyOf<uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, double>(out, value);
+    return out;
 }
 
 class Center : public sdbus::ProxyInterfaces<org::carillon::NotificationCenter1_proxy> {

@@ -9,19 +9,14 @@ import System from 'system';
 
 const CENTER = 'org.carillon.NotificationCenter1';
 const [object = 'report.txt', bytes = '4711'] = ARGV;
-if (!Number.isSafeInteger(Number(bytes))) {
-    printerr(`post: not a number of bytes: ${bytes}`);
-    System.exit(1);
-}
-
-const userInfo = {
-    bytes: new GLib.Variant('x', Number(bytes)), // JavaScript has no integers, so each value says its type
-    clean: new GLib.Variant('b', true),
-    title: new GLib.Variant('s', 'Annual report — 2026'),
-};
-const options = {retain: new GLib.Variant('b', true)};
-
 try {
+    const userInfo = {
+        // JavaScript has no integers, so each value says its type. A Number holds 53 bits of an int64 only.
+        bytes: GLib.Variant.parse(new GLib.VariantType('x'), bytes, null, null),
+        clean: new GLib.Variant('b', true),
+        title: new GLib.Variant('s', 'Annual report — 2026'),
+    };
+    const options = {retain: new GLib.Variant('b', true)};
     const reply = Gio.DBus.session.call_sync(CENTER, '/org/carillon/NotificationCenter1', CENTER, 'Post',
         new GLib.Variant('(ssa{sv}a{sv})', ['com.example.Saved', object, userInfo, options]),
         new GLib.VariantType('(u)'), Gio.DBusCallFlags.NONE, -1, null);
