@@ -6,6 +6,7 @@
 #include <QDBusConnectionInterface>
 #include <QDBusServiceWatcher>
 #include <QTextStream>
+#include <QTimer>
 
 #include "center.h"  // written by qdbusxml2cpp
 
@@ -63,6 +64,7 @@ int main(int argc, char *argv[])
                      [&](const QString &, const QString &, const QString &owner) {
                          owner.isEmpty() ? void(bus.interface()->startService(service)) : observe();
                      });
-    observe();
+    // In the event loop: Qt keeps back what arrives before that runs, and newer signals may then come first.
+    QTimer::singleShot(0, &center, observe);
     return application.exec();
 }
