@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private bus that starts the real service, with directories of its own, on which commands run."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+#: Seconds that a condition may take. Only a test that fails waits for so long.
+PATIENCE = 30
+
+NAME = "org.carillon.NotificationCenter1"
+
+_BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type>
+  <listen>unix:path={runtime}/bus</listen>
+  <auth>EXTERNAL</auth>
+  {servicedir}
+  <policy context="default">
+    <allow send_destination="*" eavesdrop="true"/>
+    <allow eavesdrop="true"/>
+    <allow own="*"/>
+  </policy>
+</busconfig>
+"""
+
+
+class StageError(Exception):
+    """The stage could not be set."""
+
+
+def wait_for(what, condition, seconds=PATIENCE):
+    """Waits until the condition holds, and gives what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() >= deadline:
+            raise StageError(f"not within {seconds} s: {what() if callable(what) else what}")
+        time.sleep(0.02)
+    return value
+
+
+class Stage:
+    """Directories, a bus, and the processes that were started. To be used in `with`.
+
+    `binaries` has `carillon` and `carillond`.
+    """
+
+    def __init__(self, binaries, root, extra_path=()):
+        self.root = root
+        self.binaries = os.path.abspath(binaries)
+        self.extra_path = list(extra_path)
+        for name in ("carillon", "carillond"):
+            if not os.access(f"{self.binaries}/{name}", os.X_OK):
+                raise StageError(f"there is no program {self.binaries}/{name}")
+
+    def __enter__(self):
+        self.directory = tempfile.mkdtemp(prefix="carillon-shown-")
+        self.processes = []
+        try:
+            for name in ("runtime", "home", "scratch", "services", "bin"):
+                os.mkdir(f"{self.directory}/{name}", 0o700)
+            self.scratch = f"{self.directory}/scratch"
+            # A directory of its own: beside the programs of a build lie a thousand things that are no part of it.
+            for name in ("carillon", "carillond"):
+                os.symlink(f"{self.binaries}/{name}", f"{self.directory}/bin/{name}")
+            with open(f"{self.directory}/services/{NAME}.service", "w", encoding="utf-8") as file:
+                file.write(f"[D-BUS Service]\nName={NAME}\nExec={self.directory}/bin/carillond\n")
+            self.environment = {
+                "PATH": ":".join([f"{self.directory}/bin", *self.extra_path, "/usr/local/bin:/usr/bin:/bin"]),
+                "HOME": f"{self.directory}/home",
+                "XDG_RUNTIME_DIR": f"{self.directory}/runtime",
+                "XDG_CONFIG_HOME": f"{self.directory}/home/.config",
+                "TMPDIR": self.scratch,
+                "LC_ALL": "C.UTF-8",
+                "TZ": "UTC",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONUNBUFFERED": "1",
+                # No accessibility bus, no dconf: programs with a window would have the bus start them.
+                "NO_AT_BRIDGE": "1",
+                "GTK_A11Y": "none",
+                "GSETTINGS_BACKEND": "memory",
+            }
+            self._start_bus()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start_bus(self):
+        runtime = f"{self.directory}/runtime"
+        with open(f"{self.directory}/bus.conf", "w", encoding="utf-8") as file:
+            services = f"<servicedir>{self.directory}/services</servicedir>"
+            file.write(_BUS.format(runtime=runtime, servicedir=services))
+        with open(f"{self.directory}/bus.log", "wb") as log:
+            bus = subprocess.Popen(
+                ["dbus-daemon", f"--config-file={self.directory}/bus.conf", "--nofork", "--nopidfile"],
+                env=self.environment, stdout=log, stderr=log, start_new_session=True)  # fmt: skip
+        self.processes.append(bus)
+        wait_for(lambda: f"a bus: {self.bus_log()}", lambda: os.path.exists(f"{runtime}/bus"))
+        self.environment["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={runtime}/bus"
+
+    def bus_log(self):
+        """What the bus and the service said."""
+        with contextlib.suppress(OSError), open(f"{self.directory}/bus.log", encoding="utf-8", errors="replace") as log:
+            return log.read()
+        return ""
+
+    def start(self, arguments, **options):
+        """Starts a program in a process group of its own, which ends with the stage."""
+        options.setdefault("cwd", self.scratch)
+        options.setdefault("env", self.environment)
+        process = subprocess.Popen(arguments, start_new_session=True, stdin=subprocess.DEVNULL, **options)
+        self.processes.append(process)
+        return process
+
+    def run(self, arguments, seconds=PATIENCE):
+        """Runs a program to its end, and gives its exit status and all that it said."""
+        process = self.start(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return 124, f"not within {seconds} s: {' '.join(arguments)}"
+        return process.returncode, output.decode(errors="replace")
+
+    def succeeds(self, command):
+        """Whether a line of shell ends with 0."""
+        return self.run(["bash", "-c", command])[0] == 0
+
+    def __exit__(self, *_):
+        # The last one first, so that the bus, with which the service ends, goes last.
+        for process in reversed(self.processes):
+            end(process)
+        # What those left behind. The directory's name is nobody else's.
+        for pid in self._strays():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _strays(self):
+        marker = f"XDG_RUNTIME_DIR={self.directory}/runtime\0".encode()
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != os.getpid():
+                with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as file:
+                    if marker in file.read():
+                        yield int(entry)
+
+
+def end(process):
+    """Ends a process that was started here, with its group, if it still runs."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
