@@ -10,7 +10,7 @@ The first word of an info string is the language, as on every site that shows Ma
     until="COMMAND"     with goes-on: the next block begins when this command succeeds
     status=N            the last command of the block ends with this exit status instead of 0
     needs=A,B           programs (`xvfb-run`), modules of Python (`module:gi`), typelibs (`typelib:Gtk-3.0`) or packages of
-                        pkg-config (`pkg-config:gio-2.0`) without which the block and the rest of its section are skipped
+                        pkg-config (`pkg-config:gio-2.0`), or a `display`, which is started, without which the block and the rest of its section are skipped
     same-as=PATH        the block is the same as this file of the repository, which other tests run
     part-of=PATH        its lines stand so, one behind the other, in this file
 

@@ -143,11 +143,14 @@ class Runner:
         if step.no_run:
             self.report.skips(self.place(step), step.no_run)
             return
-        lacking = [need for need in step.options.get("needs", "").split(",") if need and not is_there(need)]
+        needs = [need for need in step.options.get("needs", "").split(",") if need]
+        lacking = ["Xvfb" if need == "display" else need for need in needs if not is_there(need)]
         if lacking:
             self.given_up = f"not installed: {', '.join(lacking)}"
             self.report.skips(self.place(step), self.given_up)
             return
+        if "display" in needs:
+            self.stage.start_display()
         if {"same-as", "part-of"} & set(step.options):
             compare(step)
         elif "file" in step.options:
@@ -271,6 +274,8 @@ def is_for_test(step):
 def is_there(need):
     """Whether something that a block needs is installed."""
     kind, separator, name = need.partition(":")
+    if need == "display":
+        return is_there("Xvfb")
     if not separator:
         return shutil.which(need) is not None or os.access(f"/usr/sbin/{need}", os.X_OK)
     if kind == "module":

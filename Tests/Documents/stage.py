@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -103,6 +104,24 @@ class Stage:
         self.processes.append(bus)
         wait_for(lambda: f"a bus: {self.bus_log()}", lambda: os.path.exists(f"{runtime}/bus"))
         self.environment["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={runtime}/bus"
+
+    def start_display(self):
+        """Starts an X server without a screen, for what comes after."""
+        if "DISPLAY" in self.environment:
+            return
+        reading, writing = os.pipe()
+        with open(f"{self.directory}/xvfb.log", "wb") as log:
+            self.start(["Xvfb", "-displayfd", str(writing), "-screen", "0", "800x600x24", "-nolisten", "tcp"],
+                       stdout=log, stderr=log, pass_fds=[writing])  # fmt: skip
+        os.close(writing)
+        with open(reading, "rb") as stream:
+            ready, _, _ = select.select([stream], [], [], PATIENCE)
+            number = stream.readline().strip() if ready else b""
+        if not number:
+            raise StageError("Xvfb did not start")
+        self.environment.update(
+            DISPLAY=f":{number.decode()}", GDK_BACKEND="x11", QT_QPA_PLATFORM="xcb", SDL_VIDEODRIVER="x11",
+            GSK_RENDERER="cairo", LIBGL_ALWAYS_SOFTWARE="1")  # fmt: skip
 
     def bus_log(self):
         """What the bus and the service said."""
