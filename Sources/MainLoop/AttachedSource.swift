@@ -21,7 +21,6 @@ final class AttachedSource: @unchecked Sendable {
     }
 
     deinit {
-        context.destroy(pointer)
-        g_source_unref(pointer)
+        context.end(pointer)
     }
 }

@@ -117,12 +117,39 @@ final class ContextState: SourceHandler, Sendable {
         }
     }
 
-    /// Takes a source off its context, unless that is gone already and has done so itself.
-    ///
-    /// Nothing that the source owns may be released by `g_source_destroy`: it runs under the lock.
-    func destroy(_ source: UnsafeMutablePointer<GSource>) {
-        state.withLock { if $0.context != nil { g_source_destroy(source) } }
+    /// Takes a source off its context, unless that is gone already and has done so itself, and releases it.
+    func end(_ source: UnsafeMutablePointer<GSource>) {
+        keepingContext(of: source) { isThere in
+            if isThere { g_source_destroy(source) }
+            g_source_unref(source)
+        }
     }
+
+    /// Releases a reference to a source of this context, also when that is gone.
+    func release(_ source: UnsafeMutablePointer<GSource>) {
+        keepingContext(of: source) { _ in g_source_unref(source) }
+    }
+
+    /// Calls `body`, which destroys or releases a source, such that its context is not freed meanwhile.
+    ///
+    /// Before GLib 2.86 `g_source_destroy` and `g_source_unref` read the source's context, and only then lock it. Where
+    /// another thread releases the last reference to the context in between, they lock memory that has been freed, and
+    /// write into it (GNOME/glib#803). Under the lock here that can't happen: a context destroys its anchor before it is
+    /// freed, and `contextIsEnding` waits for the lock.
+    ///
+    /// From then on GLib holds the context in these functions by itself. So theirs may be the last reference, and
+    /// `contextIsEnding` be called from inside of them: then no lock may be held.
+    ///
+    /// - Parameter body: gets whether the context is there.
+    private func keepingContext(of source: UnsafeMutablePointer<GSource>, _ body: (_ isThere: Bool) -> Void) {
+        guard !Self.isContextHeldByGLib else { return body(!isEnded) }
+        // What the source owns ends after the lock: it may run code of its own then.
+        withExtendedLifetime(source.handler) {
+            state.withLock { body($0.context != nil) }
+        }
+    }
+
+    private static let isContextHeldByGLib = glib_check_version(2, 86, 0) == nil
 
     /// Has `action` run when the context ends; at once when it is gone.
     func atEnd(_ action: @escaping @Sendable () -> Void) {

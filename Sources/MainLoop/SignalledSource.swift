@@ -65,7 +65,7 @@ public final class SignalledSource: Sendable {
             }
         core = SourceCore(context: context.state, gate: gate, role: role, action: action)
         source = AttachedSource(core, on: context, priority: priority, canRecurse: true)
-        if let work { follower = PriorityFollower(work: work, source: source) } else { follower = nil }
+        follower = if let work { PriorityFollower(work: work, source: source, context: core.context) } else { nil }
         if let follower {
             context.state.add(follower)
             // The mode may have changed in between.
@@ -260,18 +260,21 @@ private final class SourceCore: SourceHandler, Sendable {
 private final class PriorityFollower: ContextState.ModeFollower, @unchecked Sendable {
     // Sendable: GLib locks the source's context for each change; the pointer never changes after `init`.
     private let source: UnsafeMutablePointer<GSource>
+    private let context: ContextState
     private let work: LoopWork
 
-    init(work: LoopWork, source: AttachedSource) {
+    init(work: LoopWork, source: AttachedSource, context: ContextState) {
         self.work = work
+        self.context = context
         // Not the object: whoever tells followers of a mode must not keep the source on its context.
         self.source = g_source_ref(source.pointer)
     }
 
     deinit {
-        g_source_unref(source)
+        context.release(source)
     }
 
+    /// Whoever changes the mode holds the context.
     func modeDidChange(to mode: RunLoopMode) {
         let priority = EventSource.Priority.of(work, in: mode).rawValue
         // Where it stays the same, no list is sorted again.

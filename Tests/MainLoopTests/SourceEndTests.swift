@@ -1,0 +1,103 @@
+import MainLoop
+import Synchronization
+import TestSupport
+import Testing
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+@Suite("The end of sources", .timeLimit(.minutes(20)))
+struct SourceEndTests {
+    /// Two threads begin something at about the same moment, again and again.
+    private final class Start: Sendable {
+        private let arrived = Atomic(0)
+
+        /// Waits for the other one, awake: to be woken takes longer than what is begun.
+        func wait(round: Int) {
+            arrived.add(1, ordering: .sequentiallyConsistent)
+            while arrived.load(ordering: .sequentiallyConsistent) < 2 * (round + 1) { sched_yield() }
+        }
+
+        /// Takes some nanoseconds.
+        func pause() { _ = arrived.load(ordering: .sequentiallyConsistent) }
+    }
+
+    /// GLib has no lock for this (GNOME/glib#803): a source that is released just then locks what has been freed, and
+    /// waits for ever, or writes into memory of others.
+    @Test("A source and its context may end at the same time, on two threads", arguments: [nil, LoopWork.ordinary])
+    func endsWithContext(work: LoopWork?) async throws {
+        let start = Start()
+        let shared = Locked<MainContext?>(nil)
+        async let contexts: Void = onOwnThread {
+            for round in 0... {
+                start.wait(round: 2 * round)
+                var context = shared.withLock { shared in
+                    defer { shared = nil }
+                    return shared
+                }
+                start.wait(round: 2 * round + 1)
+                guard context != nil else { break }
+                // Sooner or later, so that every moment of the other's end is met.
+                for _ in 0..<(round % 512) { start.pause() }
+                context = nil
+            }
+        }
+        try await onOwnThread {
+            // On a machine that is busy, a round takes long.
+            let deadline = Deadline(after: .seconds(5))
+            for round in 0... {
+                let isLast = round == 20_000 || deadline.hasPassed
+                let context = MainContext()
+                var source: SignalledSource? =
+                    if let work {
+                        SignalledSource(on: context, for: work) {}
+                    } else {
+                        SignalledSource(on: context, priority: .default) {}
+                    }
+                shared.withLock { $0 = isLast ? nil : context }
+                start.wait(round: 2 * round)
+                _ = consume context
+                start.wait(round: 2 * round + 1)
+                if source != nil { source = nil }
+                if isLast { break }
+            }
+        }
+        try await contexts
+    }
+
+    /// Uses the context when it ends itself.
+    private final class Last: Sendable {
+        let context: MainContext
+        let ends: Doorbell
+
+        init(_ context: MainContext, _ ends: Doorbell) {
+            self.context = context
+            self.ends = ends
+        }
+
+        deinit {
+            context.addCommonMode("ofTheLast")
+            ends.ring()
+        }
+    }
+
+    @Test("What a source owns ends with no lock held", arguments: [nil, LoopWork.ordinary])
+    func endOfOwned(work: LoopWork?) throws {
+        let context = MainContext()
+        let ends = Doorbell()
+        do {
+            let last = Last(context, ends)
+            let action: @Sendable () -> Void = { withExtendedLifetime(last) {} }
+            if let work {
+                _ = SignalledSource(on: context, for: work, action: action)
+            } else {
+                _ = SignalledSource(on: context, priority: .default, action: action)
+            }
+        }
+        try ends.wait("the end of what the source owned")
+        #expect(context.commonModes.contains("ofTheLast"))
+    }
+}
