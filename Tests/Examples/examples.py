@@ -33,9 +33,9 @@ from gi.repository import GLib  # noqa: E402
 
 #: Folders that are no posters and observers in a language, and what tests them.
 ELSEWHERE = {
-    "c-gtk": "tools/try-activity",
-    "python-gtk": "tools/try-activity",
-    "qt": "Tests/Interop/test_tools.py and tools/try-activity",
+    "c-gtk": "Tests/NotificationServiceTests/Desktop/ExampleTests.swift",
+    "python-gtk": "Tests/NotificationServiceTests/Desktop/ExampleTests.swift",
+    "qt": "Tests/NotificationServiceTests/Desktop/ExampleTests.swift and Tests/Interop/test_tools.py",
     "swift": "Tests/CarillonTests",
     "windows": "tools/screenshots",
 }
