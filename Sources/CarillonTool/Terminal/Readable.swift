@@ -21,8 +21,14 @@ enum Readable {
     static func duration(seconds: Double) -> String {
         guard seconds.isFinite, seconds < 1e15 else { return "for ever" }
         let seconds = max(0, seconds)
-        if seconds < 9.95 { return "\(decimal(seconds, places: 1)) s" }
-        let all = Int64(seconds.rounded())
+        return seconds < 9.95 ? "\(decimal(seconds, places: 1)) s" : duration(wholeSeconds: seconds)
+    }
+
+    /// The same without tenths.
+    static func duration(wholeSeconds seconds: Double) -> String {
+        guard seconds.isFinite, seconds < 1e15 else { return "for ever" }
+        let all = Int64(max(0, seconds).rounded())
+        guard all > 0 else { return "0 s" }
         let parts = [(all / 86400, "d"), (all / 3600 % 24, "h"), (all / 60 % 60, "min"), (all % 60, "s")]
         return parts.drop { $0.0 == 0 }.prefix(2).filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }.joined(separator: " ")
     }

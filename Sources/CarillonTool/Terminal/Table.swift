@@ -56,10 +56,17 @@ struct Table: Sendable {
     ///
     /// - Parameter showsTitles: whether the first line has the titles.
     func lines(on terminal: Terminal, showsTitles: Bool = true) -> [String] {
+        lines(within: terminal.width, showsTitles: showsTitles).map(terminal.text(of:))
+    }
+
+    /// The same before it is known how styles are shown.
+    ///
+    /// - Parameter width: columns that there are; nil for as many as it takes.
+    func lines(within width: Int?, showsTitles: Bool = true) -> [StyledLine] {
         let titles = columns.map { Cell($0.title, .bold) }
         let all = (showsTitles ? [titles] : []) + rows
-        let widths = widths(of: all, within: terminal.width)
-        return all.map { line($0, widths, terminal) }
+        let widths = widths(of: all, within: width)
+        return all.map { line($0, widths, within: width) }
     }
 
     /// Each as wide as its widest cell. Where a terminal is narrower than that, the widest texts give way first.
@@ -77,12 +84,12 @@ struct Table: Sendable {
         return widths
     }
 
-    private func line(_ cells: [Cell], _ widths: [Int], _ terminal: Terminal) -> String {
-        var line = ""
+    private func line(_ cells: [Cell], _ widths: [Int], within width: Int?) -> StyledLine {
+        var line = StyledLine()
         var used = 0
         /// Blanks that come only before something: no line ends with them.
         var blanks = 0
-        let limit = terminal.width ?? .max
+        let limit = width ?? .max
         for (index, cell) in cells.enumerated() {
             if index > 0 { blanks += Self.gap }
             let isRight = columns[index].alignment == .right
@@ -93,7 +100,8 @@ struct Table: Sendable {
             let text = Self.cut(cell.text, cell.columns, to: room)
             let taken = DisplayWidth.columns(of: text)
             if !text.isEmpty {
-                line += String(repeating: " ", count: blanks) + terminal.styled(text, cell.style)
+                line.append(String(repeating: " ", count: blanks))
+                line.append(text, cell.style)
                 used += blanks + taken
                 blanks = 0
             }
@@ -104,7 +112,6 @@ struct Table: Sendable {
 
     /// With an ellipsis where something is missing.
     private static func cut(_ text: String, _ columns: Int, to room: Int) -> String {
-        guard columns > room else { return text }
-        return room < 1 ? "" : DisplayWidth.prefix(of: text, columns: room - 1) + "…"
+        columns > room ? DisplayWidth.prefix(of: text, columns: room - 1) + "…" : text
     }
 }

@@ -11,6 +11,8 @@ struct Terminal: Sendable {
     enum Style: Sendable {
         case bold
         case dim
+        /// What is chosen of several.
+        case reverse
         /// What somebody should look at.
         case warning
         /// What was lost, or is refused.
@@ -23,6 +25,7 @@ struct Terminal: Sendable {
             switch self {
             case .bold: "1"
             case .dim: "2"
+            case .reverse: "7"
             case .warning: "33"
             case .bad: "31"
             case .good: "32"
@@ -56,6 +59,10 @@ struct Terminal: Sendable {
     func styled(_ text: String, _ style: Style?) -> String {
         guard hasColors, let style, !text.isEmpty else { return text }
         return "\u{1B}[\(style.parameters)m\(text)\u{1B}[0m"
+    }
+
+    func text(of line: StyledLine) -> String {
+        line.parts.reduce("") { $0 + styled($1.text, $1.style) }
     }
 
     /// An exported COLUMNS is somebody's wish; else the terminal itself tells, unless it does not know, as on a serial
