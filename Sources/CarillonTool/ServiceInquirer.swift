@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import MainLoop
+import NotificationWire
+import ServiceClient
+
+/// Asks the service, and tells whoever asked what came of it, errors too: for what goes on without a service, or says
+/// nothing of its absence. It never has the bus start one.
+///
+/// Threads: all on the one that runs the default context.
+final class ServiceInquirer: @unchecked Sendable {
+    // Sendable: the command has one thread, on which everything here runs.
+    private let outbox = SharedOutbox()
+    private var session: ServiceSession!
+    /// Is told whenever the service is there, also when it is another one than before.
+    var served: () -> Void = {}
+    /// Why there is no service, as far as that is known.
+    private(set) var absence: ServiceError?
+
+    init() {
+        session = ServiceSession(
+            bus: LoopBus(address: { () throws(BusError) in try Connection.sessionBusAddress() }, context: .default),
+            startsService: false, outbox: outbox, receiver: self)
+    }
+
+    func start() { session.start() }
+
+    /// Closes the connection. What was asked is not answered any more.
+    func stop() { session.stop() }
+
+    func ask<Method: CenterMethod>(
+        _ method: Method, _ answer: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void
+    ) {
+        ask(method.message(startsService: false), reading: Method.reply(in:), answer)
+    }
+
+    func askProperties(_ answer: @escaping @Sendable (Result<CenterProperties, ServiceError>) -> Void) {
+        ask(CenterProperties.getAll(startsService: false), reading: CenterProperties.init(in:), answer)
+    }
+
+    func findServiceProcess(_ answer: @escaping (UInt32?) -> Void) {
+        session.findServiceProcess(answer)
+    }
+
+    private func ask<Reply>(
+        _ message: Message, reading read: @escaping @Sendable (Message) throws(BusError) -> Reply,
+        _ answer: @escaping @Sendable (Result<Reply, ServiceError>) -> Void
+    ) {
+        let request = Request.call(message) { result in
+            answer(
+                result.flatMap { reply in
+                    Result { () throws(BusError) in try read(reply) }.mapError(ServiceError.init)
+                })
+        }
+        do throws(ServiceError) {
+            try outbox.append(request)
+            session.pump()
+        } catch {
+            answer(.failure(error))
+        }
+    }
+}
+
+extension ServiceInquirer: ServiceReceiver {
+    func stateChanged(_ state: ConnectionState) {
+        switch state {
+        case .connected:
+            absence = nil
+            served()
+        case .connecting: absence = .disconnected("it is being asked")
+        case .serviceUnavailable(let reason): absence = .unavailable(reason)
+        case .nameTaken(let reason): absence = .nameTaken(reason)
+        case .notAnswering(let reason), .disconnected(let reason): absence = .disconnected(reason)
+        }
+    }
+
+    // It registers and posts nothing.
+    func received(_: ArrivedNotification, for _: [RegistrationKey]) {}
+    func mayHaveMissed(_: Gap) {}
+    func registrationRefused(_: RegistrationKey, because _: ServiceError) {}
+    func detailsRefused(because _: ServiceError) {}
+    func lostPost(because _: ServiceError) {}
+    func suspensionChanged(_: Bool, cause _: String) {}
+}
