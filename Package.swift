@@ -16,6 +16,8 @@ let package = Package(
         .systemLibrary(name: "CDBus", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
         // Declarations only: the service finds the libraries while it runs. With pkgConfig they would be linked.
         .systemLibrary(name: "CXCB", providers: [.apt(["libxcb1-dev", "libxcb-res0-dev"])]),
+        // The same, for the command.
+        .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
 
         // The kernel's own declarations.
@@ -69,7 +71,7 @@ let package = Package(
             name: "CarillonTool",
             dependencies: [
                 "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
-                "MainLoop",
+                "MainLoop", "CNcurses",
             ]
         ),
 

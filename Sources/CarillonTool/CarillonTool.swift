@@ -22,6 +22,7 @@ struct CarillonTool {
         case "get": ValuesCommand.runGet
         case "forget": ValuesCommand.runForget
         case "retained": ValuesCommand.runRetained
+        case "top": TopCommand.run
         case "why": WhyCommand.run
         case "suspend": OverrideCommand.runSuspend
         case "resume": OverrideCommand.runResume
@@ -51,6 +52,7 @@ struct CarillonTool {
                   monitor    Print all that is posted, without counting as a receiver
                   replay     Post again what was recorded
                   status     Show what the service is doing
+                  top        Show it again and again, on the whole screen
                   clients    List the programs that it knows
                   observers  List their observers
                   get        Print the values that are kept of a name

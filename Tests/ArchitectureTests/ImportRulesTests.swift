@@ -9,6 +9,7 @@ private enum ImportRules {
         "CGLib": [],
         "CMainQueue": [],
         "CXCB": [],
+        "CNcurses": [],
         "CSystem": [],
         "Collections": [],
         "BusNames": [],
@@ -38,7 +39,7 @@ private enum ImportRules {
         ]),
         "CarillonTool": system.union([
             "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
-            "MainLoop",
+            "MainLoop", "CNcurses",
         ]),
     ]
 
@@ -116,6 +117,7 @@ struct ImportRulesTests {
     func wrappers() {
         for (folder, allowed) in ImportRules.table {
             #expect(allowed.contains("CXCB") == (folder == "DesktopActivity"), "\(folder)")
+            #expect(allowed.contains("CNcurses") == (folder == "CarillonTool"), "\(folder)")
             #expect(allowed.contains("CMainQueue") == (folder == "ThreadDelivery"), "\(folder)")
             #expect(allowed.contains("CGLib") == (folder == "MainLoop"), "\(folder)")
             #expect(allowed.contains("CDBus") == (folder == "DBus"), "\(folder)")

@@ -112,7 +112,7 @@ struct SafetyRulesTests {
 @Suite("Linkage of the service and the command", .timeLimit(.minutes(20)))
 struct LinkageTests {
     @Test(
-        "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation or X",
+        "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation, X or ncurses",
         arguments: ["carillond", "carillon"])
     func libraries(program: String) throws {
         let path = try Executables.path(of: program)
@@ -125,6 +125,7 @@ struct LinkageTests {
         #expect(!libraries.contains("swiftObservation"), "\(libraries)")
         #expect(!libraries.contains("libicu"), "\(libraries)")
         #expect(!libraries.contains("libxcb"), "\(libraries)")
+        #expect(!libraries.contains("ncurses"), "\(libraries)")
         #expect(!libraries.contains("not found"), "\(libraries)")
     }
 

@@ -82,6 +82,11 @@ struct TerminalTests {
         #expect(Readable.duration(seconds: seconds) == text)
     }
 
+    @Test("Durations without tenths", arguments: [(-1, "0 s"), (0.4, "0 s"), (4.6, "5 s"), (3600, "1 h")])
+    func wholeDurations(seconds: Double, text: String) {
+        #expect(Readable.duration(wholeSeconds: seconds) == text)
+    }
+
     @Test(
         "How long ago",
         arguments: [

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+import CNcurses
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// ncurses, found when a full screen is wanted: who never does, as in a container, need not have it.
+struct CursesLibrary {
+    typealias Window = UnsafeMutablePointer<WINDOW>
+
+    struct Missing: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    static let name = "libncursesw.so.6"
+
+    let newTerminal: newterm_function
+    let endWindows: endwin_function
+    let cbreak: cbreak_function
+    let noEcho: noecho_function
+    let noNewline: nonl_function
+    let keypad: keypad_function
+    let noDelay: nodelay_function
+    let setEscapeDelay: set_escdelay_function
+    let setCursor: curs_set_function
+    let hasColors: has_colors_function
+    let startColor: start_color_function
+    let useDefaultColors: use_default_colors_function
+    let initPair: init_pair_function
+    let getKey: wgetch_function
+    let erase: werase_function
+    let move: wmove_function
+    let setAttributes: wattr_set_function
+    let add: waddnstr_function
+    let clearNext: clearok_function
+    let refresh: wrefresh_function
+    let resize: resizeterm_function
+    /// `stdscr`, which has its value once there is a terminal.
+    let standardWindow: UnsafeMutablePointer<Window?>
+
+    /// - Throws: ``Missing`` where it is not installed.
+    init() throws(Missing) {
+        // Never closed: the functions stay for the life of the process.
+        guard let library = dlopen(Self.name, RTLD_NOW | RTLD_LOCAL) else {
+            throw Missing(description: dlerror().map { String(cString: $0) } ?? "there is no \(Self.name)")
+        }
+        func find(_ name: String) throws(Missing) -> UnsafeMutableRawPointer {
+            guard let symbol = dlsym(library, name) else { throw Missing(description: "\(Self.name) has no \(name)") }
+            return symbol
+        }
+        func function<Function>(_ name: String) throws(Missing) -> Function {
+            unsafeBitCast(try find(name), to: Function.self)
+        }
+        newTerminal = try function("newterm")
+        endWindows = try function("endwin")
+        cbreak = try function("cbreak")
+        noEcho = try function("noecho")
+        noNewline = try function("nonl")
+        keypad = try function("keypad")
+        noDelay = try function("nodelay")
+        setEscapeDelay = try function("set_escdelay")
+        setCursor = try function("curs_set")
+        hasColors = try function("has_colors")
+        startColor = try function("start_color")
+        useDefaultColors = try function("use_default_colors")
+        initPair = try function("init_pair")
+        getKey = try function("wgetch")
+        erase = try function("werase")
+        move = try function("wmove")
+        setAttributes = try function("wattr_set")
+        add = try function("waddnstr")
+        clearNext = try function("clearok")
+        refresh = try function("wrefresh")
+        resize = try function("resizeterm")
+        standardWindow = try find("stdscr").assumingMemoryBound(to: Window?.self)
+    }
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+import CNcurses
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The whole terminal, by ncurses. It is as it was again when this object goes away, or after ``close()``.
+///
+/// Threads: one thread only.
+final class CursesScreen {
+    enum Key: Equatable {
+        case character(Unicode.Scalar)
+        case up, down, pageUp, pageDown, home, end
+        case enter, escape, backspace
+    }
+
+    private let curses: CursesLibrary
+    private let window: CursesLibrary.Window
+    private let hasColors: Bool
+    private var isOpen = true
+
+    /// Takes the terminal. Whoever wants to hear of signals has to say so before: ncurses takes those that nobody
+    /// else does, and Control-Z, which it handles as a shell expects.
+    ///
+    /// - Throws: ``CursesLibrary/Missing`` where ncurses is not installed, or does not know the terminal.
+    init(color: ColorChoice) throws(CursesLibrary.Missing) {
+        let terminal = getenv("TERM").map { String(cString: $0) } ?? ""
+        guard !["", "dumb"].contains(terminal) else {
+            throw CursesLibrary.Missing(description: "this terminal can't move its cursor, as TERM says")
+        }
+        curses = try CursesLibrary()
+        // Wide characters are those of the locale. Where that has none, as in LC_ALL=C, the terminal still may.
+        setlocale(LC_CTYPE, "")
+        if String(cString: nl_langinfo(Int32(CODESET))) != "UTF-8" { setlocale(LC_CTYPE, "C.UTF-8") }
+        guard carillon_newterm(curses.newTerminal) != nil, let window = curses.standardWindow.pointee else {
+            throw CursesLibrary.Missing(description: "ncurses does not know the terminal '\(terminal)', as TERM says")
+        }
+        self.window = window
+        _ = curses.cbreak()
+        _ = curses.noEcho()
+        _ = curses.noNewline()
+        _ = curses.keypad(window, true)
+        _ = curses.noDelay(window, true)
+        // Nobody types the rest of a key's sequence; a line that takes longer for it is rare.
+        _ = curses.setEscapeDelay(50)
+        _ = curses.setCursor(0)
+        let mayHaveColors =
+            switch color {
+            case .always: true
+            case .never: false
+            case .auto: (getenv("NO_COLOR")?.pointee ?? 0) == 0
+            }
+        hasColors = mayHaveColors && curses.hasColors()
+        guard hasColors else { return }
+        _ = curses.startColor()
+        _ = curses.useDefaultColors()
+        for style in [Terminal.Style.warning, .bad, .good] { _ = curses.initPair(style.pair, style.color, -1) }
+    }
+
+    deinit { close() }
+
+    /// Gives the terminal back. Harmless when repeated.
+    func close() {
+        guard isOpen else { return }
+        isOpen = false
+        _ = curses.endWindows()
+    }
+
+    /// As the terminal says now; 80 to 24 where it does not know.
+    private(set) lazy var size = Self.terminalSize
+
+    private static var terminalSize: (lines: Int, columns: Int) {
+        var size = winsize()
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
+            return (24, 80)
+        }
+        return (Int(size.ws_row), Int(size.ws_col))
+    }
+
+    /// Takes over the terminal's new size.
+    func resize() {
+        size = Self.terminalSize
+        _ = curses.resize(Int32(size.lines), Int32(size.columns))
+    }
+
+    /// Has the next ``show(_:cursor:)`` draw all anew, for a terminal on which something else has written.
+    func redraw() {
+        _ = curses.clearNext(window, true)
+    }
+
+    /// Shows these lines, from the top.
+    ///
+    /// - Parameter cursor: where the cursor is shown; nil for nowhere.
+    func show(_ lines: [StyledLine], cursor: (line: Int, column: Int)? = nil) {
+        _ = curses.erase(window)
+        for (number, line) in lines.prefix(size.lines).enumerated() {
+            _ = curses.move(window, Int32(number), 0)
+            for part in line.cut(to: size.columns).parts {
+                set(part.style)
+                // The last column of the last line is written, too, though the cursor has nowhere to go behind it.
+                _ = curses.add(window, part.text, -1)
+            }
+        }
+        set(nil)
+        if let cursor {
+            _ = curses.move(window, Int32(cursor.line), Int32(min(cursor.column, size.columns - 1)))
+        }
+        _ = curses.setCursor(cursor == nil ? 0 : 1)
+        _ = curses.refresh(window)
+    }
+
+    private func set(_ style: Terminal.Style?) {
+        let attributes =
+            switch style {
+            case .bold: carillon_bold
+            case .dim: carillon_dim
+            case .reverse: carillon_reverse
+            case .bad: carillon_bold
+            default: carillon_normal
+            }
+        _ = curses.setAttributes(window, attributes, hasColors ? style?.pair ?? 0 : 0, nil)
+    }
+
+    // MARK: Keys
+
+    /// Whether anybody can still press a key.
+    var isConnected: Bool {
+        var state = pollfd(fd: STDIN_FILENO, events: Int16(POLLIN), revents: 0)
+        return poll(&state, 1, 0) <= 0 || Int32(state.revents) & (POLLHUP | POLLERR | POLLNVAL) == 0
+    }
+
+    /// The next key that was pressed; nil when there is none yet.
+    func nextKey() -> Key? {
+        while true {
+            let code = curses.getKey(window)
+            switch code {
+            case ERR: return nil
+            case KEY_UP: return .up
+            case KEY_DOWN: return .down
+            case KEY_PPAGE: return .pageUp
+            case KEY_NPAGE: return .pageDown
+            case KEY_HOME: return .home
+            case KEY_END: return .end
+            case KEY_ENTER, 0x0A, 0x0D: return .enter
+            case KEY_BACKSPACE, 0x08, 0x7F: return .backspace
+            case 0x1B: return .escape
+            case 0..<0x80: return .character(Unicode.Scalar(UInt8(code)))
+            case 0x80..<0x100:
+                if let scalar = readScalar(after: UInt8(code)) { return .character(scalar) }
+            // Any other key, or that the size has changed, of which the signal tells.
+            default: break
+            }
+        }
+    }
+
+    /// The rest of a character that takes several bytes, which the terminal sends together.
+    private func readScalar(after first: UInt8) -> Unicode.Scalar? {
+        let count =
+            switch first {
+            case 0xC2...0xDF: 2
+            case 0xE0...0xEF: 3
+            case 0xF0...0xF4: 4
+            default: 0
+            }
+        var bytes = [first]
+        while bytes.count < count {
+            guard let next = UInt8(exactly: curses.getKey(window)), next & 0xC0 == 0x80 else { return nil }
+            bytes.append(next)
+        }
+        return String(validating: bytes, as: UTF8.self)?.unicodeScalars.first
+    }
+}
+
+extension Terminal.Style {
+    /// Of ncurses, with the same numbers as its colour.
+    fileprivate var pair: Int16 {
+        switch self {
+        case .warning, .bad, .good: color
+        case .bold, .dim, .reverse: 0
+        }
+    }
+
+    fileprivate var color: Int16 {
+        switch self {
+        case .bad: Int16(COLOR_RED)
+        case .good: Int16(COLOR_GREEN)
+        case .warning: Int16(COLOR_YELLOW)
+        case .bold, .dim, .reverse: -1
+        }
+    }
+}

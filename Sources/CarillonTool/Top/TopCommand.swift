@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import MainLoop
+import NotificationWire
+import ServiceClient
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// `carillon top`: what the service does, as it does it (B3).
+enum TopCommand {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon top", usage: "", summary: "Shows what the service and its clients do, again and again.",
+            description: """
+                On the screen h tells the keys. What happens in a second is known from the second time on. A service
+                that does not run is not started: the screen waits for it, and --batch ends with status 2 when it
+                never was there.
+                """)
+        let interval = parser.string(
+            "interval", short: "i", placeholder: "SECONDS", help: "Ask the service every SECONDS; 2 if not given")
+        let count = parser.string("count", short: "n", placeholder: "N", help: "End after N times")
+        let view = parser.string(
+            "view", short: "w", placeholder: "VIEW", help: "What to show first: \(ChoiceArguments.names(TopView.self))")
+        let sort = parser.string(
+            "sort", short: "s", placeholder: "COLUMN", help: "Sort that by COLUMN, as its title says")
+        let reverse = parser.flag("reverse", short: "r", help: "The other way round")
+        let filter = parser.string("filter", short: "f", placeholder: "TEXT", help: "Only rows that hold TEXT")
+        let batch = parser.flag("batch", short: "b", help: "Print it, instead of taking the screen")
+        let json = parser.flag("json", short: "j", help: "Print a JSON object each time")
+        let color = ColorChoice.declare(on: parser)
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        if let extra = rest.first { throw UsageError("top takes no argument '\(extra)'") }
+
+        var state = TopState()
+        state.view = try ChoiceArguments.one(parser.value(view), "--view") ?? .clients
+        state.filter = parser.value(filter) ?? ""
+        if let title = parser.value(sort) {
+            guard let column = state.view.columns.firstIndex(where: { $0.title == title }) else {
+                let titles = state.view.columns.map(\.title).joined(separator: ", ")
+                throw UsageError("--sort: '\(title)' is none of: \(titles)")
+            }
+            state.order = TopState.Order(column: column)
+        }
+        if parser.value(reverse) { state.order.isReversed = true }
+        let colors = try ColorChoice.value(of: color, from: parser)
+        let run = TopRun(
+            state: state, every: try seconds(parser.value(interval)) ?? 2, times: try times(parser.value(count)))
+        if parser.value(json) {
+            return run.print { sample, rates, bus in [TopJSON.text(of: sample, rates: rates, bus: bus)] }
+        }
+        if parser.value(batch) { return run.printPages(color: colors) }
+        guard isatty(STDIN_FILENO) == 1, isatty(STDOUT_FILENO) == 1 else {
+            throw UsageError("top needs a terminal; --batch and --json do not")
+        }
+        return run.takeScreen(color: colors)
+    }
+
+    private static func seconds(_ text: String?) throws(UsageError) -> Double? {
+        guard let text else { return nil }
+        guard let seconds = Double(text), seconds >= 0.1, seconds <= 86_400 else {
+            throw UsageError("--interval: '\(text)' is not a number of seconds from 0.1 to 86400")
+        }
+        return seconds
+    }
+
+    private static func times(_ text: String?) throws(UsageError) -> Int? {
+        guard let text else { return nil }
+        guard let number = Int(text), number > 0, number < 4_000_000 else {
+            throw UsageError("--count: '\(text)' is not a number from 1 to 4000000")
+        }
+        return number
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
+/// What is shown: lines, made of the last sample and of what somebody has chosen to see.
+struct TopPage {
+    let sample: TopSample?
+    let rates: TopRates?
+    /// Why nothing newer is known; nil while the service answers.
+    let absence: ServiceError?
+    let bus: String
+
+    // MARK: On paper
+
+    /// All of it, for a printer or a pipe.
+    func lines(_ state: TopState, width: Int?) -> [StyledLine] {
+        var lines = header()
+        guard let sample, let rates else { return lines }
+        lines.append(StyledLine())
+        if let problem = problem(of: state) { lines.append(problem) }
+        return lines + table(state.arrange(state.view.rows(of: sample, rates: rates)), state).lines(within: width)
+    }
+
+    // MARK: On a screen
+
+    /// - Returns: a line for each of the screen, and where the cursor is.
+    func screen(
+        _ state: inout TopState, lines height: Int, columns width: Int
+    ) -> (lines: [StyledLine], cursor: (line: Int, column: Int)?) {
+        // On a terminal of 24 lines the help has just enough room.
+        var lines = state.showsHelp ? [title()] + help(state) : header() + [tabs(state)]
+        if !state.showsHelp, let sample, let rates {
+            if let problem = problem(of: state) { lines.append(problem) }
+            let rows = state.arrange(state.view.rows(of: sample, rates: rates))
+            // Titles above, keys below.
+            state.count = rows.count
+            state.room = max(1, height - lines.count - 2)
+            state.keepInside()
+            let all = table(rows, state).lines(within: width)
+            lines.append(padded(all[0], to: width).styled(.reverse))
+            lines += all.dropFirst(1 + state.first).prefix(state.room).map { absence == nil ? $0 : $0.styled(.dim) }
+        }
+        lines = Array(lines.prefix(max(0, height - 1)))
+        lines += Array(repeating: StyledLine(), count: max(0, height - 1 - lines.count))
+        if let text = state.editing?.text {
+            let prompt = StyledLine("filter: \(text)")
+            return (lines + [prompt], (height - 1, DisplayWidth.columns(of: prompt.text)))
+        }
+        return (lines + [keys(state)], nil)
+    }
+
+    private func keys(_ state: TopState) -> StyledLine {
+        if state.showsHelp { return StyledLine("any key goes back", .dim) }
+        var line = StyledLine("q quit  h help  tab view  < > sort  r reverse  / filter  p pause", .dim)
+        if state.count > state.room {
+            line.append("  rows \(state.first + 1)-\(min(state.count, state.first + state.room)) of \(state.count)")
+        }
+        return line
+    }
+
+    private func padded(_ line: StyledLine, to width: Int) -> StyledLine {
+        var line = line
+        line.append(String(repeating: " ", count: max(0, width - DisplayWidth.columns(of: line.text))))
+        return line
+    }
+
+    private func tabs(_ state: TopState) -> StyledLine {
+        var line = StyledLine()
+        for (number, view) in TopView.allCases.enumerated() {
+            line.append(" \(number + 1) \(view.rawValue) ", view == state.view ? .reverse : nil)
+        }
+        let column = state.view.columns[state.order.column]
+        line.append("  by \(column.title)\(state.order.isReversed ? ", reversed" : "")", .dim)
+        if state.editing == nil, !state.filter.isEmpty { line.append("  filter: \(state.filter)", .warning) }
+        if state.isPaused { line.append("  paused", .warning) }
+        return line
+    }
+
+    private func help(_ state: TopState) -> [StyledLine] {
+        let keys = [
+            ("q", "quit"), ("h, ?", "this help"), ("tab, 1, 2, 3", "another view: clients, values, limits"),
+            ("< >", "sort by the column to the left, to the right"), ("r", "reverse the order"),
+            ("/", "show only rows that hold a text; escape shows all"), ("p, space", "pause, and go on"),
+            ("arrows, page up and down", "other rows"), ("Control-L", "draw the screen anew"),
+        ]
+        var table = Table([Table.Column("key"), Table.Column("what it does")])
+        for (key, what) in keys { table.append([Table.Cell(key, .bold), Table.Cell(what)]) }
+        for column in state.view.columns {
+            let order = "sort by \(column.title): \(column.help)"
+            table.append([Table.Cell(String(Character(column.key)), .bold), Table.Cell(order)])
+        }
+        return table.lines(within: nil, showsTitles: false)
+    }
+
+    private func table(_ rows: [TopView.Row], _ state: TopState) -> Table {
+        let sorted = state.order.column
+        var table = Table(
+            state.view.columns.enumerated().map { number, column in
+                // Numbers come with the largest first.
+                let mark = number != sorted ? "" : column.isNumber != state.order.isReversed ? "↓" : "↑"
+                return Table.Column(column.title + mark, column.isNumber ? .right : .left)
+            })
+        for row in rows { table.append(row.cells.map(\.shown)) }
+        return table
+    }
+
+    private func problem(of state: TopState) -> StyledLine? {
+        guard state.view == .values, case .failure(let error)? = sample?.values else { return nil }
+        return StyledLine("no values: \(error.reason)", .warning)
+    }
+
+    // MARK: The header
+
+    private func header() -> [StyledLine] {
+        var lines = [title()]
+        guard let sample, let rates else { return lines }
+        let statistics = sample.properties.statistics
+        func count(_ key: StatisticsKey) -> UInt64 { statistics[key] ?? 0 }
+        func rate(_ key: StatisticsKey) -> String {
+            absence == nil ? rates.perSecond(key).map(Readable.rate) ?? "-" : "-"
+        }
+
+        var traffic = StyledLine("posts/s \(rate(.posted))  deliveries/s \(rate(.delivered))  dropped ")
+        traffic.append("\(count(.dropped))", count(.dropped) > 0 ? .bad : nil)
+        traffic.append(
+            "  clients \(count(.clients))  observers \(count(.observers))  channels \(count(.channels))"
+                + "  values \(count(.retained))")
+        lines.append(traffic)
+
+        func size(_ key: StatisticsKey) -> String { Readable.size(count(key)) }
+        let memory = sample.process.map { Readable.size($0.memory) } ?? "-"
+        lines.append(
+            StyledLine(
+                "memory \(memory)  queued \(count(.queued)), \(size(.queuedBytes))  posts that wait "
+                    + "\(count(.queuedPosts)), \(size(.queuedPostBytes))  in flight \(size(.inFlightBytes))  values "
+                    + size(.retainedBytes)))
+
+        var activity = StyledLine("activity \(sample.properties.activitySource), \(sample.properties.activityState)")
+        if !sample.properties.activityReason.isEmpty {
+            activity.append("  \(sample.properties.activityReason)", .dim)
+        }
+        lines.append(activity)
+        return lines
+    }
+
+    private func title() -> StyledLine {
+        var line = StyledLine("carillon top", .bold)
+        if let absence {
+            line.append("  waiting for the service", .warning)
+            if let sample {
+                let age = Double(WallClock.microseconds() - sample.time) / 1e6
+                line.append("; what follows is of \(Readable.ago(seconds: age))", .warning)
+            }
+            line.append("  \(absence)", .dim)
+        } else if let sample {
+            line.append("  service \(sample.properties.version)")
+            if let process = sample.process {
+                line.append(", process \(process.id), up \(Readable.duration(wholeSeconds: process.age))")
+            }
+        } else {
+            line.append("  asking the service")
+        }
+        line.append("  bus \(bus)", .dim)
+        return line
+    }
+}

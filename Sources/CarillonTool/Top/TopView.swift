@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// What `carillon top` can show below its header.
+enum TopView: String, CaseIterable, Sendable {
+    case clients
+    case values
+    case limits
+
+    struct Column: Sendable {
+        /// At the head of the column, and for `--sort`.
+        let title: String
+        /// The key that sorts by it.
+        let key: Unicode.Scalar
+        let help: String
+        var isNumber = false
+    }
+
+    /// From left to right.
+    var columns: [Column] {
+        switch self {
+        case .clients: Self.clientColumns
+        case .values: Self.valueColumns
+        case .limits: Self.limitColumns
+        }
+    }
+
+    /// The number of the column that it is sorted by at first.
+    var firstColumn: Int { self == .clients ? 4 : 0 }
+
+    private static let clientColumns = [
+        Column(title: "name", key: "N", help: "unique name on the bus"),
+        Column(title: "program", key: "G", help: "program"),
+        Column(title: "app", key: "A", help: "application"),
+        Column(title: "observers", key: "O", help: "observers that it has", isNumber: true),
+        Column(title: "post/s", key: "P", help: "posts that it makes in a second", isNumber: true),
+        Column(title: "deliv/s", key: "D", help: "notifications that it is sent in a second", isNumber: true),
+        Column(title: "queued", key: "Q", help: "notifications that wait for it", isNumber: true),
+        Column(title: "flow", key: "F", help: "whether it reads: open, waiting, unanswered"),
+        Column(title: "unconf", key: "U", help: "messages that it has not confirmed", isNumber: true),
+        Column(title: "suspended", key: "S", help: "whether it is suspended, and why or why not"),
+        Column(title: "dropped", key: "L", help: "notifications that it lost", isNumber: true),
+        Column(title: "channel", key: "C", help: "whether it has a channel"),
+    ]
+
+    private static let valueColumns = [
+        Column(title: "name", key: "N", help: "name"),
+        Column(title: "object", key: "O", help: "object; * is none"),
+        Column(title: "age", key: "A", help: "how long ago it was posted", isNumber: true),
+        Column(title: "size", key: "S", help: "bytes of its texts and its userInfo", isNumber: true),
+        Column(title: "poster", key: "P", help: "who posted it"),
+        Column(title: "app", key: "I", help: "the application of the poster"),
+    ]
+
+    private static let limitColumns = [
+        Column(title: "what", key: "W", help: "what is counted or bounded"),
+        Column(title: "now", key: "N", help: "how many there are, or were since the service began", isNumber: true),
+        Column(title: "per second", key: "P", help: "how many more in a second", isNumber: true),
+        Column(title: "limit", key: "L", help: "the bound", isNumber: true),
+        Column(title: "used", key: "U", help: "how much of it, in per cent", isNumber: true),
+    ]
+
+    // MARK: Rows
+
+    struct Row: Sendable {
+        var cells: [TopCell]
+        /// What the filter looks in.
+        var text: String { cells.map(\.shown.text).joined(separator: " ") }
+    }
+
+    func rows(of sample: TopSample, rates: TopRates) -> [Row] {
+        switch self {
+        case .clients: sample.clients.map { Self.row(of: $0, rates) }
+        case .values: ((try? sample.values?.get()) ?? []).map { Self.row(of: $0, at: sample.time) }
+        case .limits: Self.limitRows(of: sample, rates)
+        }
+    }
+
+    private static func row(of client: ListedClient, _ rates: TopRates) -> Row {
+        let isOpen = ["", "open"].contains(client.flow)
+        let suspension = client.isSuspended ? client.cause : client.cause == "none" ? "-" : "no: \(client.cause)"
+        return Row(cells: [
+            TopCell(client.name.rawValue), TopCell(client.process), TopCell(client.application),
+            TopCell(count: UInt64(client.observers)), TopCell(rate: rates.perSecond(\.posted, of: client)),
+            TopCell(rate: rates.perSecond(\.delivered, of: client)),
+            TopCell(count: UInt64(client.queued), client.queued > 0 ? .warning : nil),
+            TopCell(client.flow, isOpen ? nil : .warning), TopCell(count: UInt64(client.unconfirmed)),
+            TopCell(suspension, client.isSuspended ? .warning : nil),
+            TopCell(count: client.dropped, client.dropped > 0 ? .bad : nil), TopCell(client.hasChannel ? "yes" : "-"),
+        ])
+    }
+
+    private static func row(of value: KeptValue, at now: Int64) -> Row {
+        let age = value.time.map { Double(now - $0) / 1e6 }
+        return Row(cells: [
+            TopCell(value.name), TopCell(value.object.isEmpty ? "*" : value.object),
+            TopCell(age.map { Readable.age(seconds: $0) }, number: age), TopCell(size: UInt64(value.byteCount)),
+            TopCell(value.poster ?? ""), TopCell(value.details["app"]?.readable ?? ""),
+        ])
+    }
+
+    /// Totals that have a limit under the same name stand beside it; then what else is counted; then the other limits.
+    private static func limitRows(of sample: TopSample, _ rates: TopRates) -> [Row] {
+        let (statistics, limits) = (sample.properties.statistics.entries, sample.properties.limits.entries)
+        func cell(_ key: String, _ value: UInt64?) -> TopCell {
+            guard let value else { return TopCell(nil, number: nil) }
+            return key.split(separator: "-").contains("bytes") ? TopCell(size: value) : TopCell(count: value)
+        }
+        func row(_ key: String, _ now: UInt64?, _ limit: UInt64?) -> Row {
+            let used = limit.flatMap { limit in now.map { Double($0) / Double(max(1, limit)) * 100 } }
+            let style: Terminal.Style? = used.flatMap { $0 >= 90 ? .bad : $0 >= 50 ? .warning : nil }
+            let isTotal = limit == nil && now != nil
+            return Row(cells: [
+                TopCell(key), cell(key, now), TopCell(rate: isTotal ? rates.perSecond(named: key) : nil),
+                cell(key, limit), TopCell(used.map { "\(Readable.decimal($0, places: 1))%" }, number: used, style),
+            ])
+        }
+        let now = Dictionary(statistics.map { ($0.key, $0.value) }) { $1 }
+        let bound = Dictionary(limits.map { ($0.key, $0.value) }) { $1 }
+        return statistics.map { row($0.key, $0.value, bound[$0.key]) }
+            + limits.filter { now[$0.key] == nil }.map { row($0.key, nil, $0.value) }
+    }
+}
+
+/// A cell of a table that can be sorted.
+struct TopCell: Sendable {
+    let shown: Table.Cell
+    /// What a column of numbers is sorted by; nil comes last.
+    let number: Double?
+
+    init(_ text: String, _ style: Terminal.Style? = nil) {
+        shown = Table.Cell(text.isEmpty ? "-" : NotificationFormat.readable(text), style)
+        number = nil
+    }
+
+    init(_ text: String?, number: Double?, _ style: Terminal.Style? = nil) {
+        shown = Table.Cell(text ?? "-", style)
+        self.number = number
+    }
+
+    init(count: UInt64, _ style: Terminal.Style? = nil) {
+        self.init("\(count)", number: Double(count), style)
+    }
+
+    init(size: UInt64) {
+        self.init(Readable.size(size), number: Double(size))
+    }
+
+    init(rate: Double?) {
+        self.init(rate.map(Readable.rate), number: rate)
+    }
+}
+
+extension KeptValue {
+    /// Of its name, its object, and its userInfo as it is on the bus.
+    var byteCount: Int {
+        // What no service accepts is no value of one.
+        name.utf8.count + object.utf8.count + ((try? UserInfoLayout.byteCount(of: userInfo)) ?? 0)
+    }
+}

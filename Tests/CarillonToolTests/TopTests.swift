@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+import Foundation
+import TestSupport
+import Testing
+
+/// `carillon top` on paper.
+@Suite("B3: carillon top, printed", .serialized, .timeLimit(.minutes(20)))
+struct TopTests {
+    private func json(_ line: String) throws -> [String: Any] {
+        try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")
+    }
+
+    private func top(_ bell: Bell, _ arguments: String...) throws -> RunningCommand {
+        try RunningCommand(try Bell.path(), ["top"] + arguments, environment: bell.bus.environment)
+    }
+
+    @Test("As JSON: what happens in a second is null at first, then what clients did, exactly")
+    func rates() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding")
+        let poster = try ChattyClient(on: bell.bus, observing: "Dong")
+        try poster.post("Ding", times: 1)
+        let top = try top(bell, "--json", "--interval", "0.1", "--view", "values")
+        let first = try json(try top.nextLine())
+        #expect(first["posted-per-second"] is NSNull)
+        let service = try #require(first["service"] as? [String: Any])
+        #expect(service["pid"] as? Int == Int(bell.service.pid))
+        #expect(service["uptime"] is Double && (service["memory"] as? Int ?? 0) > 1_000_000)
+        #expect(first["bus"] as? String == bell.bus.address.split(separator: ",").first.map(String.init))
+        let statistics = try #require(first["statistics"] as? [String: Any])
+        #expect(statistics["posted"] as? Int == 1 && statistics["observers"] as? Int == 2)
+        #expect((first["limits"] as? [String: Any])?["name-length"] as? Int == 1024)
+        #expect((first["values"] as? [Any])?.count == 0)
+
+        try poster.post("Ding", times: 3)
+        func clients(_ line: String) -> [[String: Any]] {
+            (try? json(line))?["clients"] as? [[String: Any]] ?? []
+        }
+        let busy = try json(
+            try top.nextLine { line in clients(line).contains { ($0["posted-per-second"] as? Double ?? 0) > 0 } })
+        let noisy = try #require(
+            (busy["clients"] as? [[String: Any]])?.first { ($0["posted-per-second"] as? Double ?? 0) > 0 })
+        #expect(noisy["pid"] as? Int == Int(poster.pid) && noisy["process"] as? String == "python3")
+        #expect((busy["posted-per-second"] as? Double ?? 0) > 0)
+        // The observer gets what is posted, in this sample or the next.
+        if !(busy["clients"] as? [[String: Any]] ?? []).contains(where: {
+            ($0["delivered-per-second"] as? Double ?? 0) > 0
+        }) {
+            _ = try top.nextLine { clients($0).contains { ($0["delivered-per-second"] as? Double ?? 0) > 0 } }
+        }
+        _ = try top.nextLine { (try? json($0))?["posted-per-second"] as? Double == 0 }
+
+        try bell.post("Battery", "--object", "BAT0", "--retain", "percent=80")
+        let kept = try json(try top.nextLine { ((try? json($0))?["values"] as? [Any])?.isEmpty == false })
+        let value = try #require((kept["values"] as? [[String: Any]])?.first)
+        #expect(value["name"] as? String == "Battery" && value["object"] as? String == "BAT0")
+        // "percent" with its length, a NUL, its signature and an integer, each aligned; and the two texts.
+        #expect((30...64).contains(value["size"] as? Int ?? 0), "\(value)")
+        top.signal(SIGINT)
+        #expect(try top.waitForExit() == .exited(0))
+        #expect(top.standardError == "")
+        observer.terminate()
+    }
+
+    @Test("For people: a header and the table of a view, sorted and filtered, as often as is wanted")
+    func pages() throws {
+        let bell = try Bell()
+        for (name, n) in [("org.b", "1"), ("org.a", "2"), ("other", "3")] {
+            try bell.post(name, "--retain", "n=\(n)", "text=\(String(repeating: "x", count: 100 * Int(n)!))")
+        }
+        let result = try bell.run("top", "--batch", "-n", "2", "-i", "0.1", "--view", "values", "--filter", "ORG.")
+        #expect(result.exitCode == 0 && result.standardError == "", "\(result)")
+        let pages = result.standardOutput.split(separator: "carillon top  ")
+        #expect(pages.count == 2, "\(result)")
+        for page in pages {
+            let lines = page.split(separator: "\n").map(String.init)
+            #expect(lines[0].contains("process \(bell.service.pid), up "), "\(page)")
+            #expect(lines[1].contains("values 3"), "\(page)")
+            #expect(lines[4].hasPrefix("name↑"), "\(page)")
+            #expect(lines.dropFirst(5).map { $0.split(separator: " ")[0] } == ["org.a", "org.b"], "\(page)")
+        }
+        func names(_ arguments: String...) throws -> [Substring] {
+            let result = try Command.run(
+                try Bell.path(), ["top", "-b", "-n", "1", "-w", "values"] + arguments,
+                environment: bell.bus.environment)
+            return result.standardOutput.split(separator: "\n").dropFirst(5).map { $0.split(separator: " ")[0] }
+        }
+        #expect(try names("--sort", "size") == ["other", "org.a", "org.b"])
+        #expect(try names("--sort", "size", "--reverse") == ["org.b", "org.a", "other"])
+        #expect(try names("--reverse") == ["other", "org.b", "org.a"])
+        let limits = try bell.run("top", "--batch", "--view", "limits", "-n", "1", "--filter", "retained")
+        let row = try #require(limits.standardOutput.split(separator: "\n").first { $0.hasPrefix("retained ") })
+        #expect(row.split(separator: " ") == ["retained", "3", "-", "16384", "0.0%"])
+    }
+
+    @Test("A service that does not run is not started: exit code 2", arguments: ["--batch", "--json"])
+    func notRunning(option: String) throws {
+        let bus = try PrivateBus(.dbusDaemon, activations: [.service()])
+        let result = try Command.run(try Bell.path(), ["top", option], environment: bus.environment)
+        #expect(result.exitCode == 2 && result.standardError == "carillon: the service does not run\n", "\(result)")
+        #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
+        let nowhere = ["DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/bus"]
+        let noBus = try Command.run(try Bell.path(), ["top", option], environment: nowhere)
+        #expect(noBus.exitCode == 2 && !noBus.standardError.isEmpty, "\(noBus)")
+    }
+
+    @Test("E3: once there was a service the next is waited for, and none is started", arguments: BusKind.available)
+    func restart(kind: BusKind) throws {
+        let bell = try Bell(kind)
+        let top = try top(bell, "--json", "-i", "0.1")
+        _ = try top.nextLine()
+        try bell.service.kill()
+        _ = try top.nextErrorLine { $0.hasPrefix("carillon: waiting for the service: ") }
+        #expect(try bell.bus.processID(ofOwner: ServiceProcess.busName) == nil)
+        let next = try ServiceProcess(on: bell.bus)
+        let line = try top.nextLine { $0.contains("\"pid\": \(next.pid),") }
+        #expect(line.contains("\"posted-per-second\": null"), "another service counts from its own beginning")
+        #expect(top.standardError.split(separator: "\n").count == 1, "it is said once")
+        top.terminate()
+        #expect(try top.waitForExit() == .exited(0))
+    }
+
+    @Test("What can't be written ends it: exit code 5")
+    func output() throws {
+        let bell = try Bell()
+        let result = try Command.run(
+            "sh", ["-c", "\"$0\" top --json -i 0.1 >/dev/full", try Bell.path()], environment: bell.bus.environment)
+        #expect(result.exitCode == 5, "\(result)")
+    }
+
+    @Test(
+        "Wrong usage is exit code 1 and says what is wrong",
+        arguments: [
+            (["x"], "'x'"), (["--interval", "0"], "'0'"), (["-n", "0"], "'0'"), (["-n", "many"], "'many'"),
+            (["--view", "all"], "clients, values, limits"), (["--sort", "size"], "post/s"),
+            (["--view", "values", "--sort", "post/s"], "size"), (["--color", "red"], "auto, always, never"),
+            ([], "--batch"),
+        ])
+    func usage(arguments: [String], text: String) throws {
+        let result = try Command.run(try Bell.path(), ["top"] + arguments, environment: ["PATH": "/usr/bin:/bin"])
+        #expect(result.exitCode == 1 && result.standardError.contains(text), "\(result)")
+    }
+}
