@@ -24,6 +24,7 @@ import time
 
 import blocks
 import matching
+import record_terminal
 from stage import PATIENCE, Stage, StageError, wait_for
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -300,6 +301,21 @@ def default_documents():
     return ["README.md"] + sorted(f"docs/guides/{name}" for name in os.listdir(guides) if name.endswith(".md"))
 
 
+def check_picture(binaries, report):
+    """Whether the picture of README can still be recorded, and shows what a run gives now."""
+    if not is_there("tmux"):
+        report.skips(record_terminal.PICTURE, "not installed: tmux")
+        return
+    try:
+        difference = record_terminal.check(binaries)
+    except (StageError, OSError, subprocess.CalledProcessError) as error:
+        difference = str(error)
+    if difference:
+        report.fails(record_terminal.PICTURE, difference)
+    else:
+        report.passes(record_terminal.PICTURE, "recorded again")
+
+
 def main():
     parser = argparse.ArgumentParser(description="Runs the commands that documents show.")
     parser.add_argument("--binaries", required=True, help="where carillon and carillond are")
@@ -323,6 +339,8 @@ def main():
         counts = ", ".join(f"{after - first} {word}" for after, first, word in
                            zip(now, before, ("passed", "failed", "skipped")))  # fmt: skip
         print(f"{path}: {counts}, {time.monotonic() - begin:.1f} s", flush=True)
+    if not options.documents:
+        check_picture(options.binaries, report)
     if report.passed == 0:
         report.fails("all documents", "not one block was run")
     print(f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped")
