@@ -25,7 +25,8 @@ import time
 import blocks
 import matching
 import record_terminal
-from stage import PATIENCE, Stage, StageError, wait_for
+import stage
+from stage import Stage, StageError, wait_for
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -64,25 +65,25 @@ class Report:
 class Running:
     """A block whose commands run, one after the other, in one shell."""
 
-    def __init__(self, stage, path, step, number):
+    def __init__(self, where, path, step, number):
         if step.language == "console":
             self.commands = blocks.commands(path, step)
         else:
             self.commands = [[step.text.rstrip("\n"), None]]
         self.step = step
-        self.output = f"{stage.directory}/output-{number}"
+        self.output = f"{where.directory}/output-{number}"
         # The status of a command is that of the next one's `$?`, as at a prompt.
         script = "".join(
             f"{command}\n__status=$?; printf '\\n%s %s\\n' '{MARK}' $__status; (exit $__status)\n"
             for command, _ in self.commands)  # fmt: skip
         if step.language == "sh":
             script = step.text
-        file = f"{stage.directory}/block-{number}"
+        file = f"{where.directory}/block-{number}"
         with open(file, "w", encoding="utf-8") as stream:
             stream.write(script)
         arguments = ["bash", "-e", "-u", "-o", "pipefail", file] if step.language == "sh" else ["bash", file]
         with open(self.output, "wb") as stream:
-            self.process = stage.start(arguments, stdout=stream, stderr=subprocess.STDOUT)
+            self.process = where.start(arguments, stdout=stream, stderr=subprocess.STDOUT)
 
     def text(self):
         with open(self.output, encoding="utf-8", errors="replace") as stream:
@@ -107,8 +108,8 @@ class Running:
 class Runner:
     """Runs one document."""
 
-    def __init__(self, stage, document, report):
-        self.stage = stage
+    def __init__(self, where, document, report):
+        self.stage = where
         self.document = document
         self.report = report
         self.number = 0
@@ -189,7 +190,7 @@ class Runner:
     def finish(self, running):
         """Waits for a block to end, and compares."""
         try:
-            running.process.wait(PATIENCE)
+            running.process.wait(stage.PATIENCE)
         except subprocess.TimeoutExpired:
             raise Failure(f"it does not end; so far:\n{indented(running.text())}") from None
         allowed = int(running.step.options.get("status", 0))
@@ -329,10 +330,10 @@ def main():
         try:
             with open(f"{ROOT}/{path}", encoding="utf-8") as file:
                 document = blocks.parse(path, file.read())
-            with Stage(options.binaries, ROOT) as stage:
-                Runner(stage, document, report).run()
+            with Stage(options.binaries, ROOT) as where:
+                Runner(where, document, report).run()
                 if report.failed > before[1]:
-                    print(f"the bus and the service of {path} said:\n{indented(stage.bus_log())}", flush=True)
+                    print(f"the bus and the service of {path} said:\n{indented(where.bus_log())}", flush=True)
         except (blocks.DocumentError, OSError, StageError) as error:
             report.fails(path, error)
         now = (report.passed, report.failed, report.skipped)

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 #: Seconds that a condition may take. Only a test that fails waits for so long.
-PATIENCE = 30
+PATIENCE = 120
 
 NAME = "org.carillon.NotificationCenter1"
 
@@ -35,8 +35,9 @@ class StageError(Exception):
     """The stage could not be set."""
 
 
-def wait_for(what, condition, seconds=PATIENCE):
+def wait_for(what, condition, seconds=None):
     """Waits until the condition holds, and gives what it gave."""
+    seconds = PATIENCE if seconds is None else seconds
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() >= deadline:
@@ -137,8 +138,9 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def run(self, arguments, seconds=PATIENCE):
+    def run(self, arguments, seconds=None):
         """Runs a program to its end, and gives its exit status and all that it said."""
+        seconds = PATIENCE if seconds is None else seconds
         process = self.start(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             output, _ = process.communicate(timeout=seconds)

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What shown_commands.py would let pass, or refuse, by mistake."""
 
+import contextlib
+import io
+import os
+import re
 import unittest
 
 import blocks
 import matching
+import record_terminal
+import shown_commands
+import stage
 
 
 class Blocks(unittest.TestCase):
@@ -70,13 +77,87 @@ class Matching(unittest.TestCase):
         self.assertFalse(matching.matches(["a", "…", "b"], ["a", "x"]))
 
     def test_differs(self):
-        import re
-
         differs = [re.compile(r"process [0-9]+")]
         self.assertTrue(matching.matches(["process 1, 2"], ["process 33, 2"], differs))
         self.assertFalse(matching.matches(["process 1, 2"], ["process 33, 4"], differs))
         self.assertTrue(matching.matches([":1.42 x"], [":1.7 x"]))
         self.assertFalse(matching.matches([":1.42 x"], [":1.7 y"]))
+
+
+class Runs(unittest.TestCase):
+    """What becomes of a document that shows something else than what happens."""
+
+    def setUp(self):
+        patience, stage.PATIENCE = stage.PATIENCE, 2
+        self.addCleanup(setattr, stage, "PATIENCE", patience)
+
+    def run_document(self, *lines):
+        """Passed, failed and skipped of a document."""
+        report = shown_commands.Report(False)
+        with contextlib.redirect_stdout(io.StringIO()), stage.Stage(os.environ["CARILLON_BIN_DIR"], "") as where:
+            shown_commands.Runner(where, blocks.parse("page.md", "\n".join(lines)), report).run()
+        return report.passed, report.failed, report.skipped
+
+    def test_output(self):
+        for shown, counts in (("one", (1, 0, 0)), ("two", (0, 1, 0))):
+            self.assertEqual(self.run_document("```console", "$ echo one", shown, "```"), counts)
+
+    def test_output_that_is_not_shown(self):
+        self.assertEqual(self.run_document("```console", "$ echo one", "```"), (0, 1, 0))
+
+    def test_status(self):
+        self.assertEqual(self.run_document("```console", "$ false", "```"), (0, 1, 0))
+        self.assertEqual(self.run_document("```console status=1", "$ false", "```"), (1, 0, 0))
+        self.assertEqual(self.run_document("```console status=1", "$ true", "```"), (0, 1, 0))
+        self.assertEqual(self.run_document("```console", "$ false", "$ echo $?", "1", "```"), (1, 0, 0))
+        self.assertEqual(self.run_document("```sh", "false", "true", "```"), (0, 1, 0))
+
+    def test_what_never_ends(self):
+        self.assertEqual(self.run_document("```sh", "sleep 1000", "```"), (0, 1, 0))
+
+    def test_two_terminals(self):
+        observer = ("```console goes-on", "$ carillon observe A", "observing A", "A  {\"n\": 1}", "```")
+        for post, counts in (("n=1", (2, 0, 0)), ("n=2", (1, 1, 0))):
+            self.assertEqual(self.run_document(*observer, "```sh", f"carillon post A {post}", "```"), counts)
+        # One notification too many.
+        self.assertEqual(
+            self.run_document(*observer, "```sh", "carillon post A n=1", "carillon post A n=1", "```"), (1, 1, 0))
+
+    def test_a_failure_ends_its_section_only(self):
+        failed = ("```sh", "false", "```", "```sh", "true", "```")
+        self.assertEqual(self.run_document(*failed, "# Next", "```sh", "true", "```"), (1, 1, 1))
+
+    def test_skips(self):
+        self.assertEqual(self.run_document("```sh no-run: as root", "false", "```"), (0, 0, 1))
+        self.assertEqual(self.run_document("```sh needs=no-such-program", "false", "```", "# B", "```sh", "true", "```"), (1, 0, 1))
+
+    def test_a_check(self):
+        self.assertEqual(self.run_document("<!-- check: true -->"), (1, 0, 0))
+        self.assertEqual(self.run_document("<!-- check: false -->"), (0, 1, 0))
+
+    def test_a_part_of_a_file(self):
+        path = "Tests/Documents/stage.py"
+        self.assertEqual(self.run_document(f"```python part-of={path}", "class StageError(Exception):", "```"), (1, 0, 0))
+        self.assertEqual(self.run_document(f"```python part-of={path}", "class StageMistake(Exception):", "```"), (0, 1, 0))
+        self.assertEqual(self.run_document(f"```python same-as={path}", "class StageError(Exception):", "```"), (0, 1, 0))
+
+    def test_nothing_is_left_running(self):
+        with stage.Stage(os.environ["CARILLON_BIN_DIR"], "") as where:
+            where.run(["bash", "-c", "setsid sleep 1000 </dev/null >/dev/null 2>&1 &"])
+            strays = list(where._strays())
+            self.assertTrue(strays)
+        self.assertEqual(list(where._strays()), [])
+
+
+class Picture(unittest.TestCase):
+    """Whether two pictures show the same."""
+
+    def test_same(self):
+        one = record_terminal.picture({"a": ["$ b", "c :1.7 \x1b[31md\x1b[0m"]})
+        self.assertTrue(record_terminal.is_same(one, record_terminal.picture({"a": ["$ b", "c :1.42 d"]})))
+        self.assertFalse(record_terminal.is_same(one, record_terminal.picture({"a": ["$ b", "c :1.7 e"]})))
+        self.assertFalse(record_terminal.is_same(one, record_terminal.picture({"a": ["$ b"]})))
+        self.assertFalse(record_terminal.is_same(one, record_terminal.picture({"b": ["$ b", "c :1.7 d"]})))
 
 
 if __name__ == "__main__":
