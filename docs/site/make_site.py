@@ -24,11 +24,13 @@ from pages import Page, escaped, highlighted
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-#: Sections of the side bar: title, and documents in their order. What is in none stands under "More".
+#: Sections of the side bar: title, and documents in their order. Languages are all of docs/languages, and what is in no
+#: section stands under "More".
 SECTIONS = [
     ("Begin", ["README.md", "docs/guides/from-macos.md", "docs/guides/from-dbus-signals.md", "docs/guides/from-mqtt.md"]),
     ("Guides", ["docs/guides/desktop-application.md", "docs/guides/panel-applet.md", "docs/guides/troubleshooting.md",
-                "docs/languages.md", "docs/comparison.md"]),
+                "docs/comparison.md"]),
+    ("Languages", []),
     ("Rules", ["docs/semantics.md", "docs/rules.md", "docs/posting-queue.md", "docs/activity.md", "docs/flow-control.md",
                "docs/recovery.md", "docs/channel.md", "docs/main-loop.md"]),
     ("Quality", ["docs/performance.md", "docs/security.md", "docs/testing.md", "SECURITY.md"]),
@@ -76,6 +78,10 @@ class Site:
         for path, address in self.documents.items():
             if twins := [other for other in self.documents if other != path and self.documents[other] == address]:
                 raise SiteError(f"{path} and {twins[0]} would both be {address}")
+        languages = sorted(path for path in self.documents if path.startswith("docs/languages"))
+        # The one that is about all of them goes first.
+        languages.sort(key=lambda path: path not in ("docs/languages.md", "docs/languages/README.md"))
+        self.sections = [(title, languages if title == "Languages" else paths) for title, paths in SECTIONS]
         self.interfaces = {}
         for name in sorted(os.listdir(f"{ROOT}/dbus-interfaces")):
             if name.endswith(".xml"):
@@ -158,7 +164,7 @@ class Site:
 <body>
 <a class="skip" href="#main">Skip to the text</a>
 <header><a class="home" href="{base}index.html"><span aria-hidden="true">♪</span> Carillon</a>
-<nav aria-label="Parts of the site"><a class="menu" href="#menu">Pages</a> <a href="{base}introduction.html">Introduction</a>
+<nav aria-label="Parts of the site"><a class="menu" href="#menu">Pages</a> <a class="begin" href="{base}introduction.html">Introduction</a>
 <a href="{base}reference/index.html">D-Bus</a> <a href="{base}api/index.html">Swift</a> <a href="{base}search.html">Search</a></nav></header>
 <div class="frame">
 <div class="side" id="menu"><nav aria-label="Pages">{self.menu(address, base)}</nav></div>
@@ -183,13 +189,13 @@ class Site:
 
     def menu(self, address, base):
         parts = []
-        listed = {path for _, paths in SECTIONS for path in paths}
+        listed = {path for _, paths in self.sections for path in paths}
         more = [path for path in self.documents if path not in listed and path.startswith("docs/")]
         reference = [("reference/index.html", "D-Bus interfaces")]
         reference += [(place, name.split("/")[1].split(".")[2]) for name, place in self.interfaces.items()]
         reference += [(place, f"{name}(1)") for name, place in self.manuals.items()]
         reference += [("api/index.html", "Swift libraries")]
-        for title, paths in [*SECTIONS, ("More", more)]:
+        for title, paths in [*self.sections, ("More", more)]:
             pages = [(self.documents[path], SHORT.get(path) or self.titles.get(path, path)) for path in paths
                      if path in self.documents]  # fmt: skip
             if title == "Rules":
@@ -401,14 +407,15 @@ where generators of code look for it.</p>
             return f'<section class="card"><h2>{escaped(title)}</h2><ul>{items}</ul></section>'
 
         cards = []
-        for title, paths in SECTIONS:
+        for title, paths in self.sections:
             pages = [(self.documents[path], self.titles[path] if path != "README.md" else "Introduction")
                      for path in paths if path in self.documents]  # fmt: skip
             if title == "Rules":
                 reference = [(place, name.split("/")[1].removesuffix(".xml")) for name, place in self.interfaces.items()]
                 reference += [(place, f"{name}(1)") for name, place in self.manuals.items()]
                 cards.append(card("Reference", reference + [("api/index.html", "Swift: all types of the libraries")]))
-            cards.append(card(title, pages))
+            if pages:
+                cards.append(card(title, pages))
         terminal = self.link("README.md", "index.html", "docs/images/terminal.svg")
         way = self.link("README.md", "index.html", "docs/images/way.svg")
         body = f"""<div class="hero"><h1>Carillon</h1>
