@@ -97,6 +97,13 @@ class Run:
         self.installable = 0
         shutil.copytree(EXAMPLES, os.path.join(directory, "Examples"), ignore=shutil.ignore_patterns("venv", "build"))
         shutil.copytree(os.path.join(ROOT, "dbus-interfaces"), os.path.join(directory, "dbus-interfaces"))
+        # Examples that are products of this package are not built in the copy: there is no package.
+        os.mkdir(os.path.join(directory, ".build"))
+        self.products = os.environ.get("CARILLON_BIN_DIR")
+        os.symlink(
+            os.path.abspath(self.products or os.path.join(ROOT, ".build", "debug")),
+            os.path.join(directory, ".build", "debug"),
+        )
 
     def fail(self, what, problem, more=()):
         self.failed += 1
@@ -121,7 +128,11 @@ class Run:
             for kind in self.kinds:
                 self.skip(f"{example} on {kind}", f"not installed: {' '.join(missing)}")
             return
-        if readme.build and not self.build(example, folder, readme.build):
+        if readme.is_product:
+            built = self.products is not None or self.build(example, os.path.join(EXAMPLES, example), readme.build)
+        else:
+            built = not readme.build or self.build(example, folder, readme.build)
+        if not built:
             return
         for kind in self.kinds:
             self.trial(example, folder, readme, kind)

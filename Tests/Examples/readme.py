@@ -37,6 +37,8 @@ class Readme:
         #: Debian packages that it needs.
         self.packages = commands.replace("\\\n", " ").split()
         self.build = self._commands("Build") if "Build" in self.sections else ""
+        #: Whether that builds a product of this package, in .build/debug.
+        self.is_product = "swift build" in self.build
         run = [line for line in self._commands("Run").split("\n") if line]
         if len(run) != 2:
             raise Unreadable(f"'## Run' has {len(run)} commands, not two: the observer, the poster")
