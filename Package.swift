@@ -75,14 +75,21 @@ let package = Package(
             ]
         ),
 
-        // The one of README.md, and one for each way of running.
+        // The one of README.md, a poster, and an observer for each way of running.
         .executableTarget(name: "example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
+        .executableTarget(name: "example-post", dependencies: ["Carillon"], path: "Examples/swift/Post"),
         .executableTarget(
-            name: "example-glib-loop", dependencies: ["Carillon", "MainLoop"], path: "Examples/swift/GLibLoop"),
-        .executableTarget(name: "example-run-loop", dependencies: ["Carillon"], path: "Examples/swift/RunLoop"),
+            name: "example-glib-loop", dependencies: ["Carillon", "MainLoop"], path: "Examples/swift/GLibLoop",
+            exclude: ["README.md"]),
         .executableTarget(
-            name: "example-dispatch-main", dependencies: ["Carillon"], path: "Examples/swift/DispatchMain"),
-        .executableTarget(name: "example-no-loop", dependencies: ["Carillon"], path: "Examples/swift/NoLoop"),
+            name: "example-run-loop", dependencies: ["Carillon"], path: "Examples/swift/RunLoop",
+            exclude: ["README.md"]),
+        .executableTarget(
+            name: "example-dispatch-main", dependencies: ["Carillon"], path: "Examples/swift/DispatchMain",
+            exclude: ["README.md"]),
+        .executableTarget(
+            name: "example-no-loop", dependencies: ["Carillon"], path: "Examples/swift/NoLoop",
+            exclude: ["README.md"]),
 
         // A load for tests and benchmarks.
         .executableTarget(

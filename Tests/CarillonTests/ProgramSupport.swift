@@ -36,8 +36,11 @@ final class Stage {
     ) throws -> RunningCommand {
         let before = start == .before ? try observerCounts(on: bus).reduce(0, +) : 0
         let program = try RunningCommand(try Executables.path(of: name), arguments, environment: bus.environment)
+        if start == .later, service == nil {
+            _ = try program.nextErrorLine { $0.contains("no notification center on the bus") }
+            service = try ServiceProcess(on: bus)
+        }
         _ = try program.nextLine { $0.hasPrefix(line) }
-        if start == .later, service == nil { service = try ServiceProcess(on: bus) }
         try eventually("\(registered) registrations: \(program.transcript)") {
             // Asking must not be what starts the service.
             try bus.processID(ofOwner: ServiceProcess.busName) != nil

@@ -1,28 +1,31 @@
-// Observes in a program that lives in dispatchMain(): typed messages, on the main queue.
+// SPDX-License-Identifier: Apache-2.0
 //
-//   carillon post com.example.Saved path=report.txt bytes=4711
+// example-dispatch-main [NAME]: prints what is posted under a name, in a program that lives in dispatchMain(). Observers run on
+// the main queue.
 import Carillon
 import Foundation
 
-struct Saved: DistributedMessage {
-    static let name = Notification.Name("com.example.Saved")
-    var path: String
-    var bytes: Int
-}
-
+let name = CommandLine.arguments.dropFirst().first ?? "com.example.Saved"
 let center = DistributedNotificationCenter.default()
 
-let observation = center.observe(Saved.self) { saved in
-    dispatchPrecondition(condition: .onQueue(.main))
-    say("saved \(saved.path) with \(saved.bytes) bytes")
+let events = center.observeEvents { event in
+    switch event {
+    case .connectionStateChanged(.connected):
+        // The first service, or another one: the library has registered us anew, and now that is through.
+        if center.flush(timeout: 10) { say("observing \(name)") }
+    case .connectionStateChanged(.disconnected): exit(1)  // The session has ended; the library's log says so.
+    case .mayHaveMissedNotifications(.dropped(let count, let reason)): say("lost \(count) (\(reason))")
+    default: break
+    }
 }
-center.addObserver(forName: .init("com.example.Quit"), object: nil, queue: .main) { _ in exit(0) }
-
-say("observing")
+let observation = center.observe(.init(name), retained: true) { notification in
+    let userInfo = (notification.userInfo ?? [:]).map { "\($0.key)=\($0.value)" }.sorted()
+    say(([name, notification.object as? String ?? ""] + userInfo).joined(separator: " "))
+}
 dispatchMain()
 
 /// Prints a line at once, also into a pipe.
-func say(_ line: String) {
+@Sendable func say(_ line: String) {
     print(line)
     fflush(nil)
 }

@@ -1,25 +1,32 @@
-// Observes on a GLib main loop, as every GTK program runs one. DispatchQueue.main and @MainActor work as well.
+// SPDX-License-Identifier: Apache-2.0
 //
-//   carillon post com.example.Saved --object report.txt bytes=4711
+// example-glib-loop [NAME]: prints what is posted under a name, on a GLib main loop, as every GTK program runs one.
+// DispatchQueue.main and @MainActor work there as well.
 import Carillon
 import Foundation
 import MainLoop
 
-let loop = EventLoop()
+let name = CommandLine.arguments.dropFirst().first ?? "com.example.Saved"
 let center = DistributedNotificationCenter.default()
 
-center.addObserver(forName: .init("com.example.Saved"), object: nil, queue: nil) { notification in
-    say("saved \(notification.object ?? "") on the main thread: \(Thread.isMainThread)")
-    // Code on the main actor runs between the loop's other work.
-    Task { @MainActor in say("the main actor runs, too") }
+let events = center.observeEvents { event in
+    switch event {
+    case .connectionStateChanged(.connected):
+        // The first service, or another one: the library has registered us anew, and now that is through.
+        if center.flush(timeout: 10) { say("observing \(name)") }
+    case .connectionStateChanged(.disconnected): exit(1)  // The session has ended; the library's log says so.
+    case .mayHaveMissedNotifications(.dropped(let count, let reason)): say("lost \(count) (\(reason))")
+    default: break
+    }
 }
-center.addObserver(forName: .init("com.example.Quit"), object: nil, queue: .main) { _ in loop.quit() }
-
-say("observing")
-loop.run()
+let observation = center.observe(.init(name), retained: true) { notification in
+    let userInfo = (notification.userInfo ?? [:]).map { "\($0.key)=\($0.value)" }.sorted()
+    say(([name, notification.object as? String ?? ""] + userInfo).joined(separator: " "))
+}
+EventLoop().run()
 
 /// Prints a line at once, also into a pipe.
-func say(_ line: String) {
+@Sendable func say(_ line: String) {
     print(line)
     fflush(nil)
 }

@@ -1,24 +1,33 @@
-// Observes in a program without any loop: its main thread does its own work, and waits for it.
+// SPDX-License-Identifier: Apache-2.0
 //
-//   carillon post com.example.Saved --object report.txt bytes=4711
+// example-no-loop [NAME]: prints what is posted under a name, in a program without any loop: its main thread does its own
+// work, and waits for it.
 import Carillon
 import Foundation
 
+let name = CommandLine.arguments.dropFirst().first ?? "com.example.Saved"
 let center = DistributedNotificationCenter.default()
-let quit = DispatchSemaphore(value: 0)
-
 // There is no loop that could run observers on the main thread.
 center.defaultDelivery = .ownQueue
-center.addObserver(forName: .init("com.example.Saved"), object: nil, queue: nil) { notification in
-    say("saved \(notification.object ?? "") on the main thread: \(Thread.isMainThread)")
-}
-center.addObserver(forName: .init("com.example.Quit"), object: nil, queue: nil) { _ in quit.signal() }
 
-say("observing")
-quit.wait()
+let events = center.observeEvents { event in
+    switch event {
+    case .connectionStateChanged(.connected):
+        // The first service, or another one: the library has registered us anew, and now that is through.
+        if center.flush(timeout: 10) { say("observing \(name)") }
+    case .connectionStateChanged(.disconnected): exit(1)  // The session has ended; the library's log says so.
+    case .mayHaveMissedNotifications(.dropped(let count, let reason)): say("lost \(count) (\(reason))")
+    default: break
+    }
+}
+let observation = center.observe(.init(name), retained: true) { notification in
+    let userInfo = (notification.userInfo ?? [:]).map { "\($0.key)=\($0.value)" }.sorted()
+    say(([name, notification.object as? String ?? ""] + userInfo).joined(separator: " "))
+}
+DispatchSemaphore(value: 0).wait()
 
 /// Prints a line at once, also into a pipe.
-func say(_ line: String) {
+@Sendable func say(_ line: String) {
     print(line)
     fflush(nil)
 }
