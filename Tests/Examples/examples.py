@@ -99,7 +99,7 @@ class Run:
         shutil.copytree(os.path.join(ROOT, "dbus-interfaces"), os.path.join(directory, "dbus-interfaces"))
         # Examples that are products of this package are not built in the copy: there is no package.
         os.mkdir(os.path.join(directory, ".build"))
-        self.products = os.environ.get("CARILLON_BIN_DIR")
+        self.products = os.environ.get("CARILLON_BIN_DIR") or None
         os.symlink(
             os.path.abspath(self.products or os.path.join(ROOT, ".build", "debug")),
             os.path.join(directory, ".build", "debug"),
