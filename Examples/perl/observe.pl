@@ -29,27 +29,26 @@ sub dropped {
 
 my $bus = eval { Net::DBus->session } // die "no session bus: " . $@->message . "\n";
 my $daemon = $bus->get_bus_object;
+# Has the bus start the service. Net::DBus follows the owner of the name, and believes only that.
+my $center = eval { $bus->get_service($CENTER)->get_object($PATH, $CENTER) } // die $@->message . "\n";
 
-# Net::DBus asks for the owner of a name once, and would be deaf after a restart of the service. So the service is
-# addressed by its unique name, anew for each; signals of others are not believed.
-my $owner = "";
+my $owner;
 
 sub observe {
-    $owner = $daemon->GetNameOwner($CENTER);
-    my $center = $bus->get_service($owner)->get_object($PATH, $CENTER);
-    $center->connect_to_signal("Notification", \&notification);
-    $center->connect_to_signal("Dropped", \&dropped);
+    $owner = $bus->get_service_owner($CENTER);
     # A service that was started anew remembers us. Begin from nothing, or registrations would add up.
     $center->RemoveObservers("", "");
     $center->AddObserver($name, "", { retained => dbus_boolean(1) });
     print "observing $name\n";
 }
 
+$center->connect_to_signal("Notification", \&notification);
+$center->connect_to_signal("Dropped", \&dropped);
+observe();
 $daemon->connect_to_signal(NameOwnerChanged => sub {
     my ($changed, undef, $new) = @_;
-    # The one that we have started is known already.
+    # The one that was started for us is known already.
     return if $changed ne $CENTER || $new eq $owner;
     $new ? observe() : $daemon->StartServiceByName($CENTER, 0);
 });
-eval { $daemon->StartServiceByName($CENTER, 0); observe(); 1 } or die ref $@ ? $@->message . "\n" : $@;
 Net::DBus::Reactor->main->run;
