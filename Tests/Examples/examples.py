@@ -40,10 +40,10 @@ ELSEWHERE = {
     "windows": "tools/screenshots",
 }
 
-#: What build tools say when what they have to fetch can't be reached.
+#: What build tools say when what they have to fetch can't be reached; of pip also that it has found no version at all.
 UNREACHABLE = re.compile(
     r"NewConnectionError|Max retries exceeded|name resolution|Could not resolve host|Connection refused|"
-    r"Connection timed out|ReadTimeout|ConnectTimeout|Network is unreachable|ProxyError"
+    r"\(from versions: none\)|Connection timed out|ReadTimeout|ConnectTimeout|Network is unreachable|ProxyError"
 )
 
 
@@ -171,7 +171,7 @@ class Run:
 
 def arguments():
     parser = argparse.ArgumentParser(prog="tools/test-examples", allow_abbrev=False)
-    parser.add_argument("--binaries", required=True, help="the directory with carillond and carillon")
+    parser.add_argument("--binaries", help="the directory with carillond and carillon")
     parser.add_argument("--bus", choices=[*buses.KINDS, "both"], default="both")
     parser.add_argument("--list", action="store_true", help="print the folders of the examples, and run nothing")
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help="folders of Examples; all if none is named")
@@ -181,14 +181,14 @@ def arguments():
 def main():
     options = arguments()
     examples, empty = discover()
-    if options.list:
-        print(*examples, sep="\n")
-        sys.exit()
     wanted = [folder.strip("/").removeprefix("Examples/") for folder in options.folders]
     for folder in wanted:
         if not any(f"{example}/".startswith(f"{folder}/") for example in examples):
             sys.exit(f"test-examples: there is no example in Examples/{folder}")
     chosen = [each for each in examples if not wanted or any(f"{each}/".startswith(f"{one}/") for one in wanted)]
+    if options.list:
+        print(*chosen, sep="\n")
+        sys.exit()
     kinds = list(buses.KINDS if options.bus == "both" else (options.bus,))
     # Ended by a signal, what was started ends too.
     for number in (signal.SIGTERM, signal.SIGHUP):
