@@ -8,11 +8,41 @@ public final class CommandLineParser {
     /// What was wrong with the arguments, in words for a person.
     public struct UsageError: Error, CustomStringConvertible {
         public let description: String
+        /// What was declared, where only that was asked for; see ``CommandLineParser/inquiry``.
+        public private(set) var declarations: Declarations?
 
         public init(_ description: String) {
             self.description = description
         }
+
+        fileprivate init(telling declarations: Declarations) {
+            description = "what is declared was asked for"
+            self.declarations = declarations
+        }
     }
+
+    /// What a parser was told that there is, for whoever completes command lines.
+    public struct Declarations: Sendable {
+        public struct Option: Sendable {
+            /// Without the hyphens.
+            public let long: String
+            public let short: Character?
+            /// What the help calls its value; nil for one that takes none.
+            public let placeholder: String?
+            public let help: String
+        }
+
+        /// What follows the program's name, without the options.
+        public let usage: String
+        public let summary: String
+        public let description: String
+        /// In their order, and at last the one for help, which every parser has.
+        public let options: [Option]
+    }
+
+    /// Instead of arguments, this has ``parse(_:)`` throw what was declared until then, so that nothing is run. No process
+    /// can be given it as an argument, as it holds a NUL character.
+    public static let inquiry = "\0"
 
     /// A declared option, to ask for its value with.
     public struct Option<Value> {
@@ -20,6 +50,8 @@ public final class CommandLineParser {
     }
 
     private let program: String
+    private let texts: (usage: String, summary: String, description: String)
+    private var declared: [Declarations.Option] = []
     private let context: OpaquePointer
     private var entries: [GOptionEntry] = []
     /// GLib keeps pointers to names, help texts and values until the context is freed.
@@ -36,6 +68,7 @@ public final class CommandLineParser {
         program: String, usage: String, summary: String, description: String = "", stopsAtFirstArgument: Bool = false
     ) {
         self.program = program
+        texts = (usage, summary, description)
         g_set_prgname(program)
         context = g_option_context_new(usage)
         g_option_context_set_summary(context, summary)
@@ -86,6 +119,13 @@ public final class CommandLineParser {
     ///
     /// - Throws: ``UsageError`` for an unknown option, a missing value, or text that is not UTF-8.
     public func parse(_ arguments: [String]) throws(UsageError) -> [String] {
+        if arguments == [Self.inquiry] {
+            let help = Declarations.Option(long: "help", short: "h", placeholder: nil, help: "Show help options")
+            throw UsageError(
+                telling: Declarations(
+                    usage: texts.usage, summary: texts.summary, description: texts.description,
+                    options: declared + [help]))
+        }
         // GLib leaves some "--" in the vector and takes others out; what it collects itself has none.
         let rest: Option<[String]> = declare(
             "", nil, G_OPTION_ARG_FILENAME_ARRAY, "", nil,
@@ -124,6 +164,7 @@ public final class CommandLineParser {
             byteCount: MemoryLayout<Raw>.size, alignment: MemoryLayout<Raw>.alignment)
         storage.initializeMemory(as: Raw.self, to: initial)
         storages.append(storage)
+        declared.append(Declarations.Option(long: name, short: short, placeholder: placeholder, help: help))
         entries.append(
             GOptionEntry(
                 long_name: keep(name), short_name: gchar(short?.asciiValue ?? 0), flags: 0, arg: type,

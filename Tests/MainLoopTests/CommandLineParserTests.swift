@@ -27,6 +27,24 @@ struct CommandLineParserTests {
         #expect(try parse([]) == Parsed())
     }
 
+    @Test("What is declared can be asked for, in order, before anything is run")
+    func declarations() throws {
+        let parser = CommandLineParser(program: "bell", usage: "[NAME ...]", summary: "Rings.", description: "Loudly.")
+        _ = parser.flag("flag", short: "f", help: "A flag")
+        _ = parser.string("text", placeholder: "TEXT", help: "A text")
+        _ = parser.strings("list", short: "l", placeholder: "ITEM", help: "A list")
+        let error = #expect(throws: CommandLineParser.UsageError.self) { try parser.parse([CommandLineParser.inquiry]) }
+        let declared = try #require(error?.declarations)
+        #expect(declared.usage == "[NAME ...]" && declared.summary == "Rings." && declared.description == "Loudly.")
+        #expect(declared.options.map(\.long) == ["flag", "text", "list", "help"])
+        #expect(declared.options.map(\.short) == ["f", nil, "l", "h"])
+        #expect(declared.options.map(\.placeholder) == [nil, "TEXT", "ITEM", nil])
+        #expect(declared.options.map(\.help).prefix(3) == ["A flag", "A text", "A list"])
+        #expect(CommandLineParser.UsageError("wrong").declarations == nil)
+        let other = CommandLineParser(program: "bell", usage: "", summary: "Rings.")
+        #expect(try other.parse(["a", CommandLineParser.inquiry]) == ["a", ""], "it ends a text for C")
+    }
+
     @Test("Flags, texts and lists, long and short, before and behind arguments")
     func options() throws {
         #expect(try parse(["--flag"]).flag)
