@@ -45,8 +45,13 @@ struct ChosenClients {
         session.ask(ListClients()) { clients in
             let those = clients.filter(chosen.contains)
             guard those.isEmpty else { return ask(about: those[...]) }
-            printError("carillon: no client is '\(chosen.text)'; 'carillon clients' lists them")
-            session.finish(.nothing)
+            chosen.reportNone(on: session)
         }
+    }
+
+    /// Ends the run, as no client is one of them.
+    func reportNone(on session: CommandSession) {
+        printError("carillon: no client is '\(text)'; 'carillon clients' lists them")
+        session.finish(.nothing)
     }
 }

@@ -23,21 +23,26 @@ enum ListCommand {
     static func runObservers(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon observers", usage: "[CLIENT]",
-            summary: "Lists the observers of a client, such as :1.42, or of all.", description: description)
+            summary: "Lists the observers of a client, or of all.",
+            description: """
+                CLIENT is a unique name such as :1.42, a process id, the name of a program or the id of an application;
+                all that it names are meant. \(description)
+                """)
         guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if rest.count > 1 { throw UsageError("observers takes one CLIENT at most") }
-        let client = rest.first
-        if let client, UniqueName(rawValue: client) == nil {
-            throw UsageError(
-                "'\(client)' is no client; clients are called like :1.42, as 'carillon clients' lists them")
-        }
+        let chosen: ChosenClients? = if let text = rest.first { try ChosenClients(text) } else { nil }
         let show: @Sendable ([Row], CommandSession) -> Void = { rows, session in
             Self.show(rows, columns: observerColumns, isJSON: isJSON, on: terminal, session)
         }
         return CommandSession.run(startsService: false) { session in
-            if let client { return collect(of: [client], on: session, show: show) }
+            // One that has left has none, and one that hides from lists may still be asked about.
+            if let chosen, UniqueName(rawValue: chosen.text) != nil {
+                return collect(of: [chosen.text], on: session, show: show)
+            }
             session.ask(ListClients()) { clients in
-                collect(of: clients.map(\.name.rawValue), on: session, show: show)
+                let those = chosen.map { clients.filter($0.contains) } ?? clients
+                if let chosen, those.isEmpty { return chosen.reportNone(on: session) }
+                collect(of: those.map(\.name.rawValue), on: session, show: show)
             }
         }
     }

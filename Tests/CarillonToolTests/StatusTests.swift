@@ -84,7 +84,7 @@ struct StatusTests {
         #expect(clients.first?["suspended"] as? Bool == false)
         let name = try #require(clients.first?["name"] as? String)
 
-        for arguments in [["observers", "--json"], ["observers", name, "--json"]] {
+        for arguments in [[], [name], ["carillon"], ["\(observer.pid)"]].map({ ["observers", "--json"] + $0 }) {
             let result = try Command.run(try Bell.path(), arguments, environment: bell.bus.environment)
             let observers = try lines(result).map(json)
             #expect(observers.map { $0["name"] as? String } == ["Ding", "Dong"])
@@ -96,6 +96,8 @@ struct StatusTests {
         #expect(table.count == 3 && table[1].contains("\"the door\\n\""), "\(table)")
         #expect(try lines(bell.run("clients")).count == 2)
         #expect(try lines(bell.run("observers", ":1.999", "--json")).isEmpty)
+        let nobody = try bell.run("observers", "nobody")
+        #expect(nobody.exitCode == 6 && nobody.standardError.contains("no client is 'nobody'"), "\(nobody)")
         observer.terminate()
     }
 
