@@ -9,7 +9,7 @@ import MainLoop
 /// `carillon COMMAND …`
 @main
 struct CarillonTool {
-    private static func command(_ name: String) -> (([String]) throws(UsageError) -> ExitCode)? {
+    static func command(_ name: String) -> (([String]) throws(UsageError) -> ExitCode)? {
         switch name {
         case "post": PostCommand.run
         case "observe": ObserveCommand.run
@@ -27,6 +27,8 @@ struct CarillonTool {
         case "suspend": OverrideCommand.runSuspend
         case "resume": OverrideCommand.runResume
         case "follow": OverrideCommand.runFollow
+        // For the shells, and so not in the help.
+        case "complete": CompleteCommand.run
         default: nil
         }
     }
@@ -40,7 +42,7 @@ struct CarillonTool {
         }
     }
 
-    private static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon", usage: "COMMAND ...",
             summary: "Posts and observes distributed notifications, and looks into the service.",

@@ -6,6 +6,8 @@ struct HelpText {
         let long: String
         let short: String?
         let takesValue: Bool
+        /// What stands behind it.
+        let help: String
 
         var description: String { (short.map { "-\($0), " } ?? "") + "--\(long)" + (takesValue ? "=" : "") }
     }
@@ -31,9 +33,11 @@ struct HelpText {
         var isInCommands = false
         var isInStatus = false
         for line in result.standardOutput.split(separator: "\n", omittingEmptySubsequences: false) {
-            if let match = line.wholeMatch(of: /\s+(?:-(\w), )?--([a-z-]+)(=\S+)?(?:\s\s.*)?/) {
+            if let match = line.wholeMatch(of: /\s+(?:-(\w), )?--([a-z-]+)(=\S+)?(?:\s\s(.*))?/) {
                 options.insert(
-                    Option(long: String(match.2), short: match.1.map(String.init), takesValue: match.3 != nil))
+                    Option(
+                        long: String(match.2), short: match.1.map(String.init), takesValue: match.3 != nil,
+                        help: match.4.map(String.init) ?? ""))
             }
             if isInCommands, let match = line.wholeMatch(of: /\ \ ([a-z]+)\s.*/) { commands.append(String(match.1)) }
             if line == "Commands:" { isInCommands = true }

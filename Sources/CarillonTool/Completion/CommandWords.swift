@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationCore
+
+/// A command line that is being typed, understood by what the commands declare of themselves.
+struct CommandWords {
+    /// What the service knows.
+    enum Known: Equatable, Sendable {
+        case names
+        /// Of a name; nil for those of all.
+        case objects(String?)
+        case clients
+    }
+
+    enum Wanted {
+        /// - Parameter prefix: what stands in the word before them.
+        case words([Candidate], prefix: String)
+        case known(Known, prefix: String)
+        case files
+
+        static let nothing = Wanted.words([], prefix: "")
+    }
+
+    private typealias Option = CommandLineParser.Declarations.Option
+
+    private let declarations: CommandLineParser.Declarations?
+    /// The words that are no options, without the command.
+    private var arguments: [String] = []
+    /// The one whose value comes next.
+    private var pending: Option?
+    private var hasOptionsEnded = false
+    private let isInCommand: Bool
+
+    /// - Parameter words: all before the one that is being typed, without the program's name.
+    init(before words: some Collection<String>) {
+        let own = words.drop { $0.hasPrefix("-") }
+        isInCommand = !own.isEmpty
+        declarations =
+            if let name = own.first { CarillonTool.command(name).flatMap(Self.declarations) } else {
+                Self.declarations(of: CarillonTool.run)
+            }
+        for word in own.dropFirst() { take(word) }
+    }
+
+    /// Asks a command for what it declares, which runs nothing.
+    private static func declarations(
+        of command: ([String]) throws(UsageError) -> ExitCode
+    ) -> CommandLineParser.Declarations? {
+        do throws(UsageError) {
+            _ = try command([CommandLineParser.inquiry])
+            return nil
+        } catch {
+            return error.declarations
+        }
+    }
+
+    private mutating func take(_ word: String) {
+        if pending != nil {
+            pending = nil
+        } else if hasOptionsEnded || !word.hasPrefix("-") || word == "-" {
+            arguments.append(word)
+        } else if word == "--" {
+            hasOptionsEnded = true
+        } else if word.hasPrefix("--") {
+            let option = option(long: word.dropFirst(2))
+            if option?.placeholder != nil { pending = option }
+        } else {
+            // The first that takes a value takes the rest of the word, or the next one.
+            for (index, letter) in word.dropFirst().enumerated() {
+                guard let option = declarations?.options.first(where: { $0.short == letter }) else { return }
+                guard option.placeholder != nil else { continue }
+                if index == word.count - 2 { pending = option }
+                return
+            }
+        }
+    }
+
+    private func option(long name: some StringProtocol) -> Option? {
+        declarations?.options.first { $0.long == name }
+    }
+
+    // MARK: The word that is being typed
+
+    func wanted(for current: String) -> Wanted {
+        guard let declarations else { return .nothing }
+        if let pending { return wanted(pending.placeholder ?? "", for: current, prefix: "") }
+        if !hasOptionsEnded, current.hasPrefix("--"), let equals = current.firstIndex(of: "=") {
+            let name = current[current.index(current.startIndex, offsetBy: 2)..<equals]
+            guard let placeholder = option(long: name)?.placeholder else { return .nothing }
+            let start = current.index(after: equals)
+            return wanted(placeholder, for: String(current[start...]), prefix: String(current[..<start]))
+        }
+        if !hasOptionsEnded, current.hasPrefix("-") {
+            return .words(
+                declarations.options.map { Candidate(word: "--\($0.long)", description: $0.help) }, prefix: "")
+        }
+        guard isInCommand else { return .words(Self.commands(in: declarations.description), prefix: "") }
+        return wanted(argument(arguments.count, in: declarations.usage), for: current, prefix: "")
+    }
+
+    /// The commands, as the help lists them.
+    private static func commands(in help: String) -> [Candidate] {
+        help.split(separator: "\n", omittingEmptySubsequences: false).drop { $0 != "Commands:" }.dropFirst()
+            .prefix { $0.hasPrefix("  ") }.map { line in
+                let words = line.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
+                let rest = words.count > 1 ? words[1].drop { $0 == " " } : ""
+                return Candidate(word: String(words[0]), description: String(rest))
+            }
+    }
+
+    /// What the usage calls an argument, as `CLIENT` in `CLIENT [NAME]`, or the last of `[NAME ...]`; empty beyond the
+    /// last.
+    private func argument(_ index: Int, in usage: String) -> String {
+        let words = usage.split { " []".utf8.contains($0.asciiValue ?? 0) }.map(String.init)
+        let names = words.filter { $0 != "..." }
+        if index < names.count { return names[index] }
+        return words.last == "..." ? names.last ?? "" : ""
+    }
+
+    /// What helps and usages call a value tells what it can be.
+    private func wanted(_ placeholder: String, for current: String, prefix: String) -> Wanted {
+        switch placeholder {
+        case "NAME": .known(.names, prefix: prefix)
+        case "OBJECT": .known(.objects(name), prefix: prefix)
+        case "CLIENT": .known(.clients, prefix: prefix)
+        case "FILE", "DIRECTORY": .files
+        case "STYLE": words(PostingStyle.self, prefix)
+        case "KEY": several(CoalescingKey.self, current, prefix)
+        case "BEHAVIOR": words(SuspensionBehavior.self, prefix)
+        case "MODE": words(RunLoopMode.self, prefix)
+        case "WHEN": words(ColorChoice.self, prefix)
+        case "VIEW": words(TopView.self, prefix)
+        case "COLUMN":
+            .words(
+                TopView.allCases.flatMap { view in
+                    view.columns.map { Candidate(word: $0.title, description: "\(view.rawValue): \($0.help)") }
+                }, prefix: prefix)
+        default: .nothing
+        }
+    }
+
+    /// The name that an object belongs to, where it was given before.
+    private var name: String? {
+        guard let usage = declarations?.usage else { return nil }
+        return arguments.indices.first { argument($0, in: usage) == "NAME" }.map { arguments[$0] }
+    }
+
+    private func words<Value: ChoiceArguments.Choice>(_: Value.Type, _ prefix: String) -> Wanted {
+        .words(Value.allCases.map { Candidate(word: $0.rawValue) }, prefix: prefix)
+    }
+
+    /// Words with commas between them, of which each is given once.
+    private func several<Value: ChoiceArguments.Choice>(_: Value.Type, _ current: String, _ prefix: String) -> Wanted {
+        let given = current.split(separator: ",", omittingEmptySubsequences: false).dropLast().map(String.init)
+        let candidates = Value.allCases.map(\.rawValue).filter { !given.contains($0) }.map { Candidate(word: $0) }
+        return .words(candidates, prefix: given.reduce(prefix) { "\($0)\($1)," })
+    }
+}

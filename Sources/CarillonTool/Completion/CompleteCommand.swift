@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+
+/// `carillon complete -- WORD ...`, for the scripts in `data/completions`: what the last of the words, which is begun,
+/// could become.
+///
+/// The first line says what kind of thing that is: `words`, which follow, each with a tab and a description where it has
+/// one; or `files`, which the shell knows itself. It does not fail, and says nothing of what is wrong: somebody is in the
+/// middle of typing.
+enum CompleteCommand {
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        // Not by the parser of options, as the words are those of another command line.
+        guard arguments.first == "--", let current = arguments.last, arguments.count > 1 else {
+            throw UsageError("complete is for shells: complete -- WORD ...")
+        }
+        let line = CommandWords(before: arguments[1...].dropLast())
+        switch line.wanted(for: current) {
+        case .files: return Output.write("files") ? .done : .outputFailed
+        case .words(let candidates, let prefix): return write(candidates, current, prefix)
+        case .known(let kind, let prefix): return write(ServiceWords.find(kind), current, prefix)
+        }
+    }
+
+    /// - Parameter prefix: what stands in the word before the candidates.
+    private static func write(_ candidates: [Candidate], _ current: String, _ prefix: String) -> ExitCode {
+        var lines = ["words"]
+        var seen: Set<String> = []
+        for candidate in candidates {
+            let word = prefix + candidate.word
+            // Shells take candidates line by line. Nobody types a name with such characters.
+            guard word.utf8.starts(with: current.utf8), word.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
+                seen.insert(word).inserted
+            else { continue }
+            let description = NotificationFormat.harmless(candidate.description)
+            lines.append(description.isEmpty ? word : "\(word)\t\(description)")
+        }
+        return Output.write(lines.joined(separator: "\n")) ? .done : .outputFailed
+    }
+}
+
+/// What a word could become.
+struct Candidate: Sendable {
+    let word: String
+    var description = ""
+}

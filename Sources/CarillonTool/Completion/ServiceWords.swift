@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationCore
+import NotificationWire
+import ServiceClient
+
+/// What a running service knows, for whoever types it. None is started, and none is waited for: somebody waits for the
+/// next key to have an effect.
+final class ServiceWords: @unchecked Sendable {
+    // Sendable: the command has one thread, on which everything here runs.
+    private static let mostMilliseconds: UInt32 = 1000
+    /// What a terminal can show, and a service answers in that time.
+    private static let mostClients = 256
+
+    private let kind: CommandWords.Known
+    private let loop = EventLoop()
+    private let inquirer = ServiceInquirer()
+    private var candidates: [Candidate] = []
+    /// Questions that are not answered yet.
+    private var open = 0
+
+    private init(_ kind: CommandWords.Known) {
+        self.kind = kind
+    }
+
+    /// - Returns: what was found in the time that there is.
+    static func find(_ kind: CommandWords.Known) -> [Candidate] {
+        let words = ServiceWords(kind)
+        let limit = EventSource.once(milliseconds: mostMilliseconds, on: .default) { words.loop.quit() }
+        words.inquirer.start()
+        words.ask()
+        if words.open > 0 { words.loop.run() }
+        withExtendedLifetime(limit) {}
+        words.inquirer.stop()
+        return words.candidates.sorted { $0.word.comesBefore($1.word) }
+    }
+
+    private func ask() {
+        ask(ListClients()) { [self] clients in
+            switch kind {
+            case .clients: add(clients)
+            case .names, .objects:
+                for client in clients.prefix(Self.mostClients) {
+                    ask(ListObserversFrom(of: client.name.rawValue)) { [self] observers in
+                        for each in observers { add(each.observer.name, each.observer.object, "observed") }
+                    }
+                }
+            }
+        }
+        switch kind {
+        case .names, .objects:
+            ask(Get(name: "")) { [self] values in
+                for value in values { add(value.name, value.object, "has a value") }
+            }
+        case .clients: break
+        }
+    }
+
+    private func ask<Method: CenterMethod>(_ method: Method, _ answered: @escaping @Sendable (Method.Reply) -> Void) {
+        open += 1
+        inquirer.ask(method) { [self] in
+            if case .success(let reply) = $0 { answered(reply) }
+            open -= 1
+            if open == 0 { loop.quit() }
+        }
+    }
+
+    private func add(_ name: String, _ object: String, _ description: String) {
+        switch kind {
+        case .objects(let wanted):
+            guard !object.isEmpty, wanted == nil || name.isEmpty || name == wanted else { return }
+            candidates.append(Candidate(word: object, description: name))
+        default: if !name.isEmpty { candidates.append(Candidate(word: name, description: description)) }
+        }
+    }
+
+    private func add(_ clients: [ListedClient]) {
+        for client in clients {
+            candidates.append(Candidate(word: client.name.rawValue, description: client.process))
+            if !client.process.isEmpty { candidates.append(Candidate(word: client.process, description: "program")) }
+            if !client.application.isEmpty {
+                candidates.append(Candidate(word: client.application, description: "application"))
+            }
+        }
+    }
+}
