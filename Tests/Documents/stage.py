@@ -21,12 +21,28 @@ _BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuratio
   <type>session</type>
   <listen>unix:path={runtime}/bus</listen>
   <auth>EXTERNAL</auth>
-  {servicedir}
+  <servicedir>{services}</servicedir>
   <policy context="default">
     <allow send_destination="*" eavesdrop="true"/>
     <allow eavesdrop="true"/>
     <allow own="*"/>
   </policy>
+  <!-- As in the session.conf that comes with dbus-daemon: its own standard values are those of a system's bus. -->
+  <limit name="max_incoming_bytes">1000000000</limit>
+  <limit name="max_incoming_unix_fds">250000000</limit>
+  <limit name="max_outgoing_bytes">1000000000</limit>
+  <limit name="max_outgoing_unix_fds">250000000</limit>
+  <limit name="max_message_size">1000000000</limit>
+  <limit name="service_start_timeout">120000</limit>
+  <limit name="auth_timeout">240000</limit>
+  <limit name="pending_fd_timeout">150000</limit>
+  <limit name="max_completed_connections">100000</limit>
+  <limit name="max_incomplete_connections">10000</limit>
+  <limit name="max_connections_per_user">100000</limit>
+  <limit name="max_pending_service_starts">10000</limit>
+  <limit name="max_names_per_connection">50000</limit>
+  <limit name="max_match_rules_per_connection">50000</limit>
+  <limit name="max_replies_per_connection">50000</limit>
 </busconfig>
 """
 
@@ -96,8 +112,7 @@ class Stage:
     def _start_bus(self):
         runtime = f"{self.directory}/runtime"
         with open(f"{self.directory}/bus.conf", "w", encoding="utf-8") as file:
-            services = f"<servicedir>{self.directory}/services</servicedir>"
-            file.write(_BUS.format(runtime=runtime, servicedir=services))
+            file.write(_BUS.format(runtime=runtime, services=f"{self.directory}/services"))
         with open(f"{self.directory}/bus.log", "wb") as log:
             bus = subprocess.Popen(
                 ["dbus-daemon", f"--config-file={self.directory}/bus.conf", "--nofork", "--nopidfile"],
