@@ -223,21 +223,27 @@ class Site:
                 raise SiteError(f"{path} has no heading of the first level")
             self.titles[path] = match[1].replace("`", "")
         self.find_manuals()
-        made = set()
-        while remaining := [path for path in self.documents if path not in made]:
-            made.add(remaining[0])
-            self.make_document(remaining[0], self.documents[remaining[0]])
+        self.made = set()
+        self.make_documents()
         self.make_reference()
         self.make_libraries()
         self.make_home()
         self.make_search()
-        self.make_sources()
+        # Folders have documents in them, and those have links to files and folders.
+        while self.listings or self.sources - self.made or set(self.documents) - self.made:
+            self.make_sources()
+            self.make_documents()
         for path in self.images:
             there = f"{self.output}/files/{path}"
             os.makedirs(os.path.dirname(there), exist_ok=True)
             shutil.copyfile(f"{ROOT}/{path}", there)
         with open(f"{self.output}/pages.js", "w", encoding="utf-8") as file:
             file.write("window.carillonPages = " + json.dumps(self.index, ensure_ascii=False) + ";\n")
+
+    def make_documents(self):
+        while remaining := [path for path in self.documents if path not in self.made]:
+            self.made.add(remaining[0])
+            self.make_document(remaining[0], self.documents[remaining[0]])
 
     def make_document(self, path, address):
         with open(f"{ROOT}/{path}", encoding="utf-8") as file:
@@ -453,7 +459,8 @@ JavaScript. <a href="index.html">The index</a> has all pages.</p></noscript>
                 target = self.link(f"{path}/x", address, name)
                 rows.append(f'<li><a href="{target}">{escaped(name)}{"/" if is_folder else ""}</a></li>')
             self.write(address, path, f"<h1>{escaped(path)}</h1><ul>{''.join(rows)}</ul>", path)
-        for path in sorted(self.sources):
+        for path in sorted(self.sources - self.made):
+            self.made.add(path)
             if not self.is_text(path):
                 raise SiteError(f"a page links to {path}, which is no text")
             with open(f"{ROOT}/{path}", encoding="utf-8") as file:
