@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Observes with a main thread that is blocked: how it looks from outside is in docs/flow-control.md.
 
     blocked-observer.py gdbus|libdbus SECONDS

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Counts what the service does for a notification, which no other load on the machine changes: instructions in user
 space, by valgrind's callgrind, and system calls, by strace.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Measures the notification center beside raw D-Bus broadcasts and beside other programs that carry notifications, in
 one run and in turn. docs/performance.md says what is measured and how; tools/bench builds what is needed."""
 

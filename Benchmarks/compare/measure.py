@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured: every function adds to the figures of one question.
 
 Figures are lists with one value of each round, in the order of the rounds, so that those of two ways that were measured

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots as SVG: one for each question, of bars in groups, with text as text and colours that light and dark pages bear.
 """
 

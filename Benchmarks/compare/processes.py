@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loads and servers as processes, and what the kernel counts of them."""
 
 import os

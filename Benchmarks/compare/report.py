@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of the figures, in Markdown, and docs/performance.md with them."""
 
 import json

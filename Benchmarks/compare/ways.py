@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways that notifications can go, each with its servers and the programs that load it."""
 
 import getpass

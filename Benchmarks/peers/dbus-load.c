@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A load on a message bus, with libdbus: raw broadcasts, or through the notification center.
  *
  *   dbus-load raw|carillon observe|post NAME …

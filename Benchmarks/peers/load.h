@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the loads of all peers share: the command line, what is in a notification, and the lines of a report. */
 #ifndef LOAD_H
 #define LOAD_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A load on mosquitto: MQTT with quality of service 0; LOAD_SERVER is the path of its socket. The poster waits for
  * nothing; the end is posted with quality of service 1, and waited for. */
 #include <mosquitto.h>

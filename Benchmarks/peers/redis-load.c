@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A load on Redis: publish and subscribe, pipelined; LOAD_SERVER is the path of its socket. The poster has the answers
  * turned off, so that it waits for nothing; behind its last post it asks for one. */
 #include <hiredis/hiredis.h>

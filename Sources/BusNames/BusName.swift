@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The name of a connection on a message bus: a ``UniqueName``, a ``WellKnownName``, or ``AnyBusName`` where it may be
 /// either. They follow the D-Bus specification, "Bus names".
 public protocol BusName: BusSyntax {}

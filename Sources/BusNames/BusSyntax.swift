@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A text that the D-Bus specification gives a syntax. libdbus treats a malformed one as a programming error, so every
 /// name is checked here once and carried as a type of its own from then on.
 public protocol BusSyntax: RawRepresentable, Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef CARILLON_CGLIB_SHIM_H
 #define CARILLON_CGLIB_SHIM_H
 

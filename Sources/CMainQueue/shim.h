@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef CARILLON_CMAINQUEUE_SHIM_H
 #define CARILLON_CMAINQUEUE_SHIM_H
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import ServiceClient
 
 /// The way that notifications take (F2).

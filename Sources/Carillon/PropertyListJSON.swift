@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationWire
 
 /// Property lists as JSON, as the `carillon` command reads and prints them.

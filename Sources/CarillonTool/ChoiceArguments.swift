@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Options whose values are some of a few words.
 enum ChoiceArguments {
     typealias Choice = RawRepresentable<String> & CaseIterable

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A queue: elements go in at the end and come out at the front, each in O(1) amortised. Those that wait can be
 /// read by their distance from the front.
 ///

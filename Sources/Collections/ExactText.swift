@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A text that equals another only byte for byte.
 ///
 /// Swift's `String` takes canonically equivalent texts for equal ("é" and "e" with an accent that combines). Between

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An object with a size that changes often, for ``LargestFirst``.
 public protocol Sizable: AnyObject {
     var size: Int { get }

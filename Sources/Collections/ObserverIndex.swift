@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The three-part index of observers (C11): by name (and there by object, or any object), by object with any name,
 /// and those that want everything.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CDBus
 
 /// libdbus answers a failed allocation with NULL or FALSE. There is no memory left to do anything about it with.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CDBus
 
 /// An error as it crosses the bus: a name for programs and a message for people.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// The socket of a connection, for threads that do not run its loop: while the connection has nothing to write itself, a

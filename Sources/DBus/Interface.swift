@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import BusNames
 
 /// A D-Bus interface as a table: what ``ObjectExporter`` dispatches by, and what it shows to introspection.

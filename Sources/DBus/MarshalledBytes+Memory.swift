@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 extension MarshalledBytes {
     /// Lays out what `body` appends where the caller has room for it, aligned as if that place were aligned to 8.
     ///

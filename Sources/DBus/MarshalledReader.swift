@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reads arguments where they lie, for the few kinds of messages that come in masses.
 ///
 /// It takes nothing for granted: a bus may hand on arguments that it has not looked at. What is not laid out as D-Bus lays

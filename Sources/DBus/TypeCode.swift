@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A type of the D-Bus specification, by its code in signatures.
 public struct TypeCode: RawRepresentable, Hashable, Sendable {
     /// The ASCII code of the letter.

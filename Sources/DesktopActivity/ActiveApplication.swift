@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Whose window is active, for people.
 package enum ActiveApplication: Equatable {
     case process(UInt32, name: String)

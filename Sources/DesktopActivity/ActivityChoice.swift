@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Which source of activity the configuration asks for, by its name there.
 package enum ActivityChoice: RawRepresentable, CaseIterable, Equatable, Sendable {
     /// What the session offers.

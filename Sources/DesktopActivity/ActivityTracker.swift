@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// From windows to clients: whose application is active (A1, A2).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// When an application is inactive (A1), by its name in the configuration.
 package enum InactiveWhen: String, CaseIterable, Sendable {
     /// When none of its windows has the focus, as AppKit has it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Notices that a source tells no more while its desktop lives, without a wake-up while nothing happens.

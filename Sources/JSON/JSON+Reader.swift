@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Reads JSON from bytes that may be anything.
 struct JSONReader {
     private let bytes: [UInt8]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A value of JSON (RFC 8259).
 ///
 /// Foundation has readers, but the service and the command do without Foundation; and none of them keeps `1` and `1.0`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Something that goes from one thread to another although the compiler can't see that this is right.
 struct Carried<Value>: @unchecked Sendable {
     // Sendable: for notifications. They are immutable, and whoever posts hands object and userInfo to observers on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// What a ``NotificationQueue`` can post to: a center of this module, Foundation's, or one of the program's own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// About how many bytes of memory a notification keeps while it waits (T2).

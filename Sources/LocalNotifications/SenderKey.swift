@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What senders are compared by (N2): objects by identity, values by equality.
 ///
 /// A key of an object means something only while its address is that object's; who keeps one sees to that (C12).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An object whose methods are called: held weakly (C5).
 ///
 /// A weak reference does not say when it becomes empty, and the runtime of Swift has no other hook at the end of an object

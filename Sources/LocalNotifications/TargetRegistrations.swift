@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The registrations of one object whose methods are called, so that those for a name, a sender or both are found at
 /// the cost of what is found (C6, C11). Used under the center's lock.
 final class TargetRegistrations {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A source of our own on a context: attached when this object is made, and taken off when it goes away.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// Command-line options, parsed by GLib's `GOption`, which also writes `--help`.

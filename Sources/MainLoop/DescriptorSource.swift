@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A source on a ``MainContext`` that runs its action while a descriptor is readable, in some modes only (M3).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A source with a closure on a ``MainContext``: a timer, an idle callback or a Unix signal.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A pattern of GLib's `GPatternSpec`: `*` stands for any text, also none, and `?` for one character; all else for itself.

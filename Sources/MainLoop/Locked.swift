@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Synchronization
 
 // The thread sanitizer does not see the standard library's mutex, which is not built with it, and would report all that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A clock that timers of a ``MainContext`` go by in the place of the system's: one that a simulation moves on (E7).

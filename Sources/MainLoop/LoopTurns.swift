@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Synchronization
 
 /// The turns of a context's loop (M3): how the sources that always may have more to do share it with all others.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The modes of a context (M3). Threads: any, unless said otherwise; the loop looks at its sources anew after a change.
 ///
 /// Only sources that were given modes depend on them: those of GLib, GTK and everyone else are dispatched in all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A `GMainContext`: the set of event sources that one thread at a time dispatches.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A set of modes, as an object that stands for it: what has equal modes has the same one, so that modes are compared
 /// at the cost of a pointer.
 ///

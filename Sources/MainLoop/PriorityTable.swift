@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// What a source does, as far as its place among other sources depends on it (M2, M6).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a program's loop is busy with (M1): a source says in which modes it may be dispatched, and a program enters a
 /// mode for a while (`MainContext.run(mode:until:)`, ``MainContext/pushMode(_:)``).
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// A source on a ``MainContext`` that any thread can trigger: the way into a loop from outside.

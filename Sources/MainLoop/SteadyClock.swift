@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import CGLib
 
 /// The clock by which turns are measured: it does not go back, and goes on while nobody sets it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The two sources of a context that see how far its loop comes in a turn (M3).
 ///
 /// They stay as long as the context.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A weak reference that threads share: from a part to what owns it, set once the owner is there.
 ///
 /// Threads: any.

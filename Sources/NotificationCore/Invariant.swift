@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Ends the process where something does not hold that must, whatever came in: to go on would be to lose, to repeat or
 /// to misdirect notifications.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #if CARILLON_PLANTED
     /// Faults of kinds that were really found, in builds that are made to see whether the simulation finds them (E7):
     /// `tools/simulate --planted`. No other build has them.

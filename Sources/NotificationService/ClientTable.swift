@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// What is known of clients, by their numbers (``Delivery/clientNumber``): for what each delivery looks up, as hashing a

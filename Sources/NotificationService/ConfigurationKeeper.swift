@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// What the configuration files said last, and who has to know when they are read again.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// To whom the last notifications and words about losses went, by the serials of their messages: for what the bus

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// The property `Policy`: who may do what, as far as it concerns the one who reads it (P2, P3).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// The entries of an `a{sv}` with keys that the contract fixes, on their way into a typed value. What is left when all

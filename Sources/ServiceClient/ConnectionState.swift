@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where a client stands with the bus and the service, as far as it knows.
 public enum ConnectionState: Hashable, Sendable {
     /// Nothing was asked of the service yet, or its answer is awaited.

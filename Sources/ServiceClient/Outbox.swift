@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// What the program has asked for and the service did not get yet: requests in order, and how many posts may be on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Watches the numbers that the service gives to a client's notifications: 1, 2, 3 … without holes, unless `Dropped`
 /// said so (D6).
 struct SequenceCheck {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import BusNames
 
 /// Who has the service's name, and whose signals are believed (E6): the owner's, and those of earlier ones that may not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Where the asynchronous function of an observer runs: once for each of what arrives, one after the other, in their

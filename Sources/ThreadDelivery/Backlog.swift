@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// What waits to run elsewhere: in one order, each for modes of its own, and bounded (T2). Where there is no room the

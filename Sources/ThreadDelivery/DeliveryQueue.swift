@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// What shall run on one thread, handed over by any number of others (T1): the general solution of which the classic

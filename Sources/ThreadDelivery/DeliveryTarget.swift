@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Where observers run.
 package protocol DeliveryTarget: Sendable {
     /// Has `work` run there, after everything before. Returns at once.

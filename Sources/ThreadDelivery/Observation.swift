@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// An observer's registration, which ends when this object goes away, or with ``cancel()`` (C7).

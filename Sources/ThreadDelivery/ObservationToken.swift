@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// An observer of messages of some center, which lasts as long as somebody holds this. Threads: any.
 public struct ObservationToken: Hashable, Sendable {
     private let observation: Observation

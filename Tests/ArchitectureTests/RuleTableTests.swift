@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Testing
 
 /// `docs/rules.md` says which test fails when a rule is broken. Here is what fails when it does not.

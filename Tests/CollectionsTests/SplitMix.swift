@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A generator whose numbers come again with the same seed (SplitMix64).
 struct SplitMix: RandomNumberGenerator {
     var state: UInt64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Collects what happens on any number of threads, in its order.

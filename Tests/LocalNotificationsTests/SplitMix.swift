@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Random numbers that are the same in every run.
 struct SplitMix: RandomNumberGenerator {
     private var state: UInt64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Glibc
 
 // What tools/mutants puts into the copy that it mutates: the switches of the mutants. An operator that is mutated gets

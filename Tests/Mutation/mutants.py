@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mutation testing of the core and of the wire's checker: what tools/mutants runs, whose beginning says how.
 
 All mutants of a sample are in one program, each behind a switch, so that there is one build. The source is copied

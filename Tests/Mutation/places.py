@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finds the places of a Swift source that can be mutated, and writes the source with mutants in it, each behind a switch
 that the environment of the process turns on (`Switches.swift`).
 

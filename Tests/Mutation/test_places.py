@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of places.py: what is mutated, what is not, and what the source looks like then."""
 
 import unittest

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// A run that a seed decides, to be made, looked at, and made shorter.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Finds a short list of steps that still fails, by leaving out ever smaller parts of it.
 struct Shrinker {
     struct Result: Equatable {

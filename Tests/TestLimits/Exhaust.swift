@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Testing
 
 /// Does something again and again as long as it returns true, and fails when that has no end: a loop that always has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Testing
 
 /// The limit of suites whose tests are synchronous: a test that does not end fails with its name, and ends the process.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Glibc
 
 /// A file descriptor that is closed when nothing refers to it any more. Always close-on-exec, so that no child that

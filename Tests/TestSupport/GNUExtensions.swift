@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Glibc
 
 /// Functions of the C library that the `Glibc` module leaves out, because its headers show them only to programs that

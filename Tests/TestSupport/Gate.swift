@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Lets tasks wait until it is opened, without blocking a thread.
 public final class Gate: Sendable {
     private let stream: AsyncStream<Void>

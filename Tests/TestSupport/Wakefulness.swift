@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// How often the threads of a process went to sleep, and the processor time that they used: what does not change while

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program with a window of a toolkit that it finds at run time, as a program in Swift would have it linked. It follows
 // its activity through the client library, and prints what it is given and told.
 //

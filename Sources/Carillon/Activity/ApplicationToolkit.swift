@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A toolkit that knows whether the application is active.
 public enum ApplicationToolkit: String, Sendable, CaseIterable {
     /// GTK 3 or GTK 4: active while one of its windows has the keyboard focus.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Foundation
 
 /// A library that this process has loaded already, or has not: nothing is loaded on its behalf.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The way to a value in what is coded: made at each step, and an array only when somebody asks.
 indirect enum CodingPath {
     case root

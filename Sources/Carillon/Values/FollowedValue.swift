@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What is known of a value that the service keeps, and what was set here meanwhile.
 ///
 /// What is read and what comes live take different ways, and are decoded on different threads. Each gets its place when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Words as a shell takes a line apart: blanks separate them; quotes and backslashes keep blanks, and are taken away.

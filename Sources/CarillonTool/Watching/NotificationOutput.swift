@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationWire
 
 /// One of the places to which what arrives goes: a program, a file, the desktop.

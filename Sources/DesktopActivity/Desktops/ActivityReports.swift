@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// The object that desktops report to which can only tell by a script of their own (KWin, GNOME): which window has the

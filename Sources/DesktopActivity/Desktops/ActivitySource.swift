@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One way to learn which application is active (A3).
 ///
 /// A source is started once and reports from the loop. It never blocks. When it can't go on it says so with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Compositors with the protocol `wlr-foreign-toplevel-management`: wlroots' own and others, not GNOME and KDE.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// GNOME Shell, which tells ordinary programs nothing. Its extension `carillon-activity@carillon.org`, which the user

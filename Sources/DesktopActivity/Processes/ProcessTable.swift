@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A process that can't be mistaken for a later one with the same id.
 struct ProcessIdentity: Hashable {
     let id: UInt32

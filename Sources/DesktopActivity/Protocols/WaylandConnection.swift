@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// The few messages of the Wayland protocol that a program without windows needs, over a ``UnixStream``.

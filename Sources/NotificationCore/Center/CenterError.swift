@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why the center refused an event. A refused event changes nothing.
 public enum CenterError: Error, Equatable, Sendable {
     /// The name of a post is empty (N1).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A change of state that has to survive the process (E3). Replayed in their order on a new center, changes make it
 /// what the old one was; ``Delivery/sequence`` and the sequence of ``Effect/dropped(_:count:observers:reason:sequence:)``
 /// come on top.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What time it is. There is no timer in the center: what is over is found to be so when somebody looks.
 public struct Clock {
     /// Microseconds since 1970 in UTC.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How the activity of applications becomes suspension (A1, A2).
 ///
 /// Activity is one more event. It counts at once where it resumes, and after a moment where it suspends: a window that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the bus did not carry, or perhaps not (E5): it refused a signal for want of room, or closed the connection while
 /// some were on their way.
 ///

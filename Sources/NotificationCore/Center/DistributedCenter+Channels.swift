@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Clients that have a channel (F2): what goes to them is written to a socket of their own. The windows are the same; that
 /// all of one was written confirms it, as what is in the socket reaches the client without anybody's help.
 extension DistributedCenter {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Posters that are faster than observers who read (A4, E4).
 ///
 /// What does not fit into an observer's queue is lost to it. So while the queue of one that reads is half full, posts are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Queues: what goes to a client now, what waits, and what is lost (S2 to S4).
 extension DistributedCenter {
     // MARK: Towards the client

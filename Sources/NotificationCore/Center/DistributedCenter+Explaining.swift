@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why a client would get a notification now, later or not at all (B3).
 extension DistributedCenter {
     /// What would become of a notification for a client if it were posted now, at once and without options.

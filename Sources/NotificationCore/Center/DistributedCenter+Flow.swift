@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// What is on its way to connections, and how much of it there may be (A4, E4, `docs/flow-control.md`).

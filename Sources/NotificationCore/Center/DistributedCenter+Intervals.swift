@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Notifications that wait for the end of an interval (R5).
 ///
 /// Of a name and object an observer with a minimum interval gets the first at once, and then at the end of each interval

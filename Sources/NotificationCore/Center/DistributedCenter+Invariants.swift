@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What holds between events, whatever comes in: totals equal the sum of their parts, queues and index agree, and who
 /// has left owns nothing.
 ///

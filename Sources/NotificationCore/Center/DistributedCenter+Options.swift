@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How clients want to be served (F1).
 extension DistributedCenter {
     /// The client's word about its options, which holds for what is sent from now on.

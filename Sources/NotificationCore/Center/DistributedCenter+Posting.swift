@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// The way of a notification from its post to the clients that it matches (D2 to D6, S1, S3).

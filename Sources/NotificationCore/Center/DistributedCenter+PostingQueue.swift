@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Posts that wait in a queue of their poster (Q7): asap before when-idle, and coalescing among the posts of one poster.
 ///
 /// The order of one poster's posts (D4) is that in which they are posted for real. A post without a style goes out at

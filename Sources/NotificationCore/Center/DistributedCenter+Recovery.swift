@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What survives the process, and how it comes back (E3).
 extension DistributedCenter {
     func remember(_ change: @autoclosure () -> Change, effects: inout [Effect]) {

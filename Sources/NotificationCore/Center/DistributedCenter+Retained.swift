@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Values that stay (R1 to R3, R6): kept by name and object, given to observers that ask for them, read and removed.
 ///
 /// Nothing of a value is queued for an observer: it is owed those that there are (``OwedValues``), and they are taken from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The turns in which what is due leaves (M6): the driver asks what is ready and has it sent, at the priority of its
 /// lane. Sequence numbers are given here, in the order in which the client receives.
 extension DistributedCenter {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Who is suspended (S1, S2, S5).
 ///
 /// Posts and changes of suspension are events of one sequence, that of the bus: each post falls before or after a

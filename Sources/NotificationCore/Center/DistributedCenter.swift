@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// The rules of the distributed center (parts N, D, S, E of `docs/semantics.md`) as a state machine.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What the center wants done. It has decided already; whoever drives it carries effects out in their order.
 public enum Effect {
     /// Send the client a notification.

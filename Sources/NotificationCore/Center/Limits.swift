@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a client can make the service hold or do, bounded (E1). The one table is ``table``.
 public struct Limits: Equatable, Sendable {
     /// A limit, by the name that it has on the bus, in errors and in the configuration file.

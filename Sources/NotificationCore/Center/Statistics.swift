@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A client as it is shown to others.
 public struct ClientStatus: Sendable {
     public let name: ClientName

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// Who pays for what a connection makes the service hold (E4): all connections of a process share one account, and all

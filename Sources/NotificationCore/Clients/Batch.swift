@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The bounds of what goes to a client together (F1): no more bytes than there is room for in its window
 /// (``FlowWindow``), in which a batch counts as what it is for the bus, one message; and so few notifications that the
 /// urgent does not wait for long.

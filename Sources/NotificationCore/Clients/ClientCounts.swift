@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a client was sent so far.
 public struct ClientCounts: Equatable, Sendable {
     /// The sequence number of the last notification that was delivered, or announced as lost.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How a client wants to be served, by its own word.
 public struct ClientOptions: Equatable, Sendable {
     /// Whether it gets its notifications together, as many as are due at a time (F1), also when that is one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why notifications were lost.
 public enum DropReason: String, Sendable, CaseIterable {
     /// The client does not read, and its queue reached a limit of its own.

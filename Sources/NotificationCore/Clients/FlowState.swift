@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What is known about whether a connection reads (A4, B6).
 public enum FlowState: String, Sendable, CaseIterable {
     /// It may be sent more.

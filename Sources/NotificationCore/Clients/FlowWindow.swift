@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How much a connection may have been sent without having confirmed it (A4, `docs/flow-control.md`).
 ///
 /// After every window of messages the connection is probed (`Peer.Ping`, which D-Bus libraries answer by themselves, in

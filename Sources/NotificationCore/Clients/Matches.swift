@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The clients that a post matched, in the order of their first matching observer, each with its observers that it
 /// matched, in registration order.
 ///

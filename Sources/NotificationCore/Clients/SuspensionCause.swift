@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Why a client is suspended or not.
 public enum SuspensionCause: String, Sendable {
     /// Nothing suspends it.

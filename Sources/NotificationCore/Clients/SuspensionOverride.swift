@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What somebody said about the suspension of another client, to test its application (B3).
 public struct SuspensionOverride: Sendable {
     public let isSuspended: Bool

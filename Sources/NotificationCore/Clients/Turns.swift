@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// Whose turn it is in each lane: the order in which what is due leaves the service (M6).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What clients make the service hold, each kind in a unit of its own (E4).
 enum Resource: Int, CaseIterable {
     /// Connections that registered for something.

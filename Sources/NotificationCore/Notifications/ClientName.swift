@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import BusNames
 
 /// A client's name: a client is one D-Bus connection.

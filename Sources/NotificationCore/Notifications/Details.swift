@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a client can be told about a notification besides its content (P1).
 public enum Detail: String, Sendable, CaseIterable {
     case userID = "uid"

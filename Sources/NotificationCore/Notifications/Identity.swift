@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Who is behind a connection, as the bus and the kernel told when it called first (P1). What nothing tells is nil: it is
 /// never guessed.
 ///

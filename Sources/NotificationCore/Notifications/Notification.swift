@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// A notification between processes (N1, N3): made once by the center, then only read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A registration's number, unique in a center's life.
 public struct ObserverID: RawRepresentable, Hashable, Comparable, Sendable {
     public let rawValue: UInt64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The observers of one delivery, in registration order. Most deliveries have one, which then costs no allocation.
 public enum ObserverList: Equatable, Sendable {
     case one(ObserverID)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What a suspended client's observer wants done with a notification that it matches (S1).
 public enum SuspensionBehavior: String, Sendable, CaseIterable {
     case drop = "drop"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A post that was accepted: its parts, and how it is to be posted. It is matched, and gets its serial, when it is.
 public struct PendingPost {
     public let name: String

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A part of a notification by which posts in a poster's queue coalesce (Q3, Q7).
 public enum CoalescingKey: String, Sendable, CaseIterable {
     case name = "name"

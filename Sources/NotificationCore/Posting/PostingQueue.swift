@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// The posts of one poster that wait for their time (Q7): first in, first out within a style.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// When the service posts what a poster hands it (Q2, Q7).
 public enum PostingStyle: String, Sendable, CaseIterable {
     case now = "now"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How urgent what is due to a client is (M6). The more urgent goes first; within a lane order is global (D4).
 ///
 /// The number is part of the recovery log's format.

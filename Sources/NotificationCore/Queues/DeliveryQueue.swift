@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What waits for one client.
 ///
 /// What is **due** goes out as soon as the client reads and its lane has its turn: the more urgent lane first (M6), and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// Notifications that are due to one client in one lane, first in, first out.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// What is held for a suspended client, in global order over all its observers and behaviours (S2).

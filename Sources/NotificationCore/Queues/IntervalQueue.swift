@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// What observers with a minimum interval wait for (R5): of each name and object the newest notification, until the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// The values that an observer has yet to get because it asked for them (R2): those that were there when it registered,
 /// and still are when it is sent them. What took a value's place since, it gets as every observer does.
 public struct OwedValues: Equatable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// The values that are kept (R1), each alone with its name and object, in the order of their serials.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// The service's end of the stream of a channel: a socket, or what a simulation puts in its place (E7). Nothing here waits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// Who is served next when there is more to do than time (E4): everybody has a line, and the lines take turns.

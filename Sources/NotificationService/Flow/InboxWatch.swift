@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Whether a bus goes on holding for a connection whatever comes, or makes senders wait. Nobody but the bus knows.
 ///
 /// The bus is asked something: its answer stands behind all that was there before, so its time and what has to be read

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How much of many posts that came together is taken before it is others' turn (E4): few of them, and for no longer than a
 /// moment, as those with many observers take long. One is taken in any case.
 ///

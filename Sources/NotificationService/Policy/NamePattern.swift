@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Names of notifications as a person writes them: one, those that begin with another and a dot, or all.
 ///
 /// Compared byte for byte, as names are (D2).

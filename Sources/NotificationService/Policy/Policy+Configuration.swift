@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Policy as it stands in the configuration: `[Policy]`, and `[Policy ID]` for an application.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// What services left behind for buses that are gone (E3). A bus that ends while no service runs on it leaves the files of

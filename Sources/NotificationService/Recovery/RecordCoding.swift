@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Records that are kept together: after a crash there are all of them, or none.
 ///
 /// A record is its length and its bytes: integers little-endian, texts and byte strings behind their length. It is laid

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// Where state is kept that outlives the process (E3): the file system, or what a simulation puts in its place (E7).

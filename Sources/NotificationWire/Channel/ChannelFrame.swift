@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// One frame of a channel (`docs/channel.md`): a header of 16 bytes, and a body that is laid out as D-Bus does, aligned as
 /// if it began at 0.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Takes a stream of bytes apart into frames, however they are cut into pieces.
 ///
 /// It never holds more than one frame that is not complete, and what one ``read(_:)`` brought. What is no frame ends it: a

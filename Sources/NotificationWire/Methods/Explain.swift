@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Why a client would get a notification now, later or not at all, in sentences for a person (B3).

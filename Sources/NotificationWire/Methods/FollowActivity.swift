@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Hands the caller's suspension back to the activity of its application (A2).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// A method about what is there of a name and an object; empty for whatever name, or whatever object.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Suspends or resumes another client, to test its application: it holds over the client's own word and over activity,

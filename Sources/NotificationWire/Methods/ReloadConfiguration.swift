@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Has the service read its configuration files again; refused with the file and the line of a mistake (E1).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Removes the caller's observers that were registered for a name and an object (D8); answered with how many.

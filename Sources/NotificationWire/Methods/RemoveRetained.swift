@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Removes the values that are kept of a name and an object (R1); answered with how many.

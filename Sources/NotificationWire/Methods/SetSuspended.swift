@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// The caller's explicit word about its suspension (S1), which overrides activity.

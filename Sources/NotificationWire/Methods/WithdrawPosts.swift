@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// Takes the caller's own posts of a name and an object out of its queue, whenever they were to be posted (Q3, R4);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A property-list value (N3), with the integer types that D-Bus tells apart, so that a value arrives as what it was.
 public enum PropertyList: Hashable, Sendable {
     case string(String)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import JSON
 
 /// Property lists as JSON (RFC 8259).

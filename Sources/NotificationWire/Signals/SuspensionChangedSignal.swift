@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// `SuspensionChanged`: the client is suspended or resumed from now on (S1).

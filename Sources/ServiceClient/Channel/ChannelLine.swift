@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// What carries a channel's bytes to the service and back (F2): a socket, or what a test or a simulation puts in its
 /// place. It ends when nobody holds it.
 ///

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import FuzzSupport
 
 /// Any messages, in any order, from a few clients, to the object of the service: see the README beside.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Writes D-Bus values as bytes, in either byte order, without any code of the package that is being tested.
 public struct Marshaller {
     public private(set) var bytes: [UInt8] = []

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A complete D-Bus type.
 public indirect enum WireType: Equatable, Sendable {
     /// By its letter: `y b n q i u x t d s o g h`.

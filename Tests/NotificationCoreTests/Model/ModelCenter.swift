@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// The rules of the distributed center (parts D and S, A4 and E1), said as plainly as possible: lists that are searched

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// What posters have queued (Q7), as one list in the order of arrival.

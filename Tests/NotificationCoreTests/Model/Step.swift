@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// An event of a random test. Clients, names and objects are numbers of few, so that they meet often.

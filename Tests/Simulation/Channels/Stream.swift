@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A model of a pair of connected stream sockets, as unix(7) has them: bounded both ways, and cut at any byte where there is
 /// no room for more.
 final class Stream {

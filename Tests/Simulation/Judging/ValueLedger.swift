@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// What the service has to keep (R1, R3, R6), as far as it is certain: answers come late, and some never.

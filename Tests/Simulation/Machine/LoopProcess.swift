@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
 /// A process with a main loop, which can be stopped, be slow, and die.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Numbers that a seed decides (SplitMix64): the same in every process, on every machine.
 public struct Random: RandomNumberGenerator, Sendable {
     private var state: UInt64

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// Virtual time, and what is to happen in it, in the order of time and, at one moment, of having been asked for.
 ///
 /// One thread; nothing here waits.

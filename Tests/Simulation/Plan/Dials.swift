@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// How much of what a simulation has. They are a part of what a seed means.
 public struct Dials: Equatable, Sendable {
     /// How many clients there may be at a time.

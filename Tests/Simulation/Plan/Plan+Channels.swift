@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// Channels, in some of the runs (F2): who has them, who lies on them, and what goes wrong with them.

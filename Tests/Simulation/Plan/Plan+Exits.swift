@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// Posts that wait for the exit of who posts them, in some of the runs (R4): some take the place of others, some are

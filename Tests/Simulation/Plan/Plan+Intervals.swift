@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// Observers with minimum intervals, in some of the runs (R5), and bursts for them.

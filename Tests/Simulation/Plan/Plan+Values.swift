@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// Values that stay, in some of the runs (R1 to R3, R6): who posts them, who comes late and wants them, who removes them.

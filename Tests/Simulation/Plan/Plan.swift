@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
 /// What happens in a run: all of it comes from the seed, and a part of the steps is a plan as well.
