@@ -20,6 +20,13 @@ public struct Origin: Hashable, Sendable {
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isRetained = false
 
+    /// The machine that it comes from, by the word of its poster, with `host` among the
+    /// ``DistributedNotificationCenter/details``; nil where it is this one (G3).
+    public internal(set) var host: String?
+    /// The user in whose session it was posted, by the word of its poster, with `user` among the
+    /// ``DistributedNotificationCenter/details``; nil where it is this session (G3).
+    public internal(set) var user: String?
+
     init(poster: String, serial: UInt64, sequence: UInt64) {
         self.poster = poster
         self.serial = serial
@@ -39,6 +46,8 @@ public struct Origin: Hashable, Sendable {
         case (.process, .string(let name)): process.name = name
         case (.application, .string(let id)): process.application = id
         case (.unit, .string(let unit)): process.unit = unit
+        case (.host, .string(let host)): self.host = host
+        case (.user, .string(let user)): self.user = user
         case (.retained, .boolean(let isRetained)): self.isRetained = isRetained
         case (.time, .int64(let time)): date = Date(timeIntervalSince1970: Double(time) / 1_000_000)
         default: break

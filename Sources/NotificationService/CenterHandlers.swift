@@ -146,6 +146,7 @@ struct CenterHandlers {
     func post(_ call: MethodCall) throws(BusError) {
         let post = try Post(call.message, limits: center.limits, checking: center.checkPost)
         try call.expectNoDescriptors()
+        try gate.check(post.options, of: call.sender)
         let receipt = try perform { effects throws(CenterError) in
             try center.post(
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,

@@ -105,6 +105,7 @@ final class ManyPosts {
                 taken += 1
                 do throws(BusError) {
                     let post = try post.get()
+                    try gate.check(post.options, of: work.call.sender)
                     let receipt = try mappingCenterErrors { () throws(CenterError) in
                         try driver.center.post(
                             name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,

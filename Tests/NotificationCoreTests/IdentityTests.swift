@@ -52,6 +52,39 @@ struct IdentityTests {
         #expect(center.deliveries(one).map(\.details.all) == [[.userID, .time], [.userID, .time], []])
     }
 
+    @Test("G3: what comes from outside says so, with who brought it; what comes from here can't be taken for it")
+    func outside() throws {
+        let center = try scenario()
+        let origin = try #require(try OutsideOrigin(host: "alpha", user: "anna"))
+        try center.post("Ding", origin: origin, from: poster)
+        try center.post("Ding", origin: origin, from: poster)
+        try center.post("Ding", from: poster)
+        try center.post("Ding", origin: origin, from: ":1.8")
+        let identities = center.deliveries(one).map(\.notification.identity)
+        #expect(identities == [who.bringing(from: origin), who.bringing(from: origin), who, Identity(origin: origin)])
+        #expect(identities[0] === identities[1], "one for all that come from there")
+        #expect(who.bringing(from: origin).byteCount == who.byteCount + 9, "E4: it counts")
+        // Who it is can be learned later.
+        center.identify(poster, as: 42, Identity(userID: 1))
+        try center.post("Ding", origin: origin, from: poster)
+        #expect(center.deliveries(one).last?.notification.identity == Identity(userID: 1, origin: origin))
+    }
+
+    @Test("G3: what is no name of a host or a user is refused, and none is none")
+    func noOrigin() throws {
+        #expect(try OutsideOrigin(host: nil, user: nil) == nil)
+        let longest = String(repeating: "x", count: OutsideOrigin.mostBytes)
+        #expect(try OutsideOrigin(host: longest, user: longest)?.host == longest)
+        for (key, text) in [
+            ("host", ""), ("host", longest + "x"), ("user", ""), ("user", "é" + longest), ("user", "\0"),
+        ] {
+            let error = #expect(throws: CenterError.self) {
+                _ = try OutsideOrigin(host: key == "host" ? text : nil, user: key == "user" ? text : "anna")
+            }
+            #expect("\(String(describing: error))".contains("'\(key)'"))
+        }
+    }
+
     @Test("Details have a number each, which is in the log, and their order is the contract's")
     func numbers() {
         #expect(Detail.allCases.map { Details($0).rawValue } == (0..<9).map { 1 << $0 })

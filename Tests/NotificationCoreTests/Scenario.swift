@@ -123,7 +123,7 @@ final class Scenario {
     func post(
         _ name: String, _ object: String = "", bytes: Int = 0, immediately: Bool = false,
         style: PostingStyle = .now, coalescing: Set<CoalescingKey> = [], retention: Retention? = nil,
-        expiresAfter: UInt32? = nil, from poster: ClientName = ":1.0"
+        expiresAfter: UInt32? = nil, origin: OutsideOrigin? = nil, from poster: ClientName = ":1.0"
     ) throws -> Int {
         tags += 1
         let payload = Payload(byteCount: bytes, tag: tags)
@@ -133,6 +133,7 @@ final class Scenario {
         options.coalescing = coalescing
         options.retention = retention
         options.expiresAfter = expiresAfter
+        options.origin = origin
         return try perform { effects throws(CenterError) in
             try center.post(
                 name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)

@@ -89,6 +89,40 @@ struct BusIdentityTests {
         #expect(observer.signals[0].details["pid"] == .uint32(UInt32(process)))
     }
 
+    @Test("G3: where it comes from is told, live, held and kept, across a SIGKILL", arguments: BusKind.available)
+    func outside(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let observer = try observer([.host, .user], on: bus)
+        var bridge: Client? = try Client(on: bus)
+        func bring(_ style: PostingStyle, host: String?, user: String?) throws {
+            var options = PostOptions()
+            options.origin = try OutsideOrigin(host: host, user: user)
+            options.postingStyle = style
+            options.retention = Retention()
+            try #require(bridge).call(try PostCall(name: "Ding", object: user ?? "", options: options))
+        }
+        try bring(.now, host: "alpha", user: nil)
+        try observer.run("it: \(first.transcript)") { observer.signals.count == 1 }
+        try observer.call(SetSuspended(true))
+        try bring(.now, host: "alpha", user: "anna")
+        try bring(.atExit, host: nil, user: "berta")
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        let second = try ServiceProcess(on: bus)
+        try observer.call(SetSuspended(false))
+        let kept = try observer.call(Get(name: "Ding"))
+        #expect(kept.map { $0.details["host"] } == [.string("alpha"), .string("alpha")])
+        #expect(kept.map { $0.details["user"] } == [nil, .string("anna")])
+        bridge = nil
+        try observer.run("all: \(second.transcript)") { observer.signals.count == 3 }
+        let expected: [[String: PropertyList]] = [
+            ["host": .string("alpha")], ["host": .string("alpha"), "user": .string("anna")],
+            ["user": .string("berta")],
+        ]
+        #expect(observer.signals.map(\.details) == expected)
+    }
+
     @Test("Over a channel as well", arguments: BusKind.available)
     func channel(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -146,6 +146,38 @@ struct PolicyGateTests {
         #expect(!isRefused(":1.1", by: gate, .post(name: "Dong")))
     }
 
+    @Test("G3: only who is confined by nothing may say that a notification comes from outside")
+    func origin() throws {
+        processes.unit = "app-gnome-org.x.Y-4711.scope"
+        let gate = gate()
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Z"))
+        gate.policy.applications = ["org.x.Z": [.post: [.all]]]
+        func refusal(_ poster: UniqueName, _ options: PostOptions) -> BusError? {
+            do throws(BusError) {
+                try gate.check(options, of: poster)
+                return nil
+            } catch { return error }
+        }
+        var options = PostOptions()
+        options.origin = try OutsideOrigin(host: "alpha", user: nil)
+        #expect(refusal(":1.1", options) == nil)
+        let sandboxed = refusal(":1.2", options)
+        #expect(sandboxed?.centerError == .notAllowed)
+        #expect(sandboxed?.message.contains("org.x.Z may not say") == true)
+        #expect(sandboxed?.message.hasSuffix("no application in a sandbox may") == true)
+        #expect(refusal(":1.2", PostOptions()) == nil)
+        // A list of its own confines a program of the session; one that has all does not.
+        gate.policy.applications = ["org.x.Y": [.post: [.exactly("Ding")]]]
+        #expect(refusal(":1.1", options)?.message.hasSuffix("post in [Policy org.x.Y] confines it") == true)
+        #expect(refusal(":1.1", PostOptions()) == nil)
+        gate.policy.applications = ["org.x.Y": [.post: [.all], .observe: []]]
+        #expect(refusal(":1.1", options) == nil)
+        // Nor one of which nobody knows whose it is.
+        gate.policy.unidentified = .refuse
+        #expect(refusal(":1.9", options)?.centerError == .notAllowed)
+    }
+
     @Test("P3: the configuration's word about these counts, whatever may be")
     func unidentifiedByWord() {
         for (word, isRefused) in [(Policy.Unidentified.allow, false), (.refuse, true)] {

@@ -194,6 +194,24 @@ struct OptionsTests {
         }
     }
 
+    @Test("G3: host and user are texts that are not empty, and not endless")
+    func origins() throws {
+        #expect(try post { $0.entry("host", "alpha") }.origin == OutsideOrigin(host: "alpha", user: nil))
+        #expect(try post { $0.entry("user", "anna") }.origin == OutsideOrigin(host: nil, user: "anna"))
+        let both = try post { writer in
+            writer.entry("user", "anna")
+            writer.entry("host", "alpha")
+        }
+        #expect(try both.origin == OutsideOrigin(host: "alpha", user: "anna"))
+        for key in ["host", "user"] {
+            expectInvalid(key, "it must not be empty") { try post { $0.entry(key, "") } }
+            expectInvalid(key, "it has 255 bytes at most, not 256") {
+                try post { $0.entry(key, String(repeating: "x", count: 256)) }
+            }
+            expectInvalid(key, "expected a string (s), got type 'u'") { try post { $0.entry(key, UInt32(0)) } }
+        }
+    }
+
     @Test("Options of a post that are unknown or of another type are refused")
     func postRefused() {
         expectInvalid("deliver-immediatly", "there is no such option") {
@@ -236,6 +254,7 @@ struct OptionsTests {
             options.postingStyle = style
             options.deliverImmediately = deliverImmediately
             options.coalescing = coalescing
+            options.origin = try OutsideOrigin(host: deliverImmediately ? "alpha" : nil, user: "anna")
             let message = Wire.methodCall("Post")
             var writer = MessageWriter(message)
             options.append(to: &writer)
@@ -250,7 +269,8 @@ struct OptionsTests {
     @Test("What the service reads where it lies it reads as libdbus does, mistakes too (E2)")
     func laidOut() throws {
         let texts = ["now", "asap", "when-idle", "name", "object", "soon", ""]
-        let keys = ["deliver-immediately", "posting-style", "coalesce-on", "color", ""]
+        // By their lengths they are written as of one type or another.
+        let keys = ["deliver-immediately", "posting-style", "coalesce-on", "color", "host", "user", ""]
         var refused = 0
         for (key, other) in keys.flatMap({ key in keys.map { (key, $0) } }) {
             for text in texts {

@@ -27,7 +27,7 @@ extension DistributedCenter {
         try checkPost(name: name, object: object)
         var post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
-            style: options.postingStyle, identity: peers[poster]?.identity)
+            style: options.postingStyle, identity: identity(of: poster, bringingFrom: options.origin))
         if let seconds = options.expiresAfter {
             if options.postingStyle == .atExit {
                 post.secondsAfterExit = seconds
@@ -52,6 +52,11 @@ extension DistributedCenter {
         remembersStaged = postingQueues.count < count
         defer { remembersStaged = false }
         return send(replacing, from: poster, effects: &effects)
+    }
+
+    private func identity(of poster: ClientName, bringingFrom origin: OutsideOrigin?) -> Identity? {
+        if let peer = peers[poster] { return peer.identity(bringingFrom: origin) }
+        return origin.map(Identity().bringing)
     }
 
     /// Posts a notification to every client that has a matching observer, each once (D6). It is matched and gets its

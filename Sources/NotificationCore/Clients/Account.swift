@@ -45,7 +45,11 @@ final class Peer: Sizable {
     var usage = Usage()
     var isClient = false
     /// Who is behind it; nil where nothing tells.
-    var identity: Identity?
+    var identity: Identity? {
+        didSet { lastBringing = nil }
+    }
+    /// The same with what it brought from outside last: who brings much brings it from few places.
+    private var lastBringing: Identity?
     /// How much it may be sent (A4).
     #if !DEBUG
         @exclusivity(unchecked)
@@ -71,6 +75,15 @@ final class Peer: Sizable {
     init(name: ClientName, account: Account) {
         self.name = name
         self.account = account
+    }
+
+    /// Who is behind it, for what it posts from there; nil for this session.
+    func identity(bringingFrom origin: OutsideOrigin?) -> Identity? {
+        guard let origin else { return identity }
+        if let lastBringing, lastBringing.origin == origin { return lastBringing }
+        let bringing = (identity ?? Identity()).bringing(from: origin)
+        lastBringing = bringing
+        return bringing
     }
 
     /// Whether somebody said who is behind it.

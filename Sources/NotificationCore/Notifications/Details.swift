@@ -6,9 +6,9 @@ public enum Detail: String, Sendable, CaseIterable {
     case process = "process"
     case application = "app"
     case unit = "unit"
-    /// The machine that it comes from; none where it is of this one.
+    /// The machine that it comes from, by its poster's word; none where it is of this one.
     case host = "host"
-    /// The user on whose session it was posted; none where it is this one.
+    /// The user on whose session it was posted, by its poster's word; none where it is this one.
     case user = "user"
     /// Whether it is a retained value that was there before.
     case retained = "retained"

@@ -16,12 +16,14 @@ public final class Identity: Sendable {
     public let sandbox: String?
     /// The systemd unit that it runs in.
     public let unit: String?
+    /// Where what it posted comes from, when that is not this session; by its own word.
+    public let origin: OutsideOrigin?
     /// What it counts where it waits, in bytes.
     public let byteCount: Int
 
     public init(
         userID: UInt32? = nil, processID: UInt32? = nil, process: String? = nil, application: String? = nil,
-        sandbox: String? = nil, unit: String? = nil
+        sandbox: String? = nil, unit: String? = nil, origin: OutsideOrigin? = nil
     ) {
         self.userID = userID
         self.processID = processID
@@ -29,7 +31,17 @@ public final class Identity: Sendable {
         self.application = application
         self.sandbox = sandbox
         self.unit = unit
-        byteCount = [process, application, sandbox, unit].reduce(Self.overhead) { $0 + ($1?.utf8.count ?? 0) }
+        self.origin = origin
+        byteCount = [process, application, sandbox, unit].reduce(Self.overhead + (origin?.byteCount ?? 0)) {
+            $0 + ($1?.utf8.count ?? 0)
+        }
+    }
+
+    /// Whoever this is, with what it brought from there.
+    public func bringing(from origin: OutsideOrigin) -> Identity {
+        Identity(
+            userID: userID, processID: processID, process: process, application: application, sandbox: sandbox,
+            unit: unit, origin: origin)
     }
 
     /// Object, texts and headers, roughly.
@@ -40,5 +52,6 @@ extension Identity: Equatable {
     public static func == (left: Identity, right: Identity) -> Bool {
         left.userID == right.userID && left.processID == right.processID && left.process == right.process
             && left.application == right.application && left.sandbox == right.sandbox && left.unit == right.unit
+            && left.origin == right.origin
     }
 }

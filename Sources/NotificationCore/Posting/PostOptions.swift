@@ -19,6 +19,9 @@ public struct PostOptions: Equatable, Sendable {
     /// from the post, or from the exit that it waits for.
     public var expiresAfter: UInt32?
 
+    /// Where it comes from (G3); nil when that is this session.
+    public var origin: OutsideOrigin?
+
     public init() {}
 
     /// Whether something happens to it when its poster leaves the bus.

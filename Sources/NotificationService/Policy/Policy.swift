@@ -91,6 +91,15 @@ struct Policy: Equatable {
         return "\(words(for: subject)) may not \(what): no application in a sandbox may"
     }
 
+    /// Why `subject` may not say that what it posts comes from outside (G3); nil when it may.
+    func refusalOfOrigin(to subject: Subject) -> String? {
+        let what = "say that a notification comes from elsewhere (options host and user)"
+        if case .session(let id?) = subject, let list = applications[id]?[.post], !list.contains(.all) {
+            return "\(id) may not \(what): post in [Policy \(id)] confines it"
+        }
+        return refusal(of: what, to: subject)
+    }
+
     private func words(for subject: Subject) -> String {
         switch subject {
         case .session(let id?), .sandbox(let id): id

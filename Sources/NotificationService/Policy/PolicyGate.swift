@@ -78,6 +78,14 @@ final class PolicyGate {
         if let refusal { throw BusError(.notAllowed, message: refusal) }
     }
 
+    /// What the options of a post need besides its name.
+    ///
+    /// - Throws: NotAllowed, with the rule.
+    func check(_ options: PostOptions, of poster: UniqueName) throws(BusError) {
+        guard options.origin != nil, let refusal = policy.refusalOfOrigin(to: subject(poster)) else { return }
+        throw BusError(.notAllowed, message: refusal)
+    }
+
     /// Those of the same sandbox; all, for a process of the session.
     func sight(of caller: UniqueName) -> Sight {
         switch subject(caller) {

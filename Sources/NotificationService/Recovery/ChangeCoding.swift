@@ -200,6 +200,7 @@ struct ChangeEncoder {
             append(post.expiry, to: &records)
             records.append(post.retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
             records.append(post.secondsAfterExit ?? 0)
+            append(post.identity?.origin, to: &records)
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
             records.append(name)
@@ -238,6 +239,7 @@ struct ChangeEncoder {
         records.append(UInt64(bitPattern: notification.time))
         append(notification.identity, to: &records)
         append(notification.expiry, to: &records)
+        append(notification.identity?.origin, to: &records)
         records.endRecord()
     }
 
@@ -266,6 +268,13 @@ struct ChangeEncoder {
         }
     }
 
+    /// At the end of a record, and nothing for none: most are of this session.
+    private func append(_ origin: OutsideOrigin?, to records: inout RecordGroup) {
+        guard let origin else { return }
+        records.append(origin.host ?? "")
+        records.append(origin.user ?? "")
+    }
+
     private func append(_ coalescing: Set<CoalescingKey>, to records: inout RecordGroup) {
         records.append(coalescing.contains(.name))
         records.append(coalescing.contains(.object))
@@ -288,6 +297,7 @@ struct ChangeDecoder {
     private var lists: [ClientName: [ObserverID]] = [:]
     private var names = ReadNames()
     private var lastIdentity: Identity?
+    private var lastBringing: Identity?
 
     /// - Parameter counts: what the counters have of a client, in the slot that the record names, which had these counts
     ///   when it was written.
@@ -305,9 +315,11 @@ struct ChangeDecoder {
             else { throw RecordReader.Malformed() }
             // What an earlier version wrote ends here.
             let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
+            let identity = try identity(&reader)
+            let expiry = try expiry(&reader)
             notifications[serial] = Notification(
-                name: name, object: object, userInfo: userInfo, poster: poster, identity: try identity(&reader),
-                time: time, expiry: try expiry(&reader), serial: serial)
+                name: name, object: object, userInfo: userInfo, poster: poster,
+                identity: try bringing(identity, &reader), time: time, expiry: expiry, serial: serial)
             return .part
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept
@@ -379,6 +391,7 @@ struct ChangeDecoder {
             post.expiry = try expiry(&reader)
             post.retention = reader.isAtEnd ? nil : try retention(&reader)
             post.secondsAfterExit = try seconds(&reader)
+            post.identity = try bringing(post.identity, &reader)
             return .postQueued(client, post, coalescing: coalescing)
         case .retained:
             let notification = try notification(&reader)
@@ -454,6 +467,21 @@ struct ChangeDecoder {
         // Many that wait are of the same poster.
         if let lastIdentity, lastIdentity == read { return lastIdentity }
         lastIdentity = read
+        return read
+    }
+
+    /// Nothing stands where it is of this session.
+    private mutating func bringing(
+        _ identity: Identity?, _ reader: inout RecordReader
+    ) throws(RecordReader.Malformed) -> Identity? {
+        guard !reader.isAtEnd else { return identity }
+        let (host, user) = (try reader.readText(), try reader.readText())
+        guard
+            let origin = try? OutsideOrigin(host: host.isEmpty ? nil : host, user: user.isEmpty ? nil : user)
+        else { throw RecordReader.Malformed() }
+        let read = (identity ?? Identity()).bringing(from: origin)
+        if let lastBringing, lastBringing == read { return lastBringing }
+        lastBringing = read
         return read
     }
 

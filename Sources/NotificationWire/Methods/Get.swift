@@ -82,6 +82,8 @@ public struct Get: MatchingMethod {
         ]
         if let id = notification.identity?.userID { details.append(("uid", .uint32(id))) }
         if let id = notification.identity?.application { details.append(("app", .string(id))) }
+        if let host = notification.identity?.origin?.host { details.append(("host", .string(host))) }
+        if let user = notification.identity?.origin?.user { details.append(("user", .string(user))) }
         return details
     }
 

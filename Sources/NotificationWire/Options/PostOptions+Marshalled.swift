@@ -12,6 +12,7 @@ extension PostOptions {
     init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
         self.init()
         var (isRetained, isWhileConnected) = (false, false)
+        var (host, user): (String?, String?) = (nil, nil)
         var reader = arguments
         reader.move(to: entries.lowerBound)
         while reader.offset < entries.upperBound {
@@ -26,12 +27,15 @@ extension PostOptions {
             case "retain": isRetained = try option.boolean()
             case "while-connected": isWhileConnected = try option.boolean()
             case "expires-after": expiresAfter = try option.number()
+            case "host": host = try option.text()
+            case "user": user = try option.text()
             default: throw BusError(WireOption.unknown(key))
             }
             reader = option.value
         }
         guard reader.offset == entries.upperBound else { throw Post<WireUserInfo>.malformed }
         try mappingCenterErrors { () throws(CenterError) in
+            origin = try OutsideOrigin(host: host, user: user)
             try setRetention(isRetained, whileConnected: isWhileConnected)
         }
     }
@@ -54,6 +58,12 @@ private struct MarshalledOption {
         try expect("u", "a number (u)")
         guard let number = value.readUInt32() else { throw Post<WireUserInfo>.malformed }
         return number
+    }
+
+    mutating func text() throws(BusError) -> String {
+        try expect("s", "a string (s)")
+        guard let text = value.readString() else { throw Post<WireUserInfo>.malformed }
+        return text
     }
 
     mutating func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {

@@ -10,6 +10,7 @@ extension PostOptions {
     public init(from reader: inout MessageReader) throws(CenterError) {
         self.init()
         var (isRetained, isWhileConnected) = (false, false)
+        var (host, user): (String?, String?) = (nil, nil)
         try readOptions(&reader) { option throws(CenterError) in
             switch option.key {
             case "deliver-immediately": deliverImmediately = try option.boolean()
@@ -18,9 +19,12 @@ extension PostOptions {
             case "retain": isRetained = try option.boolean()
             case "while-connected": isWhileConnected = try option.boolean()
             case "expires-after": expiresAfter = try option.number()
+            case "host": host = try option.text()
+            case "user": user = try option.text()
             default: throw option.unknown
             }
         }
+        origin = try OutsideOrigin(host: host, user: user)
         try setRetention(isRetained, whileConnected: isWhileConnected)
     }
 
@@ -50,6 +54,8 @@ extension PostOptions {
             if retention.whileConnected { entries.append(("while-connected", .boolean(true))) }
         }
         if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
+        if let host = origin?.host { entries.append(("host", .string(host))) }
+        if let user = origin?.user { entries.append(("user", .string(user))) }
         return entries
     }
 

@@ -21,10 +21,14 @@ struct WireOption {
         return number
     }
 
-    func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> Choice {
+    func text() throws(CenterError) -> String {
         var value = value
         guard let text = try? value.readString() else { throw wrongType("a string (s)") }
-        return try Self.choice(named: text, of: key)
+        return text
+    }
+
+    func choice<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> Choice {
+        try Self.choice(named: try text(), of: key)
     }
 
     func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(CenterError) -> [Choice] {

@@ -35,8 +35,8 @@ enum NotificationDetails {
         case .process: identity?.process.map { .string($0) }
         case .application: identity?.application.map { .string($0) }
         case .unit: identity?.unit.map { .string($0) }
-        // All are of this machine, and of this session.
-        case .host, .user: nil
+        case .host: identity?.origin?.host.map { .string($0) }
+        case .user: identity?.origin?.user.map { .string($0) }
         case .retained: .boolean(delivery.isRetained)
         case .time: .int64(delivery.notification.time)
         }
