@@ -40,6 +40,8 @@ struct CenterHandlers {
                 method(SetClientOptions.self, needs: Self.optionsNeed, handler: setClientOptions),
                 method(GetClient.self, shows: getClient),
                 method(Explain.self, shows: explain),
+                method(
+                    FollowInterest.self, needs: { _ in .session("ask what others observe") }, handler: followInterest),
                 method(Get.self, needs: Self.getNeeds, answers: get),
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
                 method(WithdrawPosts.self, needs: { _ in .nothing }, handler: withdrawPosts),
@@ -52,6 +54,7 @@ struct CenterHandlers {
             signals: [
                 Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
                 Interface.Signal(SuspensionChangedSignal.self), Interface.Signal(NotificationsSignal.self),
+                Interface.Signal(InterestChangedSignal.self),
             ],
             properties: CenterProperties.table(properties))
     }
@@ -276,6 +279,16 @@ struct CenterHandlers {
             others: sight.isWhole ? .told(active: driver.effects.activity?.activeApplication) : .untold,
             now: driver.center.clock.time()
         ).sentences
+    }
+
+    func followInterest(
+        _ call: FollowInterest, from client: UniqueName
+    ) throws(BusError) -> DistributedCenter.Wanted {
+        try perform { effects throws(CenterError) in
+            try center.followInterest(
+                of: client, after: call.after, most: Int(call.most), room: Wire.mostAnswerBytes,
+                byteCount: FollowInterest.byteCount, effects: &effects)
+        }
     }
 
     func get(_ call: MethodCall) throws(BusError) {

@@ -157,6 +157,7 @@ final class EffectRunner {
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
             bus.send(
                 DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client))
+        case .interestChanged(let client): bus.send(InterestChangedSignal().message(to: client))
         case .probe(let client): prober.probe(client)
         case .witness(let client): witness.find(client)
         case .sendAnswer(let client): answers.sendKept(for: client)

@@ -48,6 +48,8 @@ final class Scenario {
     private(set) var inactivityTimers: [ClientName: [(epoch: UInt64, milliseconds: Int)]] = [:]
     /// What each was told that it has no longer.
     private(set) var revoked: [ClientName: [ObserverID]] = [:]
+    /// Who was told that other names are wanted, each time.
+    private(set) var interestChanges: [ClientName] = []
     private(set) var overflows: [ClientName: [DropReason]] = [:]
     private(set) var watched: [ClientName] = []
     private(set) var forgotten: [ClientName] = []
@@ -115,6 +117,14 @@ final class Scenario {
                     suspensionBehavior: behavior, automaticSuspension: automatic, runLoopMode: mode,
                     wantsRetained: retained, minimumInterval: interval),
                 effects: &effects)
+        }
+    }
+
+    @discardableResult
+    func monitor(_ client: ClientName, _ name: String = "") throws -> ObserverID {
+        try perform { effects throws(CenterError) in
+            try center.addObserver(
+                of: client, name: name, object: "", options: ObserverOptions(isMonitor: true), effects: &effects)
         }
     }
 
@@ -197,6 +207,16 @@ final class Scenario {
     /// Policy takes registrations away from a client.
     func revoke(_ ids: Set<ObserverID>, of client: ClientName) {
         perform { effects in center.revoke(ids, of: client, effects: &effects) }
+    }
+
+    /// What others want; asked from the beginning by default.
+    func followInterest(
+        _ client: ClientName, after: String = "", most: Int = 1000, room: Int = 1 << 20
+    ) throws -> DistributedCenter.Wanted {
+        try perform { effects throws(CenterError) in
+            try center.followInterest(
+                of: client, after: after, most: most, room: room, byteCount: { $0.utf8.count }, effects: &effects)
+        }
     }
 
     func suspend(_ client: ClientName) throws {
@@ -422,6 +442,7 @@ final class Scenario {
             happened[client, default: []].append(.dropped(count, of: observers, reason))
         case .suspensionChanged(let client, let isSuspended, let cause):
             happened[client, default: []].append(.suspensionChanged(isSuspended, cause))
+        case .interestChanged(let client): interestChanges.append(client)
         case .revoked(let client, let observers): revoked[client, default: []] += observers
         case .probe(let client):
             probes[client, default: 0] += 1

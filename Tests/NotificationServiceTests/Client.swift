@@ -17,6 +17,8 @@ final class Client {
     private(set) var lost: UInt64 = 0
     /// Holes in its sequence that are wider than what it was told just before, or numbers that went back.
     private(set) var holes: [String] = []
+    /// How often it was told that other names are wanted.
+    private(set) var interestChanges = 0
     private var announced: UInt64 = 0
     private let context = MainContext()
 
@@ -27,6 +29,10 @@ final class Client {
             if let dropped = try? DroppedSignal(message) {
                 lost += dropped.count
                 announced += dropped.count
+                return true
+            }
+            if (try? InterestChangedSignal(message)) != nil {
+                interestChanges += 1
                 return true
             }
             if let signal = try? NotificationSignal(message) {

@@ -48,6 +48,8 @@ struct ContractTests {
         _ = try again(ListClients())
         _ = try again(ReloadConfiguration())
         #expect(try again(ListObservers(of: "nobody")).client == "nobody")
+        let following = try again(FollowInterest(after: "Ding", most: 3))
+        #expect(following.after == "Ding" && following.most == 3)
         let from = try again(ListObserversFrom(of: "nobody", after: ObserverID(rawValue: .max), most: 3))
         #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
@@ -100,6 +102,9 @@ struct ContractTests {
         #expect(try reply(AddObserver.self, ObserverID(rawValue: 7)).rawValue == 7)
         #expect(try reply(RemoveObservers.self, 3) == 3)
         #expect(try reply(PostCall.self, 50) == 50)
+        for wanted in [
+            DistributedCenter.Wanted(names: [], any: true), DistributedCenter.Wanted(names: ["Ding", "é"], any: false),
+        ] { #expect(try reply(FollowInterest.self, wanted) == wanted) }
         let outcomes = [PostOutcome(receivers: 7), PostOutcome(BusError(.invalidName, message: "words"))]
         #expect(try reply(PostMany.self, outcomes) == outcomes)
         #expect(outcomes[0].error == nil && outcomes[1].error?.centerError == .invalidName)

@@ -19,6 +19,8 @@ public enum Change {
     case suspendedByActivity(ClientName, Bool)
     /// Whether the client does not know yet whether it is suspended, as it does not read.
     case suspensionOwed(ClientName, Bool)
+    /// The client follows what others want.
+    case interestFollowed(ClientName)
     /// Waits for the client, due as soon as it reads.
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.

@@ -54,6 +54,7 @@ extension DistributedCenter {
         try turns.checkInvariants(clients: clients)
         try postingQueues.checkInvariants()
         try checkRetained()
+        try checkInterest()
     }
 
     private func check(_ client: Client) throws(BrokenInvariant) {

@@ -15,6 +15,7 @@ extension DistributedCenter {
         for client in clients.values {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
             if let override = client.override { body(.suspensionOverridden(client.name, override.isSuspended)) }
+            if client.followsInterest { body(.interestFollowed(client.name)) }
             if client.options != ClientOptions() { body(.options(client.name, client.options)) }
             if client.isSuspendedByActivity || client.wasSuspendedByActivity {
                 body(.suspendedByActivity(client.name, true))
@@ -75,6 +76,7 @@ extension DistributedCenter {
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
         case .suspensionOverridden(let name, let isSuspended):
             return withClient(name) { $0.override = isSuspended.map { SuspensionOverride(isSuspended: $0) } }
+        case .interestFollowed(let name): return withClient(name) { $0.followsInterest = true }
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
@@ -273,6 +275,9 @@ extension DistributedCenter {
             tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
+            // What it knows may be older.
+            if client.followsInterest, informed[client.number] == nil { misinformed.append(client) }
         }
+        tellInterest(effects: &effects)
     }
 }

@@ -9,7 +9,7 @@ import Collections
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
 /// that wait for their time, `+Intervals` notifications that wait for theirs, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
 /// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
-/// `+Invariants` what holds between events.
+/// `+Interest` who follows what others want, `+Invariants` what holds between events.
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 ///
@@ -59,6 +59,11 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     public var mostBytes = Int.max
+    var interest = Interest()
+    /// Clients that know what others want, by their numbers.
+    var informed: [Int: Client] = [:]
+    /// Those that knew it until this event.
+    var misinformed: [Client] = []
     /// Those that wait for room on the way.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -157,6 +162,7 @@ public final class DistributedCenter {
         // One that refuses automatic suspension resumes the client, and hears of nothing that came before it.
         changeSuspension(of: client, effects: &effects) { insert(registration, of: $0) }
         remember(.observer(registration), effects: &effects)
+        tellInterest(effects: &effects)
         if options.wantsRetained { owe(registration, to: client, effects: &effects) }
         return id
     }
@@ -166,7 +172,11 @@ public final class DistributedCenter {
             Observer(registration: registration, client: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
-        if registration.options.isMonitor { client.monitors += 1 }
+        if registration.options.isMonitor {
+            client.monitors += 1
+        } else {
+            noteInterest(interest.add(registration.name, of: client.number))
+        }
         if registration.options.minimumInterval > 0 { client.observersWithInterval += 1 }
         charge(client.peer, .observers, 1)
         #if CARILLON_PLANTED
@@ -185,6 +195,7 @@ public final class DistributedCenter {
         guard let client = clients[clientName], client.observers[id] != nil else { throw .unknownObserver(id) }
         changeSuspension(of: client, effects: &effects) { remove([id], of: $0) }
         remember(.observersRemoved(clientName, [id]), effects: &effects)
+        tellInterest(effects: &effects)
     }
 
     /// Removes those observers of `client` that were registered for `name` and `object`, also from what waits for it;
@@ -206,6 +217,7 @@ public final class DistributedCenter {
         guard !ids.isEmpty else { return 0 }
         changeSuspension(of: client, effects: &effects) { remove(Set(ids.keys), of: $0) }
         remember(.observersRemoved(clientName, Set(ids.keys)), effects: &effects)
+        tellInterest(effects: &effects)
         return ids.count
     }
 
@@ -219,6 +231,7 @@ public final class DistributedCenter {
         remember(.observersRemoved(clientName, revoked), effects: &effects)
         effects.append(.revoked(clientName, observers: revoked.sorted()))
         countSent(Self.signalSize + 8 * revoked.count, to: client.peer, effects: &effects)
+        tellInterest(effects: &effects)
     }
 
     func remove(_ ids: Set<ObserverID>, of client: Client) {
@@ -236,7 +249,11 @@ public final class DistributedCenter {
     private func release(_ position: ObserverIndex<ExactText, ExactText, Observer>.Position, of client: Client) {
         let registration = index[position].registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
-        if registration.options.isMonitor { client.monitors -= 1 }
+        if registration.options.isMonitor {
+            client.monitors -= 1
+        } else {
+            noteInterest(interest.remove(registration.name, of: client.number))
+        }
         if registration.options.minimumInterval > 0 { client.observersWithInterval -= 1 }
         charge(client.peer, .observers, -1)
         #if CARILLON_PLANTED
@@ -261,11 +278,13 @@ public final class DistributedCenter {
         letGo(effects: &effects)
         remember(.clientGone(name), effects: &effects)
         effects.append(.forget(name))
+        tellInterest(effects: &effects)
     }
 
     func forget(_ client: Client) {
         clients[client.name] = nil
         client.isGone = true
+        informed[client.number] = nil
         for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
         client.owed = []

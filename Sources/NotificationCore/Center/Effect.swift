@@ -15,6 +15,8 @@ public enum Effect {
     case suspensionChanged(ClientName, isSuspended: Bool, cause: SuspensionCause)
     /// Tell the client that it has these observers no longer, which it did not remove itself (P2).
     case revoked(ClientName, observers: [ObserverID])
+    /// Tell the client that other names are wanted than when it asked (G4).
+    case interestChanged(ClientName)
     /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
     case probe(ClientName)
     /// Find out in another way whether the connection, which never answered, has read what it was sent, and report that

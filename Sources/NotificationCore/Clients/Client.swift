@@ -16,6 +16,8 @@ final class Client {
     var isGone = false
 
     var options = ClientOptions()
+    /// Whether it is told when other names are wanted than when it asked (G4).
+    var followsInterest = false
 
     // Policy: suspension (S1).
     /// What somebody else said, to test its application (B3): it holds whatever the client says, and activity.

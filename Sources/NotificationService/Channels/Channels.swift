@@ -257,7 +257,8 @@ final class Channels {
         case .forget(let client):
             forget(client)
             return false
-        case .sendAnswer, .startInactivityTimer, .startIntervalTimer, .overflowed, .uncarried, .remember, .watch:
+        case .interestChanged, .sendAnswer, .startInactivityTimer, .startIntervalTimer, .overflowed, .uncarried,
+            .remember, .watch:
             return false
         }
         return true

@@ -39,6 +39,7 @@ private enum RecordKind: UInt8 {
     case delayed
     case delayEnded
     case suspensionOverridden
+    case interestFollowed
 }
 
 /// How a list of observers is written.
@@ -135,6 +136,7 @@ struct ChangeEncoder {
         case .suspensionOwed(let name, let isOwed):
             begin(.suspensionOwed, name)
             records.append(isOwed)
+        case .interestFollowed(let name): begin(.interestFollowed, name)
         case .options(let name, let options):
             begin(.options, name)
             records.append(options.batches)
@@ -351,6 +353,7 @@ struct ChangeDecoder {
         case .suspensionOverridden: return .suspensionOverridden(client, try word(&reader))
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
+        case .interestFollowed: return .interestFollowed(client)
         case .options:
             var options = ClientOptions()
             options.batches = try reader.readBool()

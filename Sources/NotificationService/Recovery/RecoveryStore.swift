@@ -225,8 +225,8 @@ final class RecoveryStore {
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
-            case .suspensionChanged, .revoked, .probe, .witness, .sendAnswer, .startInactivityTimer,
-                .startIntervalTimer, .overflowed, .watch, .forget:
+            case .suspensionChanged, .revoked, .interestChanged, .probe, .witness, .sendAnswer,
+                .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .forget:
                 break
             }
         }
@@ -512,7 +512,7 @@ extension Change {
             .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspensionOverridden, .options,
-            .suspendedByActivity, .suspensionOwed, .retained, .unretained, .owed:
+            .suspendedByActivity, .suspensionOwed, .interestFollowed, .retained, .unretained, .owed:
             false
         }
     }

@@ -1,0 +1,13 @@
+import DBus
+
+/// `InterestChanged`: other names are wanted than when the receiver asked with ``FollowInterest``.
+public struct InterestChangedSignal: CenterSignal, Equatable {
+    public init() {}
+
+    public static let member: MemberName = "InterestChanged"
+    public static let arguments: [Interface.Argument] = []
+
+    public init(from reader: inout MessageReader) throws(BusError) {}
+
+    public func append(to writer: inout MessageWriter) {}
+}
