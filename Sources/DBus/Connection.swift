@@ -59,6 +59,12 @@ public final class Connection: BusConnection {
         throw .noServer("there is no session bus: DBUS_SESSION_BUS_ADDRESS is not set and XDG_RUNTIME_DIR has no bus")
     }
 
+    /// The address of the system bus: `DBUS_SYSTEM_BUS_ADDRESS`, or else the socket of the specification.
+    public static var systemBusAddress: String {
+        if let address = environmentVariable("DBUS_SYSTEM_BUS_ADDRESS"), !address.isEmpty { return address }
+        return "unix:path=/var/run/dbus/system_bus_socket"
+    }
+
     /// Registers with the bus, which every connection does once, first.
     ///
     /// - Parameter completion: gets the connection's unique name, or why the bus refused.

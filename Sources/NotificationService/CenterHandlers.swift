@@ -17,6 +17,7 @@ struct CenterHandlers {
     unowned let manyPosts: ManyPosts
     unowned let channelPosts: ChannelPosts
     unowned let configuration: ConfigurationKeeper
+    unowned let sessions: Sessions
 
     /// The contract as the table that calls are dispatched by, and that introspection is made of.
     var interface: Interface {
@@ -149,7 +150,7 @@ struct CenterHandlers {
     func post(_ call: MethodCall) throws(BusError) {
         let post = try Post(call.message, limits: center.limits, checking: center.checkPost)
         try call.expectNoDescriptors()
-        try gate.check(post.options, of: call.sender)
+        try gate.check(post.options, ofPost: post.name, call.sender)
         let receipt = try perform { effects throws(CenterError) in
             try center.post(
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
@@ -355,7 +356,9 @@ struct CenterHandlers {
                 case .refused: refusals.refused
                 case .rejected: refusals.rejected
                 }
-            })
+            },
+            // Whose sessions there are concerns no sandbox.
+            sessions: reader.map { gate.sight(of: $0).isWhole } == true ? sessions.shown : [:])
     }
 
     /// One call into the core, whose error is answered.

@@ -22,6 +22,7 @@ package final class CenterObject {
     private let manyPosts: ManyPosts
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
+    private let sessions: Sessions
     private var exporter: ObjectExporter!
     /// Nil where nothing is read from a bus.
     private var calls: CallQueue?
@@ -30,16 +31,20 @@ package final class CenterObject {
 
     /// - Parameter bus: where effects go; the caller keeps it.
     package convenience init(bus: any MessageBus) {
-        self.init(bus: bus, on: .own(address: ""), configuration: nil)
+        self.init(bus: bus, on: .own(address: ""), configuration: nil, sessions: nil)
     }
 
     /// - Parameters:
     ///   - bus: where effects go; the caller keeps it.
     ///   - machine: where the service runs.
     ///   - inherited: what was read before; nil to read it.
-    init(bus: any MessageBus, on machine: Machine, configuration inherited: ConfigurationKeeper?) {
+    ///   - sessions: the other sessions, where they are known already.
+    init(
+        bus: any MessageBus, on machine: Machine, configuration inherited: ConfigurationKeeper?, sessions: Sessions?
+    ) {
         self.bus = bus
         self.machine = machine
+        self.sessions = sessions ?? Sessions(on: machine, context: bus.context)
         configuration = inherited ?? ConfigurationKeeper(reading: machine.readConfiguration)
         clients = ClientRegistry(bus: bus, table: machine.processes)
         callers = Callers(bus: bus, table: machine.processes)
@@ -55,7 +60,8 @@ package final class CenterObject {
             configuration: configuration, machine: machine)
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
-            refusals: refusals, manyPosts: manyPosts, channelPosts: channelPosts, configuration: configuration)
+            refusals: refusals, manyPosts: manyPosts, channelPosts: channelPosts, configuration: configuration,
+            sessions: self.sessions)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
@@ -113,6 +119,27 @@ package final class CenterObject {
         monitor.start()
     }
 
+    /// Looks for the other sessions of the machine from now on (G1). Call once, when it has its name.
+    ///
+    /// - Parameter uniqueName: that of the bus connection, which posts what comes from them.
+    func joinSessions(as uniqueName: UniqueName) {
+        sessions.limits = { [unowned driver] in driver.center.limits }
+        sessions.post = { [unowned self] imported throws(BusError) in
+            turns.noteActivity()
+            let notification = imported.notification
+            try mappingCenterErrors { () throws(CenterError) in
+                try driver.perform { effects throws(CenterError) in
+                    _ = try driver.center.post(
+                        name: notification.name, object: notification.object, userInfo: notification.userInfo,
+                        options: imported.options, from: uniqueName, as: imported.identity, effects: &effects)
+                }
+            }
+        }
+        driver.effects.sessions = sessions
+        sessions.pause(false)
+        sessions.begin()
+    }
+
     /// Watches the clients that came back, and delivers what waited for them.
     package func resume() {
         driver.perform { effects in driver.center.finishRestoring(effects: &effects) }
@@ -147,8 +174,11 @@ package final class CenterObject {
         // The bus has told the callers that nobody answers. Who gets no descriptor has no channel.
         let kept = (takeKeptCalls() ?? []).filter { $0.member != OpenChannel.member }
         let (center, store, largest) = driver.handOver()
+        driver.effects.sessions = nil
+        sessions.pause(true)
+        sessions.post = nil
         return Heritage(
-            busID: busID, center: center, store: store, configuration: configuration, calls: kept,
+            busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
             mostBytes: center.mostBytes, largest: largest)
     }
 
@@ -314,6 +344,8 @@ package final class CenterObject {
         }
         driver.effects.activity?.choose(configuration.activityChoice, configuration.inactivity)
         if !configuration.allowsChannels { channelPosts.endAll() }
+        gate.sessions = configuration.sessions
+        sessions.use(configuration.sessions)
         guard configuration.policy != gate.policy else { return }
         gate.policy = configuration.policy
         for client in driver.center.clientStatuses where callers[client.name] != nil {

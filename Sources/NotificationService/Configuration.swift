@@ -16,6 +16,8 @@ package struct Configuration: Equatable {
     var inactivity = InactivityRules()
     /// Who may do what (P3).
     var policy = Policy()
+    /// What goes to other sessions, and what comes from them (G1).
+    var sessions = SessionRules()
     /// Whether clients may have channels (F2).
     package var allowsChannels = true
 
@@ -44,13 +46,14 @@ package struct Configuration: Equatable {
         case "Activity": try applyActivity(entry, of: file)
         case let group where group.hasPrefix(Self.activityPrefix): try applyInactivity(entry, of: file)
         case "Channels": try applyChannels(entry, of: file)
+        case let group where SessionRules.groups.contains(group): try sessions.apply(entry, of: file)
         case "Policy": try policy.apply(entry, of: file)
         case let group where group.hasPrefix(Policy.groupPrefix): try policy.applyApplication(entry, of: file)
         default:
             throw file.fault(
                 entry,
-                "there is no group [\(entry.group)], only [Limits], [Activity], [Activity ID], [Channels], [Policy] and "
-                    + "[Policy ID]")
+                "there is no group [\(entry.group)], only [Limits], [Activity], [Activity ID], [Channels], [Sessions], "
+                    + "[Policy] and [Policy ID]")
         }
     }
 

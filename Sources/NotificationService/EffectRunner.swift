@@ -35,6 +35,9 @@ final class EffectRunner {
     /// Where the activity of applications comes from; nil until that is followed.
     var activity: ActivityMonitor?
 
+    /// The other sessions of the machine; nil until they are looked for.
+    var sessions: Sessions?
+
     private unowned let bus: any MessageBus
     private let clients: ClientRegistry
     private let barrier: BusBarrier
@@ -157,6 +160,7 @@ final class EffectRunner {
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
             bus.send(
                 DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client))
+        case .export(let notification): sessions?.export(notification)
         case .interestChanged(let client): bus.send(InterestChangedSignal().message(to: client))
         case .probe(let client): prober.probe(client)
         case .witness(let client): witness.find(client)

@@ -13,6 +13,8 @@ struct Heritage {
     let store: RecoveryStore?
     /// The limits in force stay so, also when the files have a fault now.
     let configuration: ConfigurationKeeper
+    /// Which goes on meanwhile.
+    let sessions: Sessions
     /// Calls that were read and not served, in their order.
     let calls: [Message]
     /// What the bus is known to carry (``DistributedCenter/mostBytes``).

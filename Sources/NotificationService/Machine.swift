@@ -36,6 +36,8 @@ package struct Machine {
     var uptime: () -> Int64 = bootTime
     /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
     var letGoOfPages: (() -> Void)?
+    /// A new connection to the system bus, which has not said hello yet; nil where there is none to be had.
+    var connectToSystemBus: ((MainContext) throws(BusError) -> Connection)?
     /// Told of each call when it is served, for a simulation in which that takes time.
     var noteServing: () -> Void = {}
 
@@ -49,7 +51,12 @@ package struct Machine {
             runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(), processes: ProcFileSystem(), session: .own,
             maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
             readConfiguration: { () throws(KeyFile.Fault) in try Configuration() }, sockets: { UnixSockets() },
-            letGoOfPages: UnusedPages.letGo)
+            letGoOfPages: UnusedPages.letGo,
+            // Beside deliveries, so that nothing from outside comes before what is of this session.
+            connectToSystemBus: { context throws(BusError) in
+                try Connection(
+                    address: Connection.systemBusAddress, context: context, priority: .of(.delivery))
+            })
     }
 
     /// A simulated one: without sandboxes, a desktop, or a kernel that tells of sockets.

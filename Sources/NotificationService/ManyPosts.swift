@@ -105,7 +105,7 @@ final class ManyPosts {
                 taken += 1
                 do throws(BusError) {
                     let post = try post.get()
-                    try gate.check(post.options, of: work.call.sender)
+                    try gate.check(post.options, ofPost: post.name, work.call.sender)
                     let receipt = try mappingCenterErrors { () throws(CenterError) in
                         try driver.center.post(
                             name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,

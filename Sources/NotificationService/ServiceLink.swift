@@ -69,7 +69,9 @@ final class ServiceLink {
         self.onEnd = onEnd
         connection.routePeerCalls()
         connection.gatherTurns()
-        object = CenterObject(bus: connection, on: machine, configuration: heritage?.configuration)
+        object = CenterObject(
+            bus: connection, on: machine, configuration: heritage?.configuration,
+            sessions: heritage?.sessions)
         connection.onMessage = { [unowned self] message in
             if losesName(message) {
                 end(.nameLost)
@@ -161,6 +163,7 @@ final class ServiceLink {
         hasState = true
         if let uniqueName = connection.uniqueName { object.followActivity(uniqueName: uniqueName) }
         object.resume()
+        if let uniqueName = connection.uniqueName { object.joinSessions(as: uniqueName) }
         Log.notice("serving \(Wire.busName) as \(connection.uniqueName?.rawValue ?? "")")
         let calls = waitingCalls ?? []
         waitingCalls = nil

@@ -16,12 +16,15 @@ public struct CenterProperties: Sendable {
     public var policy: ShownPolicy
     public var limits: NamedNumbers<Limits.Key>
     public var statistics: NamedNumbers<StatisticsKey>
+    /// The other sessions of the machine; empty for a service or a reader that has nothing to do with them.
+    public var sessions: [String: PropertyList]
     /// Those of a later service, by their names.
     public var others: [String: PropertyList] = [:]
 
     public init(
         version: String, activitySource: String, activityState: String, activityReason: String,
-        policy: ShownPolicy, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>
+        policy: ShownPolicy, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>,
+        sessions: [String: PropertyList] = [:]
     ) {
         self.version = version
         self.activitySource = activitySource
@@ -30,6 +33,7 @@ public struct CenterProperties: Sendable {
         self.policy = policy
         self.limits = limits
         self.statistics = statistics
+        self.sessions = sessions
     }
 
     /// The names on the bus.
@@ -41,6 +45,7 @@ public struct CenterProperties: Sendable {
         case policy = "Policy"
         case limits = "Limits"
         case statistics = "Statistics"
+        case sessions = "Sessions"
     }
 
     // MARK: Clients
@@ -70,6 +75,7 @@ public struct CenterProperties: Sendable {
         policy = try ShownPolicy(try rest.take(Name.policy.rawValue, \.dictionary, orElse: [:]))
         limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
         statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
+        sessions = try rest.take(Name.sessions.rawValue, \.dictionary, orElse: [:])
         others = rest.entries
     }
 
@@ -83,6 +89,7 @@ public struct CenterProperties: Sendable {
         entries[Name.policy.rawValue] = .dictionary(policy.entries)
         entries[Name.limits.rawValue] = limits.propertyList
         entries[Name.statistics.rawValue] = statistics.propertyList
+        entries[Name.sessions.rawValue] = .dictionary(sessions)
         return entries
     }
 
@@ -118,6 +125,9 @@ public struct CenterProperties: Sendable {
                         }
                     }
                 }
+            },
+            Interface.Property(Name.sessions.rawValue, "a{sv}", change: .notAnnounced) { writer, reader in
+                UserInfoCoding.append(checked: current(reader).sessions, to: &writer)
             },
         ]
     }

@@ -48,6 +48,8 @@ final class Scenario {
     private(set) var inactivityTimers: [ClientName: [(epoch: UInt64, milliseconds: Int)]] = [:]
     /// What each was told that it has no longer.
     private(set) var revoked: [ClientName: [ObserverID]] = [:]
+    /// What other sessions are to get.
+    private(set) var exported: [ExportedNotification] = []
     /// Who was told that other names are wanted, each time.
     private(set) var interestChanges: [ClientName] = []
     private(set) var overflows: [ClientName: [DropReason]] = [:]
@@ -133,7 +135,8 @@ final class Scenario {
     func post(
         _ name: String, _ object: String = "", bytes: Int = 0, immediately: Bool = false,
         style: PostingStyle = .now, coalescing: Set<CoalescingKey> = [], retention: Retention? = nil,
-        expiresAfter: UInt32? = nil, origin: OutsideOrigin? = nil, from poster: ClientName = ":1.0"
+        expiresAfter: UInt32? = nil, origin: OutsideOrigin? = nil, allSessions: Bool = false,
+        from poster: ClientName = ":1.0"
     ) throws -> Int {
         tags += 1
         let payload = Payload(byteCount: bytes, tag: tags)
@@ -144,6 +147,7 @@ final class Scenario {
         options.retention = retention
         options.expiresAfter = expiresAfter
         options.origin = origin
+        options.goesToAllSessions = allSessions
         return try perform { effects throws(CenterError) in
             try center.post(
                 name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)
@@ -442,6 +446,7 @@ final class Scenario {
             happened[client, default: []].append(.dropped(count, of: observers, reason))
         case .suspensionChanged(let client, let isSuspended, let cause):
             happened[client, default: []].append(.suspensionChanged(isSuspended, cause))
+        case .export(let notification): exported.append(notification)
         case .interestChanged(let client): interestChanges.append(client)
         case .revoked(let client, let observers): revoked[client, default: []] += observers
         case .probe(let client):

@@ -155,7 +155,7 @@ struct PolicyGateTests {
         gate.policy.applications = ["org.x.Z": [.post: [.all]]]
         func refusal(_ poster: UniqueName, _ options: PostOptions) -> BusError? {
             do throws(BusError) {
-                try gate.check(options, of: poster)
+                try gate.check(options, ofPost: "Ding", poster)
                 return nil
             } catch { return error }
         }
@@ -176,6 +176,27 @@ struct PolicyGateTests {
         // Nor one of which nobody knows whose it is.
         gate.policy.unidentified = .refuse
         #expect(refusal(":1.9", options)?.centerError == .notAllowed)
+    }
+
+    @Test("G1, P2: no sandbox posts to all sessions, and nobody a name that export does not have")
+    func allSessions() {
+        let gate = gate()
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Y"))
+        gate.policy.applications = ["org.x.Y": [.post: [.all]]]
+        gate.sessions.export = [.exactly("Ding")]
+        var options = PostOptions()
+        options.goesToAllSessions = true
+        func refusal(_ poster: UniqueName, _ name: String) -> BusError? {
+            do throws(BusError) {
+                try gate.check(options, ofPost: name, poster)
+                return nil
+            } catch { return error }
+        }
+        #expect(refusal(":1.1", "Ding") == nil)
+        #expect(refusal(":1.1", "Dong")?.centerError == .notAllowed)
+        #expect(refusal(":1.1", "Dong")?.message.contains("export in [Sessions]") == true)
+        #expect(refusal(":1.2", "Ding")?.message.contains("org.x.Y may not post to all sessions") == true)
     }
 
     @Test("P3: the configuration's word about these counts, whatever may be")

@@ -31,13 +31,15 @@ final class BrokerController: Sendable {
     /// Makes the broker serve a listening socket, with the policy of a session bus: everyone may do everything. The
     /// broker serves connections from the moment this returns.
     ///
+    /// - Parameter isSystemBus: with the policy of a system bus instead: nobody may own a name, or call anybody but the
+    ///   bus; signals are free.
     /// - Throws: ``BrokerFailure`` with the error name that the broker gave.
-    func addListener(_ socket: FileDescriptor) throws {
+    func addListener(_ socket: FileDescriptor, isSystemBus: Bool = false) throws {
         var body = WireWriter()
         body.string("/org/bus1/DBus/Listener/0")
         body.uint32(0)  // the index of the descriptor
         body.signature(Self.policySignature)
-        Self.writeSessionPolicy(to: &body)
+        Self.writePolicy(isSystemBus: isSystemBus, to: &body)
 
         var message = WireWriter()
         message.bytes([UInt8(ascii: "l"), 1, 0, 1])  // little endian, method call, no flags, protocol 1
@@ -62,8 +64,12 @@ final class BrokerController: Sendable {
     private static let batchSignature = "bta(btbs)a(btssssuutt)a(btssssuutt)"
     private static let policySignature = "(a(u(\(batchSignature)))a(buu(\(batchSignature)))a(ss)bs)"
 
-    private static func writeSessionPolicy(to writer: inout WireWriter) {
+    private static func writePolicy(isSystemBus: Bool, to writer: inout WireWriter) {
         let priority: UInt64 = 1
+        /// Whether it is allowed, its priority, the destination, and the type of message, of which 0 is any.
+        typealias Rule = (isAllowed: Bool, priority: UInt64, name: String, type: UInt32)
+        let everything: [Rule] = [(true, priority, "", 0)]
+        let sending = isSystemBus ? everything + [(false, 2, "", 1), (true, 3, "org.freedesktop.DBus", 1)] : everything
         writer.align(to: 8)
         writer.array { users in
             users.align(to: 8)
@@ -73,30 +79,31 @@ final class BrokerController: Sendable {
             users.uint64(priority)
             users.array { owning in
                 owning.align(to: 8)
-                owning.boolean(true)
+                owning.boolean(!isSystemBus)
                 owning.uint64(priority)
                 owning.boolean(true)  // every name that begins with …
                 owning.string("")
             }
-            for _ in ["send", "receive"] {
+            for rules in [sending, everything] {  // to send, to receive
                 users.array { transmission in
-                    transmission.align(to: 8)
-                    transmission.boolean(true)
-                    transmission.uint64(priority)
-                    for _ in ["name", "path", "interface", "member"] {
-                        transmission.string("")
+                    for rule in rules {
+                        transmission.align(to: 8)
+                        transmission.boolean(rule.isAllowed)
+                        transmission.uint64(rule.priority)
+                        transmission.string(rule.name)
+                        for _ in ["path", "interface", "member"] { transmission.string("") }
+                        transmission.uint32(rule.type)
+                        transmission.uint32(0)  // broadcast or not
+                        transmission.uint64(0)  // from no file descriptors …
+                        transmission.uint64(.max)  // … to any number
                     }
-                    transmission.uint32(0)  // any type of message
-                    transmission.uint32(0)  // broadcast or not
-                    transmission.uint64(0)  // from no file descriptors …
-                    transmission.uint64(.max)  // … to any number
                 }
             }
         }
         writer.array { _ in }  // groups and ranges of users
         writer.array { _ in }  // SELinux contexts
         writer.boolean(false)  // AppArmor
-        writer.string("session")
+        writer.string(isSystemBus ? "system" : "session")
     }
 
     // MARK: Bytes

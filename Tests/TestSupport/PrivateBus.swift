@@ -38,6 +38,9 @@ public final class PrivateBus: Sendable {
     /// run in, with this bus's address and directories.
     public let environment: [String: String]
 
+    /// Whose session it is, where that is not this process's user.
+    public let user: OtherUser?
+
     private let process: RunningCommand
     /// Kept because the broker ends with it.
     private let controller: BrokerController?
@@ -50,12 +53,14 @@ public final class PrivateBus: Sendable {
     ///   - limits: limits to set apart from those of a standard session bus, by their names in dbus-daemon(1). Only
     ///     with dbus-daemon.
     ///   - arguments: further arguments of the bus program, for example `--max-bytes` of dbus-broker(1).
+    ///   - user: whose session it is, and who runs the bus. Only with dbus-daemon, and for root.
     /// - Throws: when it can't be started.
     public init(
         _ kind: BusKind = .dbusDaemon, activations: [Activation] = [], limits: [String: Int] = [:],
-        arguments: [String] = []
+        arguments: [String] = [], user: OtherUser? = nil
     ) throws {
         self.kind = kind
+        self.user = user
         directory = try TemporaryDirectory()
         let socket = directory.entry("bus")
         var environment = try Self.makeEnvironment(in: directory)
@@ -63,11 +68,12 @@ public final class PrivateBus: Sendable {
 
         switch kind {
         case .dbusDaemon:
-            try Self.writeConfiguration(in: directory, activations: activations, limits: limits)
-            (process, address) = try Self.startDaemon(directory, arguments, environment)
+            try Self.writeConfiguration(in: directory, activations: activations, limits: limits, user: user)
+            try user?.own(directory)
+            (process, address) = try Self.startDaemon(directory, arguments, environment, user)
             controller = nil
         case .dbusBroker:
-            guard activations.isEmpty, limits.isEmpty else {
+            guard activations.isEmpty, limits.isEmpty, user == nil else {
                 throw BrokerFailure("dbus-broker has no activation of its own and other limits than dbus-daemon")
             }
             let broker = try Self.startBroker(socket, arguments, environment)
@@ -138,7 +144,7 @@ public final class PrivateBus: Sendable {
 
     // MARK: Setting up
 
-    private static func makeEnvironment(in directory: TemporaryDirectory) throws -> [String: String] {
+    static func makeEnvironment(in directory: TemporaryDirectory) throws -> [String: String] {
         let ofTheSession = [
             "DBUS_", "XDG_", "LISTEN_", "DISPLAY", "WAYLAND_", "XAUTHORITY", "SWAYSOCK", "I3SOCK", "NOTIFY_SOCKET",
             "JOURNAL_STREAM", "LC_",
@@ -147,6 +153,8 @@ public final class PrivateBus: Sendable {
             !ofTheSession.contains(where: variable.key.hasPrefix)
         }
         environment["LANG"] = "C.UTF-8"
+        // There is none, whatever the machine has.
+        environment["DBUS_SYSTEM_BUS_ADDRESS"] = "unix:path=\(directory.entry("no-system-bus"))"
         environment["HOME"] = try directory.createSubdirectory("home")
         environment["XDG_RUNTIME_DIR"] = try directory.createSubdirectory("run")
         environment["XDG_CONFIG_HOME"] = try directory.createSubdirectory("config")
@@ -158,7 +166,7 @@ public final class PrivateBus: Sendable {
     }
 
     private static func writeConfiguration(
-        in directory: TemporaryDirectory, activations: [Activation], limits: [String: Int]
+        in directory: TemporaryDirectory, activations: [Activation], limits: [String: Int], user: OtherUser?
     ) throws {
         let services = try directory.createSubdirectory("services")
         for activation in activations {
@@ -184,6 +192,7 @@ public final class PrivateBus: Sendable {
               <auth>EXTERNAL</auth>
               <servicedir>\(services)</servicedir>
               <policy context="default">
+                \(user == nil ? "" : "<allow user=\"*\"/>")
                 <allow send_destination="*" eavesdrop="true"/>
                 <allow eavesdrop="true"/>
                 <allow own="*"/>
@@ -214,23 +223,26 @@ public final class PrivateBus: Sendable {
     ]
 
     /// The daemon prints its address when it listens.
-    private static func startDaemon(
-        _ directory: TemporaryDirectory, _ arguments: [String], _ environment: [String: String]
+    static func startDaemon(
+        _ directory: TemporaryDirectory, _ arguments: [String], _ environment: [String: String],
+        _ user: OtherUser? = nil
     ) throws -> (RunningCommand, address: String) {
-        let process = try RunningCommand(
+        let (program, arguments) = OtherUser.command(
             "dbus-daemon",
             [
                 "--config-file=\(directory.entry("bus.conf"))", "--nofork", "--nopidfile", "--nosyslog",
                 "--print-address=1",
-            ] + arguments, environment: environment, input: "")
+            ] + arguments, of: user)
+        let process = try RunningCommand(program, arguments, environment: environment, input: "")
         return (process, try process.nextLine())
     }
 
     /// The socket listens before the broker starts, and the broker confirms that it serves it.
-    private static func startBroker(
-        _ path: String, _ arguments: [String], _ environment: [String: String]
+    static func startBroker(
+        _ path: String, _ arguments: [String], _ environment: [String: String], isSystemBus: Bool = false
     ) throws -> (RunningCommand, BrokerController) {
         let listener = try listen(at: path)
+        if isSystemBus { chmod(path, 0o666) }
         let (ours, theirs) = try FileDescriptor.socketPair()
         let process = try RunningCommand(
             "dbus-broker",
@@ -238,7 +250,7 @@ public final class PrivateBus: Sendable {
             environment: environment, input: "", inherited: [theirs], errorSocket: true)
         do {
             let controller = try BrokerController(connection: ours)
-            try controller.addListener(listener)
+            try controller.addListener(listener, isSystemBus: isSystemBus)
             return (process, controller)
         } catch {
             process.kill()

@@ -27,9 +27,11 @@ public final class ServiceProcess: Sendable {
         on bus: PrivateBus, arguments: [String] = [], environment: [String: String] = [:], waitUntilReady: Bool = true
     ) throws {
         self.bus = bus
+        var program = try Executables.path(of: "carillond")
+        if bus.user != nil { program = try OtherUser.copy(program, to: bus.directory) }
+        let (executable, arguments) = OtherUser.command(program, arguments, of: bus.user)
         command = try RunningCommand(
-            try Executables.path(of: "carillond"), arguments, environment: bus.environment.merging(environment) { $1 },
-            input: "")
+            executable, arguments, environment: bus.environment.merging(environment) { $1 }, input: "")
         if waitUntilReady {
             try self.waitUntilReady()
         }

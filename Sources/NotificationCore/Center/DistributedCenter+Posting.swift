@@ -17,17 +17,19 @@ extension DistributedCenter {
     /// - Parameters:
     ///   - object: the empty string means no object.
     ///   - userInfo: checked already.
+    ///   - identity: who is behind it, where that is not the poster's connection.
     /// - Throws: what ``checkPost(name:object:)`` throws, and ``CenterError/limitExceeded(_:value:)`` when the poster's
     ///   queue is full.
     public func post(
         name: String, object: String, userInfo: any UserInfo, options: PostOptions = PostOptions(),
-        from poster: ClientName, effects: inout [Effect]
+        from poster: ClientName, as identity: Identity? = nil, effects: inout [Effect]
     ) throws(CenterError) -> Receipt {
         defer { eventEnded() }
         try checkPost(name: name, object: object)
         var post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
-            style: options.postingStyle, identity: identity(of: poster, bringingFrom: options.origin))
+            style: options.postingStyle, identity: identity ?? self.identity(of: poster, bringingFrom: options.origin))
+        post.goesToAllSessions = options.goesToAllSessions
         if let seconds = options.expiresAfter {
             if options.postingStyle == .atExit {
                 post.secondsAfterExit = seconds
@@ -85,6 +87,14 @@ extension DistributedCenter {
         let object = post.object.isEmpty ? nil : ExactText(post.object)
         index.forEachMatch(name: ExactText(post.name), object: object) { matches.append($0) }
         if matches.countedReceivers == 0 { counters.unmatched += 1 }
+        if post.goesToAllSessions {
+            effects.append(
+                .export(
+                    ExportedNotification(
+                        name: post.name, object: post.object, userInfo: post.userInfo,
+                        deliverImmediately: post.deliverImmediately, isRetained: post.retention != nil,
+                        expiry: post.expiry)))
+        }
         guard !matches.receivers.isEmpty || post.retention != nil else { return Receipt(receivers: 0, mark: nil) }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,

@@ -5,6 +5,8 @@ public enum Effect {
     case deliver(Delivery)
     /// Send the client these notifications in one message, in their order. It asked for that, and there is at least one.
     case deliverTogether(ClientName, [Delivery])
+    /// Send it to the other sessions of the machine that want it.
+    case export(ExportedNotification)
     /// Tell the client that it lost notifications, before it gets a newer one (S4).
     ///
     /// - Parameters:

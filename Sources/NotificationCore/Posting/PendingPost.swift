@@ -10,6 +10,8 @@ public struct PendingPost {
     public var style: PostingStyle
     /// Who posted it, also when that has left since; nil where nothing tells.
     public var identity: Identity?
+    /// Whether other sessions get it, too (G1).
+    public var goesToAllSessions = false
     /// Whether it is kept; nil for not.
     public var retention: Retention?
     /// See ``Notification/expiry``; nil while it waits for its poster's exit.

@@ -21,6 +21,8 @@ public struct PostOptions: Equatable, Sendable {
 
     /// Where it comes from (G3); nil when that is this session.
     public var origin: OutsideOrigin?
+    /// Whether the other sessions of the machine get it, too, as far as they want it (G1).
+    public var goesToAllSessions = false
 
     public init() {}
 

@@ -173,7 +173,7 @@ final class ChannelPosts {
         }
         do throws(BusError) {
             let post = try post.get()
-            try gate.check(post.options, of: client)
+            try gate.check(post.options, ofPost: post.name, client)
             let receipt = try mappingCenterErrors { () throws(CenterError) in
                 try driver.center.post(
                     name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,

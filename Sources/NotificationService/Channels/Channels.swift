@@ -257,8 +257,8 @@ final class Channels {
         case .forget(let client):
             forget(client)
             return false
-        case .interestChanged, .sendAnswer, .startInactivityTimer, .startIntervalTimer, .overflowed, .uncarried,
-            .remember, .watch:
+        case .export, .interestChanged, .sendAnswer, .startInactivityTimer, .startIntervalTimer, .overflowed,
+            .uncarried, .remember, .watch:
             return false
         }
         return true

@@ -14,7 +14,7 @@ extension Policy {
     /// Takes an entry of the group `[Policy]`.
     mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch Key(rawValue: entry.key) {
-        case .openNames: openNames = try patterns(entry, of: file)
+        case .openNames: openNames = try NamePattern.list(entry, of: file)
         case .unidentified:
             guard let word = Unidentified(rawValue: entry.value) else {
                 let known = Unidentified.allCases.map(\.rawValue).joined(separator: ", ")
@@ -37,22 +37,33 @@ extension Policy {
             let known = Action.allCases.map(\.rawValue).joined(separator: ", ")
             throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: \(known)")
         }
-        applications[id, default: [:]][action] = try patterns(entry, of: file)
+        applications[id, default: [:]][action] = try NamePattern.list(entry, of: file)
+    }
+}
+
+extension NamePattern {
+    /// Names between semicolons, as lists in key files are; one may stand at the end.
+    static func list(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
+        var patterns: [NamePattern] = []
+        for part in parts(of: entry.value) { patterns.append(try read(part, entry, of: file)) }
+        return patterns
     }
 
-    /// Names between semicolons, as lists in key files are; one may stand at the end.
-    private func patterns(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
-        var patterns: [NamePattern] = []
-        for part in entry.value.split(separator: ";") {
+    /// What stands between semicolons, without white space around it; nothing counts for nothing.
+    static func parts(of value: String) -> [String] {
+        value.split(separator: ";").compactMap { part in
             let text = part.drop { $0.isWhitespace }
-            let end = text.lastIndex { !$0.isWhitespace }
-            guard let end else { continue }
-            guard let pattern = NamePattern(String(text[...end])) else {
-                throw file.fault(
-                    entry, "'\(text[...end])' is no name for \(entry.key), nor the beginning of one (org.example.*)")
-            }
-            patterns.append(pattern)
+            return text.lastIndex { !$0.isWhitespace }.map { String(text[...$0]) }
         }
-        return patterns
+    }
+
+    static func read(
+        _ text: String, _ entry: KeyFile.Entry, of file: KeyFile
+    ) throws(KeyFile.Fault) -> NamePattern {
+        guard let pattern = NamePattern(text) else {
+            throw file.fault(
+                entry, "'\(text)' is no name for \(entry.key), nor the beginning of one (org.example.*)")
+        }
+        return pattern
     }
 }

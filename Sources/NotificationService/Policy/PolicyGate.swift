@@ -36,6 +36,7 @@ final class PolicyGate {
     }
 
     var policy = Policy()
+    var sessions = SessionRules()
     private unowned let callers: Callers
     /// Whether an application in a sandbox could have called and left before anybody knew.
     private let maySandboxesCall: () -> Bool
@@ -81,9 +82,16 @@ final class PolicyGate {
     /// What the options of a post need besides its name.
     ///
     /// - Throws: NotAllowed, with the rule.
-    func check(_ options: PostOptions, of poster: UniqueName) throws(BusError) {
-        guard options.origin != nil, let refusal = policy.refusalOfOrigin(to: subject(poster)) else { return }
-        throw BusError(.notAllowed, message: refusal)
+    func check(_ options: PostOptions, ofPost name: String, _ poster: UniqueName) throws(BusError) {
+        guard options.origin != nil || options.goesToAllSessions else { return }
+        let subject = subject(poster)
+        var refusal: String?
+        if options.origin != nil { refusal = policy.refusalOfOrigin(to: subject) }
+        if options.goesToAllSessions {
+            refusal =
+                policy.refusal(of: "post to all sessions", to: subject) ?? sessions.refusal(toExport: name)
+        }
+        if let refusal { throw BusError(.notAllowed, message: refusal) }
     }
 
     /// Those of the same sandbox; all, for a process of the session.

@@ -202,6 +202,7 @@ struct ChangeEncoder {
             append(post.expiry, to: &records)
             records.append(post.retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
             records.append(post.secondsAfterExit ?? 0)
+            records.append(post.goesToAllSessions)
             append(post.identity?.origin, to: &records)
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
@@ -394,6 +395,7 @@ struct ChangeDecoder {
             post.expiry = try expiry(&reader)
             post.retention = reader.isAtEnd ? nil : try retention(&reader)
             post.secondsAfterExit = try seconds(&reader)
+            post.goesToAllSessions = reader.isAtEnd ? false : try reader.readBool()
             post.identity = try bringing(post.identity, &reader)
             return .postQueued(client, post, coalescing: coalescing)
         case .retained:

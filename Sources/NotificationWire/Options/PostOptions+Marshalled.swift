@@ -13,14 +13,8 @@ extension PostOptions {
         self.init()
         var (isRetained, isWhileConnected) = (false, false)
         var (host, user): (String?, String?) = (nil, nil)
-        var reader = arguments
-        reader.move(to: entries.lowerBound)
-        while reader.offset < entries.upperBound {
-            guard reader.align(to: 8), let key = reader.readString(), let type = reader.readSignature() else {
-                throw Post<WireUserInfo>.malformed
-            }
-            var option = MarshalledOption(key: key, type: type, value: reader)
-            switch key {
+        try readMarshalledOptions(at: entries, of: arguments) { option throws(BusError) in
+            switch option.key {
             case "deliver-immediately": deliverImmediately = try option.boolean()
             case "posting-style": postingStyle = try option.choice()
             case "coalesce-on": coalescing = Set(try option.choices())
@@ -29,20 +23,43 @@ extension PostOptions {
             case "expires-after": expiresAfter = try option.number()
             case "host": host = try option.text()
             case "user": user = try option.text()
-            default: throw BusError(WireOption.unknown(key))
+            case "all-sessions": goesToAllSessions = try option.boolean()
+            default: throw BusError(WireOption.unknown(option.key))
             }
-            reader = option.value
         }
-        guard reader.offset == entries.upperBound else { throw Post<WireUserInfo>.malformed }
         try mappingCenterErrors { () throws(CenterError) in
             origin = try OutsideOrigin(host: host, user: user)
             try setRetention(isRetained, whileConnected: isWhileConnected)
+            try checkForAllSessions()
         }
     }
 }
 
+/// Calls `body` with every option of an `a{sv}` where it lies; it reads the value.
+///
+/// - Parameters:
+///   - entries: where the entries stand in the arguments.
+///   - arguments: of the message.
+/// - Throws: what `body` throws; InvalidArgs for what is not laid out as D-Bus lays it out.
+func readMarshalledOptions(
+    at entries: Range<Int>, of arguments: MarshalledReader,
+    _ body: (inout MarshalledOption) throws(BusError) -> Void
+) throws(BusError) {
+    var reader = arguments
+    reader.move(to: entries.lowerBound)
+    while reader.offset < entries.upperBound {
+        guard reader.align(to: 8), let key = reader.readString(), let type = reader.readSignature() else {
+            throw Post<WireUserInfo>.malformed
+        }
+        var option = MarshalledOption(key: key, type: type, value: reader)
+        try body(&option)
+        reader = option.value
+    }
+    guard reader.offset == entries.upperBound else { throw Post<WireUserInfo>.malformed }
+}
+
 /// One option where it lies: as ``WireOption``.
-private struct MarshalledOption {
+struct MarshalledOption {
     let key: String
     /// Where the signature of the value stands.
     let type: Range<Int>
@@ -58,6 +75,15 @@ private struct MarshalledOption {
         try expect("u", "a number (u)")
         guard let number = value.readUInt32() else { throw Post<WireUserInfo>.malformed }
         return number
+    }
+
+    mutating func longNumber() throws(BusError) -> UInt64 {
+        try expect("t", "a number (t)")
+        guard value.align(to: 8), let low = value.readUInt32(), let high = value.readUInt32() else {
+            throw Post<WireUserInfo>.malformed
+        }
+        // In the byte order of the machine, of which there is one here that matters.
+        return 1.littleEndian == 1 ? UInt64(high) << 32 | UInt64(low) : UInt64(low) << 32 | UInt64(high)
     }
 
     mutating func text() throws(BusError) -> String {

@@ -21,11 +21,26 @@ extension PostOptions {
             case "expires-after": expiresAfter = try option.number()
             case "host": host = try option.text()
             case "user": user = try option.text()
+            case "all-sessions": goesToAllSessions = try option.boolean()
             default: throw option.unknown
             }
         }
         origin = try OutsideOrigin(host: host, user: user)
         try setRetention(isRetained, whileConnected: isWhileConnected)
+        try checkForAllSessions()
+    }
+
+    /// What does not go together with other sessions.
+    func checkForAllSessions() throws(CenterError) {
+        guard goesToAllSessions else { return }
+        guard origin == nil else {
+            throw .invalidOption(
+                "all-sessions", reason: "what comes from elsewhere (host, user) does not go out again")
+        }
+        guard retention?.whileConnected != true else {
+            throw .invalidOption(
+                "all-sessions", reason: "others don't see its poster leave, with which it goes (while-connected)")
+        }
     }
 
     /// What several options say together.
@@ -54,6 +69,7 @@ extension PostOptions {
             if retention.whileConnected { entries.append(("while-connected", .boolean(true))) }
         }
         if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
+        if goesToAllSessions { entries.append(("all-sessions", .boolean(true))) }
         if let host = origin?.host { entries.append(("host", .string(host))) }
         if let user = origin?.user { entries.append(("user", .string(user))) }
         return entries

@@ -1,0 +1,23 @@
+/// A notification on its way to the other sessions of the machine (G1). It was posted here as any other.
+public struct ExportedNotification {
+    public let name: String
+    /// The empty string means "no object".
+    public let object: String
+    public let userInfo: any UserInfo
+    public let deliverImmediately: Bool
+    /// Whether it is kept here.
+    public let isRetained: Bool
+    /// See ``Notification/expiry``.
+    public let expiry: Int64?
+
+    public init(
+        name: String, object: String, userInfo: any UserInfo, deliverImmediately: Bool, isRetained: Bool, expiry: Int64?
+    ) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.deliverImmediately = deliverImmediately
+        self.isRetained = isRetained
+        self.expiry = expiry
+    }
+}

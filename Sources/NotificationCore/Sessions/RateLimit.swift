@@ -1,0 +1,26 @@
+/// So much at once, and so much a second from then on.
+public struct RateLimit {
+    private let perSecond: Double
+    private let burst: Double
+    private var left: Double
+    /// When that was so, in microseconds.
+    private var time: Int64?
+
+    public init(perSecond: Int, burst: Int) {
+        self.perSecond = Double(perSecond)
+        self.burst = Double(burst)
+        left = Double(burst)
+    }
+
+    /// Takes an amount, where there is as much.
+    ///
+    /// - Parameter now: microseconds since some moment.
+    /// - Returns: whether there was.
+    public mutating func take(_ amount: Int = 1, at now: Int64) -> Bool {
+        if let time, now > time { left = min(burst, left + Double(now - time) / 1_000_000 * perSecond) }
+        time = now
+        guard left >= Double(amount) else { return false }
+        left -= Double(amount)
+        return true
+    }
+}

@@ -1,0 +1,371 @@
+import BusNames
+import Collections
+import DBus
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// One stay on the system bus, among the services of other sessions (G1).
+///
+/// Everybody may send anything there. So a connection is somebody only when the bus has said whose it is; content goes to
+/// connections alone that were asked about, and is believed of those alone. How many there may be is bounded, for each user
+/// and in all, and so is what is read in a time: a session that floods is cut, and the loss is counted.
+final class SystemBusStay {
+    private let bus: any BusConnection
+    private unowned let owner: Sessions
+    private let onEnd: (BusError) -> Void
+    private let departures: DepartureWatch
+    private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
+    private var peers: [UniqueName: SessionPeer] = [:]
+    /// Those about whom the bus is yet to be asked.
+    private var unasked = Deque<UniqueName>()
+    private var asking = 0
+    /// What each user may send.
+    private var allowances: [UInt32: Allowance] = [:]
+    /// What is read of all.
+    private var readings = RateLimit(perSecond: 4000, burst: 8000)
+    private var questions = RateLimit(perSecond: 32, burst: 64)
+    /// Set while nothing is read, as there was too much.
+    private var rest: EventSource?
+    private var isPaused = false
+    /// Set when somebody was passed over, and everybody is asked again.
+    private var again: EventSource?
+    private var misses: UInt32 = 0
+    private var isOver = false
+    private(set) var isThere = false
+    /// Numbers of messages, in the upper half, where the connection, which numbers all others, does not come.
+    private var lastSerial = firstSerial
+    private static let firstSerial: UInt32 = 1 << 31
+
+    private struct Allowance {
+        /// A session that goes by its window sends about as much as a program posts; a flood is more.
+        var count = RateLimit(perSecond: 500, burst: 2000)
+        var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20)
+    }
+
+    static let mostPeers = 64
+    static let mostPeersOfUser = 8
+    private static let mostAsking = 16
+    private static let restTime: UInt32 = 100
+    private static let firstDoubt: UInt32 = 10_000
+    private static let longestDoubt: UInt32 = 600_000
+    private static let firstPause: UInt32 = 1000
+    private static let longestPause: UInt32 = 60_000
+
+    /// - Parameters:
+    ///   - bus: a new connection.
+    ///   - owner: keeps it.
+    ///   - onEnd: called once, from the loop.
+    init(_ bus: any BusConnection, of owner: Sessions, onEnd: @escaping (BusError) -> Void) {
+        self.bus = bus
+        self.owner = owner
+        self.onEnd = onEnd
+        departures = DepartureWatch(bus: bus)
+        bus.onMessage = { [weak self] message in self?.handle(message) ?? true }
+        bus.onDisconnect = { [weak self] in self?.end(.disconnected("the system bus closed the connection")) }
+    }
+
+    func start() {
+        bus.hello { [weak self] result in
+            guard let self, !isOver else { return }
+            if case .failure(let error) = result { return end(error) }
+            bus.addMatch(SessionsWire.matchRule) { [weak self] result in
+                guard let self, !isOver else { return }
+                if case .failure(let error) = result { return end(error) }
+                isThere = true
+                owner.joined()
+                // Behind the rule, so that of two that come at once one hears the other.
+                bus.send(HereSignal().message(to: nil))
+            }
+        }
+    }
+
+    private func end(_ error: BusError) {
+        guard !isOver else { return }
+        isOver = true
+        onEnd(error)
+    }
+
+    /// Nothing happens any more.
+    ///
+    /// - Returns: how many notifications did not leave.
+    func close() -> UInt64 {
+        isOver = true
+        (rest, again) = (nil, nil)
+        let count = peers.values.reduce(0) { $0 + UInt64($1.line.waitingCount) }
+        for peer in peers.values { (peer.confirmation, peer.doubt) = (nil, nil) }
+        peers = [:]
+        return count
+    }
+
+    func pause(_ isPaused: Bool) {
+        self.isPaused = isPaused
+        applyPause()
+    }
+
+    private func applyPause() { (bus as? Connection)?.isPaused = isPaused || rest != nil }
+
+    private var now: Int64 {
+        let time = (bus.context.now - Self.start).components
+        return time.seconds * 1_000_000 + time.attoseconds / 1_000_000_000_000
+    }
+    private static let start = SuspendingClock().now
+
+    // MARK: What arrives
+
+    private func handle(_ message: Message) -> Bool {
+        guard !isOver else { return true }
+        if let change = OwnerChange(message) {
+            if let name = change.departed { forget(name) }
+            return true
+        }
+        // Of whom that bus lets through, which is nobody by default.
+        if message.kind == .methodCall { return exporter.handle(message, from: bus) }
+        guard message.kind == .signal, message.hasInterface(SessionsWire.interface), message.hasPath(SessionsWire.path),
+            let sender = message.sender, sender != bus.uniqueName
+        else { return false }
+        if !readings.take(at: now) { takeRest() }
+        if message.hasMember(HereSignal.member) {
+            heard(of: sender, isBroadcast: message.destination == nil)
+        } else if let peer = peers[sender], message.destination != nil {
+            if message.hasMember(SessionNotification.member) {
+                take(message, from: peer)
+            } else if message.hasMember(TakenSignal.member) {
+                if let taken = try? TakenSignal(message) { confirmed(upTo: taken.number, by: peer) }
+            } else if message.hasMember(WantsSignal.member) {
+                takeWants(message, of: peer)
+            }
+        } else if message.hasMember(SessionNotification.member) {
+            owner.noteRefusal(of: sender, nil, "it has not said that it is a session, or there are too many")
+        }
+        return true
+    }
+
+    /// More comes than anybody needs. What is unread waits in the bus, which bounds it for each connection.
+    private func takeRest() {
+        guard rest == nil else { return }
+        rest = .once(milliseconds: Self.restTime, on: bus.context) { [unowned self] in
+            rest = nil
+            applyPause()
+        }
+        applyPause()
+    }
+
+    // MARK: Who is there
+
+    private func heard(of name: UniqueName, isBroadcast: Bool) {
+        if let peer = peers[name] {
+            // It may have passed us over.
+            if isBroadcast, peer.userID != nil, peer.answers.take(at: now) { greet(peer, answers: true) }
+            return
+        }
+        guard peers.count < Self.mostPeers, questions.take(at: now) else { return missed() }
+        let peer = SessionPeer(name)
+        peers[name] = peer
+        unasked.append(name)
+        if isBroadcast { unanswered.insert(name) }
+        askNext()
+    }
+
+    /// Those that broadcast, and are to be answered when it is known whose they are.
+    private var unanswered: Set<UniqueName> = []
+
+    private func askNext() {
+        while asking < Self.mostAsking, let name = unasked.popFirst() {
+            guard peers[name] != nil else { continue }
+            asking += 1
+            // Asked behind the match rule: either this fails, or a later departure is announced.
+            departures.watch(name) { [weak self] in self?.forget(name) }
+            bus.credentials(of: name) { [weak self] result in
+                guard let self, !isOver else { return }
+                asking -= 1
+                learned(name, try? result.get().userID)
+                askNext()
+            }
+        }
+    }
+
+    private func learned(_ name: UniqueName, _ userID: UInt32?) {
+        guard let peer = peers[name] else { return }
+        guard let userID, peers.values.count(where: { $0.userID == userID }) < Self.mostPeersOfUser else {
+            return forget(name)
+        }
+        peer.userID = userID
+        Log.info("\(name) on the system bus is a session of user \(userID)")
+        greet(peer, answers: unanswered.remove(name) != nil)
+    }
+
+    /// Tells a session that this one is there, and what it takes.
+    private func greet(_ peer: SessionPeer, answers: Bool) {
+        if answers {
+            bus.send(HereSignal().message(to: peer.name))
+            peer.told = []
+        }
+        tellWants(to: peer)
+    }
+
+    private func tellWants(to peer: SessionPeer) {
+        guard let userID = peer.userID else { return }
+        let wants = (owner.rules.imports[userID] ?? []).map(\.description)
+        guard wants != peer.told else { return }
+        peer.told = wants
+        bus.send(WantsSignal(wants).message(to: peer.name))
+    }
+
+    private func forget(_ name: UniqueName) {
+        guard let peer = peers.removeValue(forKey: name) else { return }
+        (peer.confirmation, peer.doubt) = (nil, nil)
+        unanswered.remove(name)
+        departures.forget(name)
+        // It has left, and with it whom that was for.
+        if let userID = peer.userID {
+            Log.info("\(name) on the system bus, a session of user \(userID), is gone")
+            if !peers.values.contains(where: { $0.userID == userID }) { allowances[userID] = nil }
+        }
+    }
+
+    /// Somebody was passed over for want of room. Everybody is asked again later, the more seldom the more often.
+    private func missed() {
+        guard again == nil else { return }
+        let pause = min(Self.firstPause << min(misses, 16), Self.longestPause)
+        misses += 1
+        again = .once(milliseconds: pause, on: bus.context) { [unowned self] in
+            again = nil
+            bus.send(HereSignal().message(to: nil))
+        }
+    }
+
+    // MARK: What goes out
+
+    func rulesChanged() {
+        for peer in peers.values.sorted(by: { $0.name < $1.name }) { tellWants(to: peer) }
+    }
+
+    func export(_ notification: ExportedNotification) {
+        for peer in peers.values.sorted(by: { $0.name < $1.name })
+        where peer.userID != nil && peer.wants.contains(where: { $0.matches(notification.name) }) {
+            let size = notification.userInfo.byteCount + notification.name.utf8.count + notification.object.utf8.count
+            let lost = peer.line.append(notification, byteCount: size + Self.overhead)
+            if lost > 0 { owner.noteLoss(lost, "to \(peer.name), which does not keep up,") }
+            pump(peer)
+        }
+    }
+
+    /// Header, options and entry, roughly.
+    private static let overhead = 256
+
+    private func pump(_ peer: SessionPeer) {
+        while let (notification, number, lost) = peer.line.next() {
+            let options = options(of: notification, number, lost)
+            guard let userInfo = notification.userInfo as? WireUserInfo else {
+                preconditionFailure("every post of this service carries a WireUserInfo")
+            }
+            lastSerial = lastSerial == .max ? Self.firstSerial : lastSerial + 1
+            bus.send(SessionNotification.message(to: peer.name, userInfo, options, serial: lastSerial))
+            owner.counts.sent += 1
+        }
+        guard peer.line.isBlocked else { return peer.doubt = nil }
+        guard peer.doubt == nil else { return }
+        let pause = min(Self.firstDoubt << min(peer.doubts, 16), Self.longestDoubt)
+        peer.doubt = .once(milliseconds: pause, on: bus.context) { [unowned self, unowned peer] in
+            peer.doubt = nil
+            peer.doubts += 1
+            let count = peer.line.giveUp()
+            owner.noteLoss(UInt64(count), "to \(peer.name), which confirms nothing,")
+            pump(peer)
+        }
+    }
+
+    private func options(
+        of notification: ExportedNotification, _ number: UInt64, _ lost: UInt64
+    ) -> SessionNotification.Options {
+        var options = SessionNotification.Options()
+        options.number = number
+        options.lost = lost
+        options.deliverImmediately = notification.deliverImmediately
+        options.isRetained = notification.isRetained
+        if let expiry = notification.expiry {
+            let left = (expiry - owner.uptime + 999_999) / 1_000_000
+            // One that is over says at least that there was one.
+            options.expiresAfter = UInt32(clamping: max(1, left))
+        }
+        return options
+    }
+
+    private func confirmed(upTo number: UInt64, by peer: SessionPeer) {
+        guard peer.line.confirm(upTo: number) else {
+            return owner.noteRefusal(of: peer.name, peer.userID, "it confirms what it was not sent")
+        }
+        (peer.doubt, peer.doubts) = (nil, 0)
+        pump(peer)
+    }
+
+    private func takeWants(_ message: Message, of peer: SessionPeer) {
+        guard message.byteCount <= 2 * SessionsWire.mostWantedBytes, let wants = try? WantsSignal(message),
+            wants.names.count <= SessionsWire.mostWanted
+        else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
+        // What is no pattern here may be one of a later version.
+        peer.wants = wants.names.compactMap(NamePattern.init)
+    }
+
+    // MARK: What comes in
+
+    private func take(_ message: Message, from peer: SessionPeer) {
+        guard let userID = peer.userID else {
+            return owner.noteRefusal(of: peer.name, nil, "nobody has said yet whose it is")
+        }
+        guard owner.rules.imports[userID] != nil else {
+            return owner.noteRefusal(of: peer.name, userID, "import in [Sessions] has nothing of this user")
+        }
+        let (size, now) = (message.byteCount, now)
+        var allowance = allowances[userID] ?? Allowance()
+        let isAllowed = allowance.count.take(at: now) && allowance.bytes.take(size, at: now)
+        allowances[userID] = allowance
+        do throws(BusError) {
+            let limits = owner.limits()
+            let notification = try SessionNotification(message, limits: limits) { name, object throws(CenterError) in
+                guard !name.isEmpty else { throw .invalidName }
+                try limits.check(.nameLength, name.utf8.count)
+                try limits.check(.objectLength, object.utf8.count)
+            }
+            guard notification.options.number > peer.lastNumber else {
+                throw .invalidArgs("its number goes back")
+            }
+            noteHole(before: notification.options, of: peer)
+            confirmLater(notification.options.number, to: peer)
+            guard isAllowed else {
+                return owner.noteLoss(1, "of user \(userID), who sends more than is taken in a time,")
+            }
+            guard owner.rules.imports(notification.name, of: userID) else {
+                throw BusError(
+                    .notAllowed,
+                    message: "import in [Sessions] does not have '\(notification.name.prefix(200))' of this user")
+            }
+            try owner.take(notification, of: userID)
+            peer.received += 1
+        } catch {
+            owner.noteRefusal(of: peer.name, userID, error.message)
+        }
+    }
+
+    /// What the other side had no room for, and what the bus did not carry.
+    private func noteHole(before options: SessionNotification.Options, of peer: SessionPeer) {
+        let (hole, lost) = (options.number - peer.lastNumber - 1, options.lost)
+        let count = UInt64(clamping: UInt128(hole) + UInt128(lost))
+        guard count > 0 else { return }
+        peer.lostThere = UInt64(clamping: UInt128(peer.lostThere) + UInt128(count))
+        owner.noteLoss(count, "of \(peer.name)")
+    }
+
+    private func confirmLater(_ number: UInt64, to peer: SessionPeer) {
+        peer.lastNumber = number
+        guard peer.confirmation == nil else { return }
+        // Once for all that is at hand.
+        peer.confirmation = .once(milliseconds: 0, on: bus.context) { [unowned self, unowned peer] in
+            peer.confirmation = nil
+            bus.send(TakenSignal(upTo: peer.lastNumber).message(to: peer.name))
+        }
+    }
+
+    var shown: [[String: PropertyList]] { peers.values.sorted { $0.name < $1.name }.map(\.shown) }
+}

@@ -1,0 +1,112 @@
+import BusNames
+import DBus
+import NotificationCore
+
+/// `Notification`, between sessions (G1): what was posted in one for all that want it.
+public struct SessionNotification {
+    public let name: String
+    /// Empty for none.
+    public let object: String
+    public let userInfo: WireUserInfo
+    public var options: Options
+
+    public struct Options: Equatable, Sendable {
+        /// 1, 2, 3 … from the sender to this receiver.
+        public var number: UInt64 = 0
+        /// How many before it the sender had no room for.
+        public var lost: UInt64 = 0
+        public var deliverImmediately = false
+        /// Whether its own session keeps it.
+        public var isRetained = false
+        /// In seconds; nil for never.
+        public var expiresAfter: UInt32?
+
+        public init() {}
+    }
+
+    public static let member: MemberName = "Notification"
+    public static let arguments: [Interface.Argument] = [
+        .init("name", "s"), .init("object", "s"), .init("user_info", "a{sv}"), .init("options", "a{sv}"),
+    ]
+    private static let signature: Signature = "ssa{sv}a{sv}"
+
+    /// What nobody has checked yet.
+    ///
+    /// - Parameter check: of name and object, before userInfo is looked at.
+    /// - Throws: what `check` throws; ``CenterError/invalidUserInfo(path:reason:)``,
+    ///   ``CenterError/invalidOption(_:reason:)`` or ``CenterError/limitExceeded(_:value:)``; InvalidArgs for other types.
+    public init(
+        _ message: Message, limits: Limits, checking check: (String, String) throws(CenterError) -> Void
+    ) throws(BusError) {
+        guard message.hasSignature(Self.signature) else { throw .invalidArgs("its types are no notification's") }
+        var found: SessionNotification?
+        try message.readMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            guard let name = reader.readString(), let object = reader.readString() else {
+                throw Post<WireUserInfo>.malformed
+            }
+            try mappingCenterErrors { () throws(CenterError) in try check(name, object) }
+            let userInfo = try mappingCenterErrors { () throws(CenterError) in
+                try WireUserInfo(at: &reader, limits: limits)
+            }
+            guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
+                throw Post<WireUserInfo>.malformed
+            }
+            found = SessionNotification(
+                name: name, object: object, userInfo: userInfo, options: try Options(at: entries, of: reader))
+        }
+        self = found!
+    }
+
+    private init(name: String, object: String, userInfo: WireUserInfo, options: Options) {
+        self.name = name
+        self.object = object
+        self.userInfo = userInfo
+        self.options = options
+    }
+
+    /// The signal, out of the bytes that the post came in.
+    ///
+    /// - Parameter serial: of the message, unique among those of the connection.
+    public static func message(
+        to session: UniqueName, _ userInfo: WireUserInfo, _ options: Options, serial: UInt32
+    ) -> MarshalledMessage {
+        let entries = options.entries
+        let size = MarshalledBytes.mostBytesOfArray + entries.count * mostBytesOfEntry
+        return form.head(to: session).message(serial: serial, userInfo.commonBody, size: size) { body in
+            let holdsNoNUL = UserInfoLayout.append(entries: entries, to: &body)
+            assert(holdsNoNUL, "there is no text among them")
+        }
+    }
+
+    private static let mostBytesOfEntry = 64
+    private static let form = MessageForm.signal(
+        path: SessionsWire.path, interface: SessionsWire.interface, member: member, signature: "ssa{sv}a{sv}")
+}
+
+extension SessionNotification.Options {
+    fileprivate var entries: [(key: String, value: PropertyList)] {
+        var entries: [(key: String, value: PropertyList)] = [("number", .uint64(number))]
+        if lost > 0 { entries.append(("lost", .uint64(lost))) }
+        if deliverImmediately { entries.append(("deliver-immediately", .boolean(true))) }
+        if isRetained { entries.append(("retain", .boolean(true))) }
+        if let expiresAfter { entries.append(("expires-after", .uint32(expiresAfter))) }
+        return entries
+    }
+
+    fileprivate init(at entries: Range<Int>, of arguments: MarshalledReader) throws(BusError) {
+        self.init()
+        try readMarshalledOptions(at: entries, of: arguments) { option throws(BusError) in
+            switch option.key {
+            case "number": number = try option.longNumber()
+            case "lost": lost = try option.longNumber()
+            case "deliver-immediately": deliverImmediately = try option.boolean()
+            case "retain": isRetained = try option.boolean()
+            case "expires-after": expiresAfter = try option.number()
+            default: throw BusError(WireOption.unknown(option.key))
+            }
+        }
+        if number == 0 { throw BusError(.invalidOption("number", reason: "it is missing")) }
+        if expiresAfter == 0 { throw BusError(.invalidOption("expires-after", reason: "it is 1 second at least")) }
+    }
+}

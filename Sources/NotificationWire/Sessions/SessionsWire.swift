@@ -1,0 +1,115 @@
+import BusNames
+import DBus
+
+/// The contract between the services of several sessions, on the system bus (G1), version 1: signals alone, as that bus
+/// denies method calls between users.
+public enum SessionsWire {
+    public static let path: ObjectPath = "/org/carillon/Sessions1"
+    public static let interface: InterfaceName = "org.carillon.Sessions1"
+
+    /// The most names that a session may want of another, and their bytes together.
+    public static let mostWanted = 256
+    public static let mostWantedBytes = 32 << 10
+
+    /// All of it, for introspection.
+    public static var table: Interface {
+        Interface(
+            name: interface, methods: [],
+            signals: [
+                Interface.Signal(HereSignal.self), Interface.Signal(WantsSignal.self),
+                Interface.Signal(SessionNotification.member, SessionNotification.arguments),
+                Interface.Signal(TakenSignal.self),
+            ], properties: [])
+    }
+
+    /// Which broadcasts of others are asked for.
+    public static let matchRule =
+        "type='signal',path='\(path)',interface='\(interface)',member='\(HereSignal.member)'"
+}
+
+/// A signal of that contract with its arguments, coded both ways.
+public protocol SessionsSignal: Sendable {
+    static var member: MemberName { get }
+    static var arguments: [Interface.Argument] { get }
+
+    /// - Throws: InvalidArgs when what comes next is not of the types in ``arguments``.
+    init(from reader: inout MessageReader) throws(BusError)
+    func append(to writer: inout MessageWriter)
+}
+
+extension SessionsSignal {
+    /// - Throws: InvalidArgs when its arguments are not those of the contract.
+    public init(_ message: Message) throws(BusError) {
+        var reader = MessageReader(message)
+        try self.init(from: &reader)
+    }
+
+    /// - Parameter session: nil for a broadcast.
+    public func message(to session: UniqueName?) -> Message {
+        let message = Message.signal(
+            to: session, path: SessionsWire.path, interface: SessionsWire.interface, member: Self.member)
+        var writer = MessageWriter(message)
+        append(to: &writer)
+        return message
+    }
+}
+
+extension Interface.Signal {
+    fileprivate init<Signal: SessionsSignal>(_: Signal.Type) {
+        self.init(Signal.member, Signal.arguments)
+    }
+}
+
+/// `Here`: the sender is a session's service. A broadcast when it comes, and addressed to who has broadcast it.
+public struct HereSignal: SessionsSignal, Equatable {
+    public init() {}
+
+    public static let member: MemberName = "Here"
+    public static let arguments: [Interface.Argument] = []
+
+    public init(from reader: inout MessageReader) throws(BusError) {}
+
+    public func append(to writer: inout MessageWriter) {}
+}
+
+/// `Wants`: the names that the sender takes from the receiver's user, each alone or with a star at its end.
+public struct WantsSignal: SessionsSignal, Equatable {
+    public var names: [String]
+
+    public init(_ names: [String]) {
+        self.names = names
+    }
+
+    public static let member: MemberName = "Wants"
+    public static let arguments: [Interface.Argument] = [.init("names", "as")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        names = []
+        var elements = try reader.readContainer(.array)
+        while !elements.isAtEnd { names.append(try elements.readString()) }
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.array(of: "s") { writer in for name in names { writer.append(name) } }
+    }
+}
+
+/// `Taken`: the sender has taken all that the receiver sent it, up to this number.
+public struct TakenSignal: SessionsSignal, Equatable {
+    public var number: UInt64
+
+    public init(upTo number: UInt64) {
+        self.number = number
+    }
+
+    public static let member: MemberName = "Taken"
+    public static let arguments: [Interface.Argument] = [.init("number", "t")]
+
+    public init(from reader: inout MessageReader) throws(BusError) {
+        number = try reader.read()
+    }
+
+    public func append(to writer: inout MessageWriter) {
+        writer.append(number)
+    }
+}

@@ -1,0 +1,51 @@
+import NotificationCore
+import Testing
+
+/// What other sessions are to get.
+@Suite("G1: what goes to other sessions", .watched)
+struct ExportTests {
+    @Test("It goes out when it is posted, to whoever matches here or not, and once")
+    func exported() throws {
+        let center = Scenario()
+        try center.observe(one, "Ding")
+        try center.post("Ding", "x", immediately: true, retention: Retention(), allSessions: true)
+        try center.post("Ding")
+        try center.post("Dong", expiresAfter: 5, allSessions: true)
+        #expect(center.exported.map(\.name) == ["Ding", "Dong"])
+        #expect(center.exported[0].object == "x" && center.exported[0].deliverImmediately)
+        #expect(center.exported[0].isRetained && center.exported[0].expiry == nil)
+        #expect(!center.exported[1].isRetained && center.exported[1].expiry == (center.seconds + 5) * 1_000_000)
+        #expect(center.received(one).map(\.name) == ["Ding", "Ding"])
+    }
+
+    @Test("What waits goes out in its time, and what it took the place of does not")
+    func queued() throws {
+        let center = Scenario()
+        for object in ["1", "2"] {
+            try center.post("Ding", object, style: .whenIdle, coalescing: [.name], allSessions: true)
+        }
+        #expect(center.exported.isEmpty)
+        center.postQueued(.whenIdle)
+        #expect(center.exported.map(\.object) == ["2"])
+        try center.post("Ding", "3", style: .whenIdle, allSessions: true)
+        try center.post("Ding", "4", coalescing: [.name])
+        center.postQueued(.whenIdle)
+        #expect(center.exported.map(\.object) == ["2"], "the one that took its place was not meant for them")
+    }
+
+    @Test("G3: what is posted for somebody else says who that is")
+    func identity() throws {
+        let center = Scenario()
+        try center.observe(one, "Ding")
+        let who = Identity(userID: 7, origin: try OutsideOrigin(host: nil, user: "anna"))
+        var effects: [Effect] = []
+        _ = try center.center.post(
+            name: "Ding", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), from: ":1.0", as: who,
+            effects: &effects)
+        center.center.sendAllReady(effects: &effects)
+        let identities = effects.compactMap {
+            if case .deliver(let delivery) = $0 { delivery.notification.identity } else { nil }
+        }
+        #expect(identities == [who])
+    }
+}

@@ -1,0 +1,61 @@
+import MainLoop
+import TestSupport
+import Testing
+
+@testable import NotificationService
+
+/// What the configuration says of other sessions.
+@Suite("G1: the rules for other sessions", .timeLimit(.minutes(20)))
+struct SessionRulesTests {
+    private func rules(_ text: String) throws -> SessionRules {
+        let directory = try TemporaryDirectory()
+        try directory.write("[Sessions]\n" + text, to: "carillon.conf")
+        let file = try #require(try KeyFile(path: directory.entry("carillon.conf")))
+        var rules = SessionRules()
+        for entry in file.entries { try rules.apply(entry, of: file) }
+        return rules
+    }
+
+    @Test("By default nothing goes out, and nothing comes")
+    func standard() throws {
+        for rules in [SessionRules(), try rules("export=\nimport= ; \n")] {
+            #expect(!rules.areNeeded && !rules.exports("Ding") && !rules.imports("Ding", of: 0))
+            #expect(rules.refusal(toExport: "Ding")?.contains("'Ding'") == true)
+        }
+    }
+
+    @Test("Names, beginnings of names, and users by number or name, each with names of its own")
+    func names() throws {
+        let rules = try rules(
+            "export=Ding;org.example.*\nimport= 1000:Ding ; org.x.* ;daemon: Dong;1000:More\nimport-retained=1000:*\n")
+        #expect(rules.areNeeded)
+        #expect(rules.exports("Ding") && rules.exports("org.example.A") && !rules.exports("org.example"))
+        #expect(rules.refusal(toExport: "Ding") == nil)
+        #expect(rules.imports[1000]?.map(\.description) == ["Ding", "org.x.*", "More"])
+        #expect(rules.imports[1]?.map(\.description) == ["Dong"])
+        #expect(rules.imports("Dong", of: 1) && !rules.imports("Ding", of: 1) && !rules.imports("Ding", of: 1001))
+        #expect(rules.keeps("org.x.Y", of: 1000) && !rules.keeps("Dong", of: 1))
+        #expect(!rules.keeps("org.y", of: 1000), "what does not come does not stay")
+        #expect(try self.rules("import=1:*").areNeeded && self.rules("export=*").areNeeded)
+        #expect(try !self.rules("import-retained=1:*").areNeeded)
+    }
+
+    @Test(
+        "P3: a mistake is told with file and line",
+        arguments: [
+            ("exports=Ding", "there is no key 'exports' in [Sessions], only: export, import, import-retained"),
+            ("export=Di*ng", "'Di*ng' is no name for export"),
+            ("import=Ding", "'Ding' for import stands behind no user"),
+            ("import=:Ding", "'' for import is no user of this machine"),
+            ("import=nobody such:Ding", "'nobodysuch' for import is no user of this machine"),
+            ("import=4294967295:Ding", "'4294967295' for import is no user of this machine"),
+            ("import=99999999999:Ding", "'99999999999' for import is no user of this machine"),
+            ("import-retained=1000:", "'' is no name for import-retained"),
+            ("import=1:" + (0...256).map { "n\($0)" }.joined(separator: ";"), "more than 256 names"),
+        ])
+    func mistakes(text: String, reason: String) {
+        let fault = #expect(throws: KeyFile.Fault.self) { try rules(text) }
+        #expect(fault?.description.contains(reason) == true, "\(String(describing: fault))")
+        #expect(fault?.line == 2)
+    }
+}

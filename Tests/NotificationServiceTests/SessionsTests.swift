@@ -1,0 +1,407 @@
+import BusNames
+import DBus
+import Foundation
+import NotificationCore
+import NotificationWire
+import TestSupport
+import Testing
+
+/// Sessions of several users on one machine, which meet on a bus with the rules of a system bus.
+@Suite("G1: all sessions of a machine", .serialized, .timeLimit(.minutes(20)))
+struct SessionsTests {
+    /// One user's session: a bus, a service, a client.
+    private final class Session {
+        let bus: PrivateBus
+        let user: OtherUser
+        private(set) var service: ServiceProcess
+        let client: Client
+        private let system: SystemBus
+
+        init(of user: String, on system: SystemBus, _ configuration: String) throws {
+            self.system = system
+            self.user = try OtherUser(user)
+            bus = try PrivateBus(user: self.user)
+            try bus.configure("[Sessions]\n" + configuration)
+            service = try Self.start(on: bus, system)
+            client = try Client(on: bus)
+            try client.call(
+                SetClientOptions(
+                    ClientOptionsChange(batches: true, details: Details(Detail.allCases).subtracting(.time))))
+        }
+
+        private static func start(on bus: PrivateBus, _ system: SystemBus) throws -> ServiceProcess {
+            try ServiceProcess(on: bus, environment: ["DBUS_SYSTEM_BUS_ADDRESS": system.address])
+        }
+
+        /// The service dies, and another one comes.
+        func restart() throws {
+            try service.kill()
+            service = try Self.start(on: bus, system)
+        }
+
+        func post(_ name: String, _ object: String = "", change: (inout PostOptions) -> Void = { _ in }) throws {
+            var options = PostOptions()
+            options.goesToAllSessions = true
+            change(&options)
+            try client.call(try PostCall(name: name, object: object, userInfo: ["n": .int64(7)], options: options))
+        }
+
+        var sessions: [String: PropertyList] {
+            get throws { try CenterProperties(in: client.send(CenterProperties.getAll())).sessions }
+        }
+
+        /// The same, for the comment of a failed expectation.
+        var shown: String { "\((try? sessions) ?? [:])" }
+
+        var peers: [[String: PropertyList]] {
+            get throws {
+                guard case .array(let peers)? = try sessions["peers"] else { return [] }
+                return peers.compactMap { if case .dictionary(let peer) = $0 { peer } else { nil } }
+            }
+        }
+
+        func count(_ key: String) throws -> UInt64 {
+            guard case .uint64(let count)? = try sessions[key] else { throw NotInTime("\(key): \(shown)") }
+            return count
+        }
+
+        /// Waits until it knows these names as wanted by a user's session.
+        func knows(_ wanted: [String], of user: OtherUser) throws {
+            try eventually("\(wanted) of \(user.name): \(shown) \(service.transcript)") {
+                try peers.contains { peer in
+                    peer["uid"] == .uint32(user.id) && peer["wants"] == .array(wanted.map { .string($0) })
+                }
+            }
+        }
+    }
+
+    /// Somebody else on the system bus.
+    private final class Stranger {
+        private let command: RunningCommand
+
+        init(as user: OtherUser, on system: SystemBus) throws {
+            let program = try OtherUser.copy(
+                Executables.packageRoot + "/Tests/Interop/session_stranger.py", to: system.directory)
+            let (executable, arguments) = OtherUser.command("/usr/bin/python3", ["-B", program], of: user)
+            command = try RunningCommand(
+                executable, arguments,
+                environment: ["PATH": "/usr/bin:/bin", "DBUS_SYSTEM_BUS_ADDRESS": system.address])
+        }
+
+        private func ask(_ request: [Any]) throws -> Any {
+            let data = try JSONSerialization.data(withJSONObject: request)
+            command.write(String(decoding: data, as: UTF8.self) + "\n")
+            let line = try command.nextLine()
+            let answer = try JSONSerialization.jsonObject(with: Data(line.utf8), options: .fragmentsAllowed)
+            if let failure = answer as? [String: Any] { throw NotInTime("\(request): \(failure)") }
+            return answer
+        }
+
+        var name: String { get throws { try #require(try ask(["name"]) as? String) } }
+
+        func emit(_ member: String, to receiver: String? = nil, _ arguments: String = "", count: Int = 1) throws {
+            _ = try ask(["emit", receiver ?? NSNull(), member, arguments, count])
+        }
+
+        var heard: [[String]] { get throws { try #require(try ask(["heard"]) as? [[String]]) } }
+
+        /// The same, for the comment of a failed expectation.
+        var shown: String { "\((try? heard) ?? [])" }
+
+        /// Says that it is there, and gives the name of the session that answers.
+        func arrive() throws -> String {
+            try emit("Here")
+            var answering: String?
+            try eventually("an answer: \(shown)") {
+                answering = try heard.first { $0[1] == "Here" }?[0]
+                return answering != nil
+            }
+            return try #require(answering)
+        }
+    }
+
+    private func requireUsers() throws {
+        if let reason = OtherUser.reasonUnavailable { try Test.cancel("\(reason)") }
+    }
+
+    private func requireStrangers() throws {
+        try requireUsers()
+        guard try Command.run("/usr/bin/python3", ["-c", "import gi"]).exitCode == 0 else {
+            try Test.cancel("/usr/bin/python3 has no gi")
+        }
+    }
+
+    private func pair(
+        on system: SystemBus, _ first: String = "export=Ding;Both\nimport=bin:Dong;Both\n",
+        _ second: String = "export=Dong;Both\nimport=daemon:Ding;Both\n"
+    ) throws -> (Session, Session) {
+        let one = try Session(of: "daemon", on: system, first)
+        let two = try Session(of: "bin", on: system, second)
+        return (one, two)
+    }
+
+    @Test("Both ways, as from the service itself, with the user that the bus verified", arguments: BusKind.available)
+    func both(kind: BusKind) throws {
+        try requireUsers()
+        let system = try SystemBus(kind)
+        let (one, two) = try pair(on: system)
+        try one.knows(["Ding", "Both"], of: two.user)
+        try two.knows(["Dong", "Both"], of: one.user)
+        try one.client.addObserver("")
+        try two.client.addObserver("")
+        try one.post("Ding", "x")
+        try two.client.run("Ding: \(two.service.transcript)") { two.client.signals.count == 1 }
+        let ding = two.client.signals[0]
+        #expect(ding.name == "Ding" && ding.object == "x" && ding.userInfo == ["n": .int64(7)])
+        #expect(
+            ding.details == [
+                "uid": .uint32(one.user.id), "user": .string("daemon"), "retained": .boolean(false),
+            ])
+        let poster = AnyBusName(ding.poster)
+        #expect(try two.client.processID(of: poster) == UInt32(two.service.pid))
+        try two.post("Dong")
+        try one.client.run("Dong: \(one.service.transcript)") { one.client.signals.count == 2 }
+        // What both let out and take does not go back.
+        try one.post("Both")
+        try two.client.run("Both: \(two.service.transcript)") { two.client.signals.count == 3 }
+        try two.post("Both", "back")
+        try one.client.run("Both: \(one.service.transcript)") { one.client.signals.count == 4 }
+        #expect(one.client.signals.map(\.name) == ["Ding", "Dong", "Both", "Both"])
+        #expect(two.client.signals.map(\.object) == ["x", "", "", "back"])
+        #expect(try one.count("sent") == 2 && one.count("received") == 2 && one.count("lost") == 0)
+    }
+
+    @Test("What is not let out is refused, and what is not taken does not come")
+    func refusals() throws {
+        try requireUsers()
+        let system = try SystemBus()
+        let (one, two) = try pair(on: system, "export=Ding;Dang.*\n", "import=daemon:Ding;Other\n")
+        try one.knows(["Ding", "Other"], of: two.user)
+        let refusal = #expect(throws: BusError.self) { try one.post("Other") }
+        #expect(refusal?.centerError == .notAllowed)
+        #expect(refusal?.message.contains("'Other'") == true)
+        #expect(refusal?.message.contains("export in [Sessions]") == true)
+        #expect(throws: BusError.self) { try two.post("Ding") }
+        try two.client.addObserver("")
+        try one.post("Dang.A")
+        try one.post("Ding", "behind it")
+        try two.client.run("Ding: \(two.service.transcript)") { !two.client.signals.isEmpty }
+        #expect(two.client.signals.map(\.object) == ["behind it"])
+        // Less is let out, and more is taken, without a restart.
+        try one.bus.configure("[Sessions]\nexport=Dang.*\n")
+        try one.client.call(ReloadConfiguration())
+        #expect(throws: BusError.self) { try one.post("Ding") }
+        try two.bus.configure("[sessions]\nimport=\(one.user.id):Dang.B\n")
+        try two.client.call(ReloadConfiguration())
+        try one.knows(["Dang.B"], of: two.user)
+        try one.post("Dang.A")
+        try one.post("Dang.B")
+        try two.client.run("Dang.B: \(two.service.transcript)") { two.client.signals.count == 2 }
+        #expect(two.client.signals[1].name == "Dang.B")
+        try two.bus.configure("")
+        try two.client.call(ReloadConfiguration())
+        #expect(try two.sessions["state"] == .string("off"))
+        try eventually("it is forgotten: \(one.shown)") { try one.peers.isEmpty }
+    }
+
+    @Test("A value stays on the other side where that says so, and what waits goes out in its time")
+    func retained() throws {
+        try requireUsers()
+        let system = try SystemBus()
+        let (one, two) = try pair(
+            on: system, "export=A.*\n", "import=daemon:A.*\nimport-retained=daemon:A.Kept\n")
+        try one.knows(["A.*"], of: two.user)
+        try two.client.addObserver("")
+        for name in ["A.Kept", "A.Not"] {
+            try one.post(name) {
+                $0.retention = Retention()
+                $0.expiresAfter = 1000
+                $0.postingStyle = .asap
+            }
+        }
+        try two.client.run("both: \(two.service.transcript)") { two.client.signals.count == 2 }
+        #expect(try one.client.call(Get(name: "")).map(\.name) == ["A.Kept", "A.Not"])
+        let kept = try two.client.call(Get(name: ""))
+        #expect(kept.map(\.name) == ["A.Kept"])
+        #expect(kept.first?.details["user"] == .string("daemon") && kept.first?.details["uid"] == .uint32(one.user.id))
+    }
+
+    @Test("Who is no session, or another user's, is not believed", arguments: BusKind.available)
+    func forged(kind: BusKind) throws {
+        try requireStrangers()
+        let system = try SystemBus(kind)
+        let (one, two) = try pair(on: system)
+        try one.knows(["Ding", "Both"], of: two.user)
+        try two.client.addObserver("")
+        let stranger = try Stranger(as: OtherUser("games"), on: system)
+        let names = try one.peers.map { $0["name"] } + two.peers.map { $0["name"] }
+        let content = "('Ding', 'forged', @a{sv} {}, {'number': <uint64 %d>})"
+        for case .string(let name)? in names {
+            try stranger.emit("Notification", to: name, content)
+            try stranger.emit("Taken", to: name, "(uint64 5,)")
+            try stranger.emit("Wants", to: name, "(['*'],)")
+        }
+        // Announced, it is somebody of whom nothing is taken; and it is told nothing that it could not read anyway.
+        try stranger.emit("Here")
+        for session in [one, two] {
+            try eventually("it is known: \(session.shown)") { try session.peers.count == 2 }
+        }
+        for case .string(let name)? in names {
+            try stranger.emit("Notification", to: name, content)
+            try stranger.emit("Notification", to: name, "('',)")
+            try stranger.emit("Taken", to: name, "(uint64 5,)")
+            try stranger.emit("Taken", to: name, "('five',)")
+            try stranger.emit(
+                "Wants", to: name, "([" + Array(repeating: "'x'", count: 300).joined(separator: ",") + "],)")
+        }
+        try eventually("all is refused: \(two.shown)") { try two.count("refused") >= 4 }
+        try one.post("Ding", "real")
+        try two.client.run("the real one: \(two.service.transcript)") { !two.client.signals.isEmpty }
+        #expect(two.client.signals.map(\.object) == ["real"])
+        #expect(try stranger.heard.allSatisfy { $0[1] == "Here" }, "\(stranger.shown)")
+        #expect(two.service.log.contains("refused what"))
+    }
+
+    @Test("Who confirms nothing costs a bounded queue, and nobody else anything")
+    func unconfirmed() throws {
+        try requireStrangers()
+        let system = try SystemBus()
+        let (one, two) = try pair(on: system)
+        try one.knows(["Ding", "Both"], of: two.user)
+        try two.client.addObserver("Ding")
+        let stranger = try Stranger(as: OtherUser("games"), on: system)
+        let name: String
+        do {
+            try stranger.emit("Here")
+            try eventually("it is known: \(one.shown)") { try one.peers.count == 2 }
+            name = try #require(stranger.heard.first { $0[1] == "Here" }?[0])
+        }
+        for session in Set(try stranger.heard.filter { $0[1] == "Here" }.map { $0[0] }).union([name]) {
+            try stranger.emit("Wants", to: session, "(['Ding'],)")
+        }
+        let games = try OtherUser("games")
+        try one.knows(["Ding"], of: games)
+        for number in 1...1000 { try one.post("Ding", "\(number)") }
+        try two.client.run("all: \(two.service.transcript)") { two.client.signals.count == 1000 }
+        #expect(two.client.signals.map(\.object) == (1...1000).map { "\($0)" }, "in their order")
+        let peer = try #require(try one.peers.first { $0["uid"] == .uint32(games.id) })
+        #expect(peer["state"] == .string("waiting") && peer["queued"] == .uint32(512))
+        #expect(peer["sent"] == .uint64(64) && peer["lost"] == .uint64(1000 - 64 - 512))
+        #expect(try one.count("lost") == 424)
+        let contents = try stranger.heard.filter { $0[1] == "Notification" }
+        #expect(contents.count == 64)
+        // It goes on where it confirms, and is told what it has not got.
+        let sender = try #require(contents.first?[0])
+        try stranger.emit("Taken", to: sender, "(uint64 64,)")
+        try eventually("more: \(stranger.shown)") {
+            try stranger.heard.filter { $0[1] == "Notification" }.count == 128
+        }
+        let next = try #require(try stranger.heard.filter { $0[1] == "Notification" }[64].last)
+        #expect(next.contains("'489'") && next.contains("'lost': <uint64 424>"), "\(next)")
+    }
+
+    @Test("Who floods meets a rate, and what is cut is counted")
+    func flood() throws {
+        try requireStrangers()
+        let system = try SystemBus()
+        let games = try OtherUser("games")
+        let one = try Session(of: "daemon", on: system, "import=games:Ding\n")
+        try one.client.addObserver("Ding")
+        let stranger = try Stranger(as: games, on: system)
+        let name = try stranger.arrive()
+        let count = 20_000
+        try stranger.emit("Notification", to: name, "('Ding', '', @a{sv} {}, {'number': <uint64 %d>})", count: count)
+        try eventually("all is read: \(one.shown)") {
+            try one.count("received") + one.count("lost") == UInt64(count)
+        }
+        let received = try one.count("received")
+        #expect(received >= 2000 && received < UInt64(count) / 2, "\(received)")
+        #expect(one.service.log.contains("who sends more than is taken in a time"))
+        try stranger.emit(
+            "Notification", to: name,
+            "('Ding', '', @a{sv} {}, {'number': <uint64 \(count + 11)>, 'lost': <uint64 5>})")
+        try eventually("holes count: \(one.shown)") {
+            try one.count("lost") + one.count("received") == UInt64(count) + 16
+        }
+    }
+
+    @Test("Either side can end and come back, and so can the system bus", arguments: BusKind.available)
+    func restarts(kind: BusKind) throws {
+        try requireUsers()
+        let system = try SystemBus(kind)
+        let (one, two) = try pair(on: system)
+        try two.client.addObserver("Ding")
+        var expected = 0
+        func passes(_ what: String) throws {
+            try one.knows(["Ding", "Both"], of: two.user)
+            try two.knows(["Dong", "Both"], of: one.user)
+            expected += 1
+            try one.post("Ding", what)
+            try two.client.run("\(what): \(two.service.transcript)") {
+                two.client.signals.last?.object == what
+            }
+        }
+        try passes("at first")
+        try one.restart()
+        try passes("from the next")
+        try two.restart()
+        try passes("to the next")
+        system.stop()
+        try eventually("it is noticed: \(one.shown)") { try one.sessions["state"] != .string("joined") }
+        try one.post("Ding", "to nobody")
+        #expect(try one.client.post("Ding") == 0, "the session goes on")
+        try system.start()
+        try passes("on the next bus")
+        #expect(two.client.signals.count == expected)
+        #expect(try one.count("lost") >= 1)
+    }
+
+    @Test("E3: what waits in its poster's queue goes out after a kill of the service, too")
+    func killed() throws {
+        try requireUsers()
+        let system = try SystemBus()
+        let (one, two) = try pair(on: system)
+        try two.client.addObserver("Ding")
+        var poster: Client? = try Client(on: one.bus)
+        var options = PostOptions()
+        options.goesToAllSessions = true
+        options.postingStyle = .atExit
+        try #require(poster).call(try PostCall(name: "Ding", object: "at last", options: options))
+        try one.restart()
+        try one.knows(["Ding", "Both"], of: two.user)
+        poster = nil
+        try two.client.run("it: \(two.service.transcript)") { two.client.signals.count == 1 }
+        #expect(two.client.signals.map(\.object) == ["at last"])
+    }
+
+    @Test("Without anything to send or to take nobody is on the system bus")
+    func off() throws {
+        try requireUsers()
+        let system = try SystemBus()
+        let (one, two) = try pair(on: system, "", "import=daemon:Ding\n")
+        #expect(try one.sessions["state"] == .string("off"))
+        try eventually("it has joined: \(two.shown)") { try two.sessions["state"] == .string("joined") }
+        #expect(try two.peers.isEmpty)
+        let refusal = #expect(throws: BusError.self) { try one.post("Ding") }
+        #expect(refusal?.centerError == .notAllowed)
+    }
+
+    @Test("E4: the sessions of one user are bounded")
+    func crowd() throws {
+        try requireStrangers()
+        let system = try SystemBus()
+        let one = try Session(of: "daemon", on: system, "export=Ding\n")
+        let games = try OtherUser("games")
+        let strangers = try (0..<10).map { _ in try Stranger(as: games, on: system) }
+        for stranger in strangers { try stranger.emit("Here") }
+        try eventually("eight: \(one.shown)") {
+            try one.peers.filter { $0["uid"] == .uint32(games.id) }.count == 8
+        }
+        let two = try Session(of: "bin", on: system, "import=daemon:Ding\n")
+        try one.knows(["Ding"], of: two.user)
+        try two.client.addObserver("Ding")
+        try one.post("Ding")
+        try two.client.run("it: \(two.service.transcript)") { two.client.signals.count == 1 }
+        #expect(try one.peers.count == 9)
+    }
+}
