@@ -47,6 +47,30 @@ enum StatusCommand {
         return lines
     }
 
+    /// The other sessions of the machine, where there is anything to do with them.
+    private static func text(of sessions: [String: PropertyList]) -> [(label: String, text: String)] {
+        func text(_ values: [String: PropertyList], _ key: String) -> String {
+            switch values[key] {
+            case .string(let text)?: text
+            case .uint32(let number)?: "\(number)"
+            case .uint64(let number)?: "\(number)"
+            default: "?"
+            }
+        }
+        let state = text(sessions, "state")
+        guard !sessions.isEmpty, state != "off" else { return [] }
+        func counts(_ values: [String: PropertyList], _ keys: [String]) -> String {
+            keys.map { "\(text(values, $0)) \($0)" }.joined(separator: ", ")
+        }
+        var lines = [("sessions", "\(state), " + counts(sessions, ["sent", "received", "lost", "refused"]))]
+        guard case .array(let peers)? = sessions["peers"] else { return lines }
+        for case .dictionary(let peer) in peers {
+            let who = "\(text(peer, "name")) of user \(text(peer, "uid")), \(text(peer, "state"))"
+            lines.append(("session", "\(who): " + counts(peer, ["sent", "received", "lost", "queued"])))
+        }
+        return lines
+    }
+
     private static func lines(of properties: CenterProperties) -> Table {
         var table = Table([Table.Column("label"), Table.Column("value")])
         func line(_ label: String, _ value: String, _ style: Terminal.Style? = nil) {
@@ -56,6 +80,7 @@ enum StatusCommand {
         line("activity", "\(properties.activitySource), \(properties.activityState)")
         if !properties.activityReason.isEmpty { line("", properties.activityReason, .warning) }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
+        for (label, text) in Self.text(of: properties.sessions) { line(label, text) }
         let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
         let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
         for key in main {

@@ -46,6 +46,33 @@ struct StatusTests {
         observer.terminate()
     }
 
+    @Test("G1: post --all-sessions asks for that, and status shows other sessions where there may be some")
+    func sessions() throws {
+        let bell = try Bell()
+        #expect(try !lines(bell.run("status")).map(words).contains { $0.first == "sessions" })
+        let refused = try Command.run(
+            try Bell.path(), ["post", "Ding", "--all-sessions"], environment: bell.bus.environment)
+        #expect(refused.exitCode != 0 && refused.standardError.contains("export in [Sessions]"), "\(refused)")
+        try bell.bus.configure("[Sessions]\nexport=Ding\n")
+        let reload = try Command.run(
+            "gdbus",
+            [
+                "call", "--session", "-d", ServiceProcess.busName, "-o", ServiceProcess.objectPath, "-m",
+                "\(ServiceProcess.busName).ReloadConfiguration",
+            ], environment: bell.bus.environment)
+        #expect(reload.exitCode == 0, "\(reload)")
+        let posted = try Command.run(
+            try Bell.path(), ["post", "Ding", "--all-sessions"], environment: bell.bus.environment)
+        #expect(posted.exitCode == 0, "\(posted)")
+        let line = try #require(try lines(bell.run("status")).map(words).first { $0.first == "sessions" })
+        #expect(line.count == 2 && line[1].hasSuffix("0 refused"), "\(line)")
+        let object = try json(try #require(try lines(bell.run("status", "--json")).first))
+        #expect((object["Sessions"] as? [String: Any])?["export"] as? [String] == ["Ding"])
+        let both = try Command.run(
+            try Bell.path(), ["post", "Ding", "--all-sessions", "--while-connected"], environment: bell.bus.environment)
+        #expect(both.exitCode == 1, "\(both)")
+    }
+
     @Test("P2: status shows the policy in force")
     func policy() throws {
         let bell = try Bell()

@@ -43,6 +43,8 @@ enum PostCommand {
             "while-connected", help: "Keep it until this command ends, as with --lines; implies --retain")
         let expires = parser.string(
             "expires", short: "e", placeholder: "SECONDS", help: "Neither keep it nor have it wait for longer")
+        let sessions = parser.flag(
+            "all-sessions", short: "a", help: "Post it to the machine's other sessions too, as far as they take it")
         let lines = parser.flag("lines", short: "l", help: "Post once for each line of standard input")
         let repetitions = parser.string("repeat", placeholder: "N", help: "Post it N times, on one connection")
         let delay = parser.string("delay", placeholder: "SECONDS", help: "With --repeat: from one to the next")
@@ -69,6 +71,10 @@ enum PostCommand {
         options.coalescing = Set(try ChoiceArguments.several(parser.value(coalescing), "--coalesce-on"))
         if parser.value(retain) || parser.value(connected) {
             options.retention = Retention(whileConnected: parser.value(connected))
+        }
+        options.goesToAllSessions = parser.value(sessions)
+        if options.goesToAllSessions, parser.value(connected) {
+            throw UsageError("--all-sessions and --while-connected exclude each other")
         }
         if let text = parser.value(expires) {
             guard let seconds = UInt32(text), seconds > 0 else {
