@@ -202,15 +202,12 @@ extension DistributedNotificationCenter {
         _ options: Options, style: NotificationQueue.PostingStyle = .now,
         coalescing: NotificationQueue.NotificationCoalescing = [], retention: Retention? = nil
     ) throws(DistributedNotificationError) -> PostOptions {
-        guard !options.contains(.postToAllSessions) else {
-            throw .unsupportedOption(
-                reason: "postToAllSessions is not supported: a session bus belongs to one session")
-        }
-        guard options.isSubset(of: [.deliverImmediately]) else {
+        guard options.isSubset(of: [.deliverImmediately, .postToAllSessions]) else {
             throw .unsupportedOption(reason: "there are no options \(options.rawValue)")
         }
         var result = PostOptions()
         result.deliverImmediately = options.contains(.deliverImmediately)
+        result.goesToAllSessions = options.contains(.postToAllSessions)
         result.postingStyle =
             switch style {
             case .now: .now

@@ -46,7 +46,8 @@ extension DistributedNotificationCenter {
 
         /// Suspended programs get it at once, too, after what is held for them (S3).
         public static let deliverImmediately = Options(rawValue: 1)
-        /// All sessions of the machine. Refused so far: a session bus belongs to one session.
+        /// The other sessions of the machine get it too, as far as they take it (G1). The service refuses what its
+        /// configuration does not let out: ``DistributedNotificationError/notAllowed(reason:)``.
         public static let postToAllSessions = Options(rawValue: 2)
     }
 

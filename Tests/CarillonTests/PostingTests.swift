@@ -47,8 +47,6 @@ struct PostingTests {
         #expect(error("") == .invalidName(""))
         #expect(error("a\0") == .invalidName("a\0"))
         #expect(error("a", "o\0") != nil)
-        #expect("\(error("a", nil, [:], .postToAllSessions)!)".contains("postToAllSessions"))
-        #expect("\(error("a", nil, [:], [.postToAllSessions, .deliverImmediately])!)".contains("postToAllSessions"))
         #expect("\(error("a", nil, [:], .init(rawValue: 8))!)".contains("8"))
         let values: [(Any, String)] = [
             (NSNull(), "userInfo.k"), (UUID(), "userInfo.k"), (URL(string: "a:b")!, "userInfo.k"),
@@ -89,11 +87,28 @@ struct PostingTests {
         center.post(name: name, object: 5)
         center.postNotificationName(name, object: nil, userInfo: ["k": NSNull()])
         center.postNotificationName(name, object: nil, userInfo: ["k": NSNull()], deliverImmediately: true)
-        center.postNotificationName(name, object: nil, options: .postToAllSessions)
+        center.postNotificationName(name, object: nil, options: .init(rawValue: 8))
         #expect(try errors.wait(for: 6)[0] == .invalidName(""))
         #expect(center.statistics.failedPosts == 6 && center.statistics.posted == 0)
         #expect(center.connectionState == .connecting, "nothing was asked of the service")
         withExtendedLifetime(observation) {}
+    }
+
+    @Test("G1: postToAllSessions goes with the post, and is refused where nothing is let out")
+    func allSessions() async throws {
+        let desk = try Desk()
+        let center = desk.center()
+        do {
+            try await center.post(named: name, options: .postToAllSessions)
+            Issue.record("it was accepted")
+        } catch {
+            guard case .notAllowed(let reason) = error else {
+                Issue.record("\(error)")
+                return
+            }
+            #expect(reason.contains("export in [Sessions]"))
+        }
+        #expect(try await center.post(named: name) == 0)
     }
 
     @Test("E1: the service's limits come back as typed errors that name the limit")
