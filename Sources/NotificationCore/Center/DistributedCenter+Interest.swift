@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// Who follows what others want (G4): a bridge brings in nothing that nobody wants.

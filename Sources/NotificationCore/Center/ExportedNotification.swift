@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// A notification on its way to the other sessions of the machine (G1). It was posted here as any other.
 public struct ExportedNotification {
     public let name: String

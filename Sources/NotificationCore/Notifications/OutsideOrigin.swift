@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// That a notification comes from outside of the session, and from where (G3): by the word of who brought it here, which
 /// is its poster. A notification of this session has none, so that nothing from outside can pretend to be local.
 public struct OutsideOrigin: Hashable, Sendable {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// Which names observers want, for whoever brings notifications from elsewhere and has to know what for (G4).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /// So much at once, and so much a second from then on.
 public struct RateLimit {
     private let perSecond: Double

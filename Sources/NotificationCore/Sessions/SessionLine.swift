@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import Collections
 
 /// What goes to one other session (G1), as far as that takes it. Method calls are denied between users, so the other side

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import DBus
 
 /// `InterestChanged`: other names are wanted than when the receiver asked with ``FollowInterest``.
