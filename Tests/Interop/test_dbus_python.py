@@ -361,7 +361,10 @@ class Looking(TestCase):
         everything = client.call("GetAll", "s", INTERFACE, interface=PROPERTIES)
         self.assertEqual(
             set(everything),
-            {"Version", "ActivitySource", "ActivityState", "ActivityReason", "Policy", "Limits", "Statistics"},
+            {
+                "Version", "ActivitySource", "ActivityState", "ActivityReason", "Policy", "Sessions", "Limits",
+                "Statistics",
+            },
         )
         self.assert_refused_by_name(
             PROPERTY_READ_ONLY, client.call, "Set", "ssv", INTERFACE, "Version", "9", interface=PROPERTIES

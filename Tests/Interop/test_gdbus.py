@@ -531,6 +531,7 @@ class Properties(carillon_interop.TestCase):
                         "ActivityState": "s",
                         "ActivityReason": "s",
                         "Policy": "a{sv}",
+                        "Sessions": "a{sv}",
                         "Limits": "a{sv}",
                         "Statistics": "a{st}",
                     },
