@@ -373,7 +373,8 @@ class QtCodeGeneration(TestCase):
         """The other side of the interface, too."""
         xml = f"{self.directory.name}/introspected.xml"
         write_file(xml, self.control.introspect())
-        self.compile("-fsyntax-only", self.generate("-a", "adaptor", xml))
+        # Of a method with several results qdbusxml2cpp leaves the body to whoever writes the service, and says so in it.
+        self.compile("-Wno-return-type", "-Wno-unused-parameter", "-fsyntax-only", self.generate("-a", "adaptor", xml))
 
 
 if __name__ == "__main__":
