@@ -68,6 +68,8 @@ private:
     void onSuspensionChanged(const bool &, const std::string &) override {}
     // Only who calls SetClientOptions({{"batches", true}}) gets these, which are faster where much is posted.
     void onNotifications(const Batch &) override {}
+    // Only who calls FollowInterest, which bridges do.
+    void onInterestChanged() override {}
 
     const std::string name;
     std::string owner;

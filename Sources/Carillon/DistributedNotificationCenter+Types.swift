@@ -47,7 +47,7 @@ extension DistributedNotificationCenter {
         /// Suspended programs get it at once, too, after what is held for them (S3).
         public static let deliverImmediately = Options(rawValue: 1)
         /// The other sessions of the machine get it too, as far as they take it (G1). The service refuses what its
-        /// configuration does not let out: ``DistributedNotificationError/notAllowed(reason:)``.
+        /// configuration does not let out: ``DistributedNotificationError/notAllowed(_:)``.
         public static let postToAllSessions = Options(rawValue: 2)
     }
 
