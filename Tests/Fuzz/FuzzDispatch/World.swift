@@ -24,7 +24,7 @@ final class World {
         var machine = Machine.own(address: "")
         machine.uptime = { clock.uptime }
         self.clock = clock
-        object = CenterObject(bus: bus, on: machine, configuration: nil)
+        object = CenterObject(bus: bus, on: machine, configuration: nil, sessions: nil)
         observer = BusObserver()
         observe()
     }
