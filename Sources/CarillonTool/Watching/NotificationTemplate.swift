@@ -126,13 +126,6 @@ struct NotificationTemplate {
 
 /// Times as a clock on the wall shows them.
 enum LocalTime {
-    /// Microseconds since 1970.
-    static var now: Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
-    }
-
     /// The time of day where the user is, such as `09:30:00.125`.
     static func clock(_ microseconds: Int64) -> String {
         let milliseconds = microseconds / 1000

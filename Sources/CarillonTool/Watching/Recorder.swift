@@ -27,7 +27,7 @@ final class Recorder: NotificationOutput {
     deinit { close(descriptor) }
 
     func take(_ arrival: Arrival) { write(NotificationFormat.json(arrival), at: arrival.time) }
-    func take(_ event: ObservationEvent) { write(event.json, at: LocalTime.now) }
+    func take(_ event: ObservationEvent) { write(event.json, at: WallClock.microseconds()) }
 
     /// - Parameter object: JSON, to which the time is added.
     private func write(_ object: String, at time: Int64) {

@@ -83,7 +83,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
         let now = ContinuousClock.now
         let since = registered ?? now
         registered = since
-        let arrival = Arrival(notification, at: LocalTime.now, sinceRegistration: since.duration(to: now))
+        let arrival = Arrival(notification, at: WallClock.microseconds(), sinceRegistration: since.duration(to: now))
         guard scope.filter.passes(arrival) else { return }
         for output in outputs { output.take(arrival) }
         guard let left = remaining else { return }
