@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import NotificationCore
 
 /// Policy as it stands in the configuration: `[Policy]`, and `[Policy ID]` for an application.
 extension Policy {
@@ -42,28 +43,26 @@ extension Policy {
 }
 
 extension NamePattern {
-    /// Names between semicolons, as lists in key files are; one may stand at the end.
+    /// The names of an entry that is a list.
     static func list(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
-        var patterns: [NamePattern] = []
-        for part in parts(of: entry.value) { patterns.append(try read(part, entry, of: file)) }
-        return patterns
-    }
-
-    /// What stands between semicolons, without white space around it; nothing counts for nothing.
-    static func parts(of value: String) -> [String] {
-        value.split(separator: ";").compactMap { part in
-            let text = part.drop { $0.isWhitespace }
-            return text.lastIndex { !$0.isWhitespace }.map { String(text[...$0]) }
+        do throws(Malformed) {
+            return try list(entry.value)
+        } catch {
+            throw fault(error, entry, of: file)
         }
     }
 
     static func read(
         _ text: String, _ entry: KeyFile.Entry, of file: KeyFile
     ) throws(KeyFile.Fault) -> NamePattern {
-        guard let pattern = NamePattern(text) else {
-            throw file.fault(
-                entry, "'\(text)' is no name for \(entry.key), nor the beginning of one (org.example.*)")
+        do throws(Malformed) {
+            return try read(text)
+        } catch {
+            throw fault(error, entry, of: file)
         }
-        return pattern
+    }
+
+    private static func fault(_ error: Malformed, _ entry: KeyFile.Entry, of file: KeyFile) -> KeyFile.Fault {
+        file.fault(entry, "'\(error.text)' is no name for \(entry.key), nor the beginning of one (org.example.*)")
     }
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import NotificationCore
+
 /// Who may do what (P2, P3): decides, and looks at nothing but what it is told.
 ///
 /// An application always has its *own* names, which are its id and what begins with that and a dot, and the *open* ones.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import NotificationCore
 
 #if canImport(Glibc)
     import Glibc

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Names of notifications as a person writes them: one, those that begin with another and a dot, or all.
+///
+/// Compared byte for byte, as names are (D2).
+package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
+    case all
+    /// With the dot at its end: `org.example.`.
+    case below(String)
+    case exactly(String)
+
+    /// - Parameter text: `*`, `org.example.*` or `org.example.Ding`; nil when it is none of these.
+    package init?(_ text: String) {
+        if text == "*" {
+            self = .all
+        } else if text.hasSuffix(".*"), text.utf8.count > 2, !text.dropLast().contains("*") {
+            self = .below(String(text.dropLast()))
+        } else if !text.isEmpty, !text.contains("*") {
+            self = .exactly(text)
+        } else {
+            return nil
+        }
+    }
+
+    /// - Parameter name: empty for any name.
+    package func matches(_ name: String) -> Bool {
+        switch self {
+        case .all: true
+        case .below(let prefix): name.utf8.count > prefix.utf8.count && name.utf8.starts(with: prefix.utf8)
+        case .exactly(let text): name.utf8.elementsEqual(text.utf8)
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .all: "*"
+        case .below(let prefix): prefix + "*"
+        case .exactly(let text): text
+        }
+    }
+
+    package static func == (left: NamePattern, right: NamePattern) -> Bool {
+        left.description.utf8.elementsEqual(right.description.utf8)
+    }
+
+    /// What a list has that is no name and no beginning of one.
+    package struct Malformed: Error {
+        package let text: String
+    }
+
+    /// Names between semicolons, as lists in configuration files are; one may stand at the end.
+    package static func list(_ value: String) throws(Malformed) -> [NamePattern] {
+        var patterns: [NamePattern] = []
+        for part in parts(of: value) { patterns.append(try read(part)) }
+        return patterns
+    }
+
+    /// What stands between semicolons, without white space around it; nothing counts for nothing.
+    package static func parts(of value: String) -> [String] {
+        value.split(separator: ";").compactMap { part in
+            let text = part.drop { $0.isWhitespace }
+            return text.lastIndex { !$0.isWhitespace }.map { String(text[...$0]) }
+        }
+    }
+
+    package static func read(_ text: String) throws(Malformed) -> NamePattern {
+        guard let pattern = NamePattern(text) else { throw Malformed(text: text) }
+        return pattern
+    }
+}
