@@ -20,6 +20,7 @@ let package = Package(
         // The same, for the command.
         .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
+        .systemLibrary(name: "CMosquitto", pkgConfig: "libmosquitto", providers: [.apt(["libmosquitto-dev"])]),
 
         // The kernel's own declarations.
         .systemLibrary(name: "CSystem"),
@@ -35,6 +36,7 @@ let package = Package(
         // Their only importers.
         .target(name: "MainLoop", dependencies: ["CGLib"]),
         .target(name: "DBus", dependencies: ["CDBus", "BusNames", "Collections", "MainLoop"]),
+        .target(name: "MQTT", dependencies: ["CMosquitto", "MainLoop"]),
 
         // The rules, and their coding on the wire.
         .target(name: "NotificationCore", dependencies: ["Collections", "BusNames"]),
@@ -110,6 +112,7 @@ let package = Package(
         .testTarget(name: "CollectionsTests", dependencies: ["Collections", "TestLimits"]),
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "TestLimits", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport", "TestLimits"]),
+        .testTarget(name: "MQTTTests", dependencies: ["MQTT", "MainLoop", "TestSupport"]),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestLimits"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore", "TestLimits"]),
         .testTarget(

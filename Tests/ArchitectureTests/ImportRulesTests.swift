@@ -8,6 +8,7 @@ private enum ImportRules {
     static let table: [String: Set<String>] = [
         "CDBus": [],
         "CGLib": [],
+        "CMosquitto": [],
         "CMainQueue": [],
         "CXCB": [],
         "CNcurses": [],
@@ -17,6 +18,7 @@ private enum ImportRules {
         "JSON": [],
         "MainLoop": system.union(["CGLib"]),
         "DBus": system.union(["CDBus", "BusNames", "Collections", "MainLoop"]),
+        "MQTT": system.union(["CMosquitto", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
         "NotificationCore": ["Collections", "BusNames"],
         "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames", "JSON"]),
@@ -122,6 +124,7 @@ struct ImportRulesTests {
             #expect(allowed.contains("CMainQueue") == (folder == "ThreadDelivery"), "\(folder)")
             #expect(allowed.contains("CGLib") == (folder == "MainLoop"), "\(folder)")
             #expect(allowed.contains("CDBus") == (folder == "DBus"), "\(folder)")
+            #expect(allowed.contains("CMosquitto") == (folder == "MQTT"), "\(folder)")
         }
     }
 
@@ -143,6 +146,13 @@ struct ImportRulesTests {
             ImportRules.closure(of: "carillond").isDisjoint(with: [
                 "Carillon", "LocalNotifications", "ThreadDelivery", "CarillonTool",
             ]))
+    }
+
+    @Test("Neither the service nor a client of it reaches the network")
+    func network() {
+        for folder in ["carillond", "CarillonTool", "Carillon", "LocalNotifications"] {
+            #expect(!ImportRules.closure(of: folder).contains("MQTT"), "\(folder)")
+        }
     }
 
     @Test("Notifications within a process and between processes are siblings: neither reaches the other")

@@ -113,7 +113,7 @@ struct SafetyRulesTests {
 @Suite("Linkage of the service and the command", .timeLimit(.minutes(20)))
 struct LinkageTests {
     @Test(
-        "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation, X or ncurses",
+        "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation, X, ncurses or mosquitto",
         arguments: ["carillond", "carillon"])
     func libraries(program: String) throws {
         let path = try Executables.path(of: program)
@@ -127,6 +127,7 @@ struct LinkageTests {
         #expect(!libraries.contains("libicu"), "\(libraries)")
         #expect(!libraries.contains("libxcb"), "\(libraries)")
         #expect(!libraries.contains("ncurses"), "\(libraries)")
+        #expect(!libraries.contains("mosquitto"), "\(libraries)")
         #expect(!libraries.contains("not found"), "\(libraries)")
     }
 

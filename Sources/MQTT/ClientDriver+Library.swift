@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+import CMosquitto
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What is set once, or before each connection.
+extension ClientDriver {
+    private static let library: Void = { _ = mosquitto_lib_init() }()
+
+    /// A client of libmosquitto with all settings but the files.
+    static func makeHandle(_ settings: MQTTClient.Settings) throws(MQTTError) -> OpaquePointer {
+        _ = library
+        try settings.check()
+        // False: the session of before is gone on with.
+        guard let handle = mosquitto_new(settings.clientID, false, nil) else {
+            throw MQTTError(.settingsInvalid, "the client identifier")
+        }
+        do throws(MQTTError) {
+            try set(settings, of: handle)
+        } catch {
+            mosquitto_destroy(handle)
+            throw error
+        }
+        return handle
+    }
+
+    private static func set(_ settings: MQTTClient.Settings, of handle: OpaquePointer) throws(MQTTError) {
+        try check(mosquitto_int_option(handle, MOSQ_OPT_PROTOCOL_VERSION, MQTT_PROTOCOL_V5))
+        try check(mosquitto_int_option(handle, MOSQ_OPT_SEND_MAXIMUM, Int32(settings.sendMaximum)))
+        // Acknowledgements are small, and would wait for each other.
+        try check(mosquitto_int_option(handle, MOSQ_OPT_TCP_NODELAY, 1))
+        if settings.userName != nil || settings.password != nil {
+            try check(mosquitto_username_pw_set(handle, settings.userName, settings.password))
+        }
+        if settings.tls != nil, settings.tls?.authorityFile == nil {
+            try check(mosquitto_int_option(handle, MOSQ_OPT_TLS_USE_OS_CERTS, 1))
+        }
+        guard let will = settings.will else { return }
+        var properties = PropertyList()
+        try properties.addProperties(of: will)
+        let code = will.payload.withUnsafeBytes { payload in
+            properties.give {
+                mosquitto_will_set_v5(
+                    handle, will.topic, Int32(payload.count), payload.baseAddress, will.quality.rawValue,
+                    will.isRetained, $0)
+            }
+        }
+        guard code != MOSQ_ERR_INVAL.rawValue else { throw MQTTError(.topicInvalid, will.topic) }
+        try check(code)
+    }
+
+    private static func check(_ code: Int32) throws(MQTTError) {
+        guard code == MOSQ_ERR_SUCCESS.rawValue else { throw MQTTError(code, errno: errno) }
+    }
+
+    /// The files of TLS, which libmosquitto reads with each connection.
+    func setFiles() throws(MQTTError) {
+        guard let tls = settings.tls else { return }
+        for path in [tls.authorityFile, tls.certificateFile, tls.keyFile] {
+            guard let path else { continue }
+            let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+            guard descriptor >= 0 else { throw MQTTError(.system(errno), path) }
+            close(descriptor)
+        }
+        let code = mosquitto_tls_set(
+            handle, tls.authorityFile,
+            // It wants one of both, also where the system's certificates are wanted; 2.0.11 would not even connect twice.
+            tls.authorityFile == nil ? "/etc/ssl/certs" : nil,
+            // A key with a passphrase fails, instead of asking at the terminal.
+            tls.certificateFile, tls.keyFile, { _, _, _, _ in 0 })
+        try Self.check(code)
+    }
+
+    /// The properties of the next connection.
+    ///
+    /// libmosquitto has no function that connects with properties without waiting. The one that waits stores them before
+    /// it looks at its other arguments, and with such a port it does nothing else. The tests would notice if that changes:
+    /// without properties the broker forgets the session with the connection.
+    func setProperties() throws(MQTTError) {
+        var properties = PropertyList()
+        try properties.add(MQTT_PROP_SESSION_EXPIRY_INTERVAL, settings.sessionExpiry)
+        try properties.add(MQTT_PROP_RECEIVE_MAXIMUM, settings.receiveMaximum)
+        if let most = settings.maximumPacketSize { try properties.add(MQTT_PROP_MAXIMUM_PACKET_SIZE, most) }
+        let code = mosquitto_connect_bind_v5(
+            handle, settings.host, -1, Int32(settings.keepAlive), nil, properties.pointer)
+        guard code == MOSQ_ERR_INVAL.rawValue else { throw MQTTError(.library(code)) }
+    }
+
+    /// Has libmosquitto tell this object, which outlives it.
+    func setCallbacks() {
+        mosquitto_user_data_set(handle, Unmanaged.passUnretained(self).toOpaque())
+        mosquitto_connect_v5_callback_set(handle) { _, data, reason, flags, properties in
+            ClientDriver.from(data).answered(
+                ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason)), sessionPresent: flags & 1 != 0,
+                ArrivedProperties(pointer: properties))
+        }
+        mosquitto_disconnect_v5_callback_set(handle) { _, data, code, _ in
+            let failure = errno
+            ClientDriver.from(data).disconnected(code, errno: failure)
+        }
+        mosquitto_message_v5_callback_set(handle) { _, data, message, properties in
+            ClientDriver.from(data).received(message!.pointee, ArrivedProperties(pointer: properties))
+        }
+        mosquitto_publish_v5_callback_set(handle) { _, data, number, reason, _ in
+            ClientDriver.from(data).acknowledged(number, ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason)))
+        }
+        mosquitto_subscribe_v5_callback_set(handle) { _, data, number, count, granted, _ in
+            let reasons = UnsafeBufferPointer(start: granted, count: Int(count)).map {
+                ReasonCode(rawValue: UInt8(truncatingIfNeeded: $0))
+            }
+            ClientDriver.from(data).subscribed(number, reasons)
+        }
+        mosquitto_unsubscribe_v5_callback_set(handle) { _, data, number, _ in
+            ClientDriver.from(data).unsubscribed(number)
+        }
+    }
+
+    /// Has what libmosquitto finds wrong kept. It makes a text of each packet meanwhile, so it is for connecting only.
+    func startLog() {
+        mosquitto_log_callback_set(handle) { _, data, level, text in
+            guard level == MOSQ_LOG_ERR || level == MOSQ_LOG_WARNING, let text else { return }
+            ClientDriver.from(data).logged(String(cString: text))
+        }
+    }
+
+    private static func from(_ data: UnsafeMutableRawPointer?) -> ClientDriver {
+        Unmanaged<ClientDriver>.fromOpaque(data!).takeUnretainedValue()
+    }
+}
+
+extension MQTTClient.Settings {
+    fileprivate func check() throws(MQTTError) {
+        for text in [host, clientID, userName, password, will?.topic] { try text?.checkForPacket() }
+        guard !clientID.isEmpty else { throw MQTTError(.settingsInvalid, "the client identifier is empty") }
+        guard !host.isEmpty else { throw MQTTError(.settingsInvalid, "the host is empty") }
+        guard port != 0 else { throw MQTTError(.settingsInvalid, "port 0") }
+        guard keepAlive == 0 || keepAlive >= 5 else {
+            throw MQTTError(.settingsInvalid, "a keep-alive time below 5 s")
+        }
+        guard receiveMaximum > 0, sendMaximum > 0 else {
+            throw MQTTError(.settingsInvalid, "a maximum of 0 publications")
+        }
+        guard maximumPacketSize != 0 else { throw MQTTError(.settingsInvalid, "a maximum of 0 bytes") }
+        guard (tls?.certificateFile == nil) == (tls?.keyFile == nil) else {
+            throw MQTTError(.settingsInvalid, "a certificate and its key go together")
+        }
+    }
+}
+
+extension TopicFilter {
+    /// As libmosquitto has them.
+    var options: Int32 {
+        var options: UInt32 = 0
+        if excludesOwn { options |= MQTT_SUB_OPT_NO_LOCAL.rawValue }
+        if keepsRetainFlag { options |= MQTT_SUB_OPT_RETAIN_AS_PUBLISHED.rawValue }
+        switch retainHandling {
+        case .always: options |= MQTT_SUB_OPT_SEND_RETAIN_ALWAYS.rawValue
+        case .ifNew: options |= MQTT_SUB_OPT_SEND_RETAIN_NEW.rawValue
+        case .never: options |= MQTT_SUB_OPT_SEND_RETAIN_NEVER.rawValue
+        }
+        return Int32(options)
+    }
+
+    func hasOptions(of other: TopicFilter) -> Bool {
+        quality == other.quality && options == other.options
+    }
+}
+
+extension BrokerLimits {
+    init(_ properties: ArrivedProperties) {
+        self.init(
+            receiveMaximum: properties.number16(MQTT_PROP_RECEIVE_MAXIMUM) ?? .max,
+            maximumPacketSize: properties.number32(MQTT_PROP_MAXIMUM_PACKET_SIZE),
+            maximumQuality: properties.byte(MQTT_PROP_MAXIMUM_QOS) == 0 ? .atMostOnce : .atLeastOnce,
+            retainAvailable: properties.byte(MQTT_PROP_RETAIN_AVAILABLE) != 0,
+            wildcardsAvailable: properties.byte(MQTT_PROP_WILDCARD_SUB_AVAILABLE) != 0,
+            keepAlive: properties.number16(MQTT_PROP_SERVER_KEEP_ALIVE),
+            sessionExpiry: properties.number32(MQTT_PROP_SESSION_EXPIRY_INTERVAL))
+    }
+
+    /// The size of the largest packet.
+    var mostBytes: Int { min(maximumPacketSize.map(Int.init) ?? .max, Publication.mostRest + 5) }
+}
+
+extension Publication {
+    init(_ message: mosquitto_message, _ properties: ArrivedProperties) throws(InvalidText) {
+        self.init(
+            topic: try InvalidText.check(message.topic),
+            payload: Array(UnsafeRawBufferPointer(start: message.payload, count: Int(message.payloadlen))),
+            quality: message.qos == 0 ? .atMostOnce : .atLeastOnce,
+            isRetained: message.retain,
+            contentType: try properties.text(MQTT_PROP_CONTENT_TYPE),
+            expiry: properties.number32(MQTT_PROP_MESSAGE_EXPIRY_INTERVAL),
+            userProperties: try properties.userProperties())
+    }
+
+    /// The most that can follow the first bytes of a packet.
+    static let mostRest = 268_435_455
+
+    /// The size of its packet. libmosquitto computes it a little too small, keeps what it then can't send, and tries again
+    /// with each connection.
+    var packetSize: Int {
+        var properties = 0
+        if expiry != nil { properties += 5 }
+        if let contentType { properties += 3 + contentType.utf8.count }
+        for property in userProperties { properties += 5 + property.name.utf8.count + property.value.utf8.count }
+        let rest =
+            2 + topic.utf8.count + (quality == .atMostOnce ? 0 : 2) + Self.lengthSize(properties) + properties
+            + payload.count
+        return 1 + Self.lengthSize(rest) + rest
+    }
+
+    /// The size of a length that has as many bytes as it needs.
+    private static func lengthSize(_ length: Int) -> Int {
+        switch length {
+        case ..<128: 1
+        case ..<16_384: 2
+        case ..<2_097_152: 3
+        default: 4
+        }
+    }
+}

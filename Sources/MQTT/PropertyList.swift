@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+import CMosquitto
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// The properties of a packet that is to be sent.
+struct PropertyList: ~Copyable {
+    private(set) var pointer: OpaquePointer?  // mosquitto_property
+
+    deinit {
+        var pointer = pointer
+        mosquitto_property_free_all(&pointer)
+    }
+
+    mutating func add(_ property: mqtt5_property, _ value: UInt16) throws(MQTTError) {
+        try check(mosquitto_property_add_int16(&pointer, Int32(property.rawValue), value))
+    }
+
+    mutating func add(_ property: mqtt5_property, _ value: UInt32) throws(MQTTError) {
+        try check(mosquitto_property_add_int32(&pointer, Int32(property.rawValue), value))
+    }
+
+    mutating func add(_ property: mqtt5_property, _ value: String) throws(MQTTError) {
+        try value.checkForPacket()
+        try check(mosquitto_property_add_string(&pointer, Int32(property.rawValue), value))
+    }
+
+    mutating func add(_ property: UserProperty) throws(MQTTError) {
+        try property.name.checkForPacket()
+        try property.value.checkForPacket()
+        let number = Int32(MQTT_PROP_USER_PROPERTY.rawValue)
+        try check(mosquitto_property_add_string_pair(&pointer, number, property.name, property.value))
+    }
+
+    /// What a publication has besides topic and payload.
+    mutating func addProperties(of publication: Publication) throws(MQTTError) {
+        if let expiry = publication.expiry { try add(MQTT_PROP_MESSAGE_EXPIRY_INTERVAL, expiry) }
+        if let contentType = publication.contentType { try add(MQTT_PROP_CONTENT_TYPE, contentType) }
+        for property in publication.userProperties { try add(property) }
+    }
+
+    /// Hands it to a function of libmosquitto that keeps it where it succeeds.
+    mutating func give(_ function: (OpaquePointer?) -> Int32) -> Int32 {
+        let code = function(pointer)
+        if code == MOSQ_ERR_SUCCESS.rawValue { pointer = nil }
+        return code
+    }
+
+    private func check(_ code: Int32) throws(MQTTError) {
+        guard code == MOSQ_ERR_SUCCESS.rawValue else { throw MQTTError(code, errno: 0) }
+    }
+}
+
+extension String {
+    /// Whether it can be a text of MQTT, as far as that is not found out by libmosquitto: a C string ends with the first
+    /// zero, and some functions take a length that wraps.
+    func checkForPacket() throws(MQTTError) {
+        let bytes = utf8
+        guard bytes.count <= Int(UInt16.max), !bytes.contains(0) else { throw MQTTError(.textInvalid) }
+        guard mosquitto_validate_utf8(self, Int32(bytes.count)) == MOSQ_ERR_SUCCESS.rawValue else {
+            throw MQTTError(.textInvalid)
+        }
+    }
+}
+
+/// The properties of a packet that arrived; nil has none. They are libmosquitto's until its callback returns.
+struct ArrivedProperties {
+    let pointer: OpaquePointer?  // const mosquitto_property
+
+    func byte(_ property: mqtt5_property) -> UInt8? {
+        var value: UInt8 = 0
+        guard mosquitto_property_read_byte(pointer, Int32(property.rawValue), &value, false) != nil else { return nil }
+        return value
+    }
+
+    func number16(_ property: mqtt5_property) -> UInt16? {
+        var value: UInt16 = 0
+        guard mosquitto_property_read_int16(pointer, Int32(property.rawValue), &value, false) != nil else { return nil }
+        return value
+    }
+
+    func number32(_ property: mqtt5_property) -> UInt32? {
+        var value: UInt32 = 0
+        guard mosquitto_property_read_int32(pointer, Int32(property.rawValue), &value, false) != nil else { return nil }
+        return value
+    }
+
+    /// - Throws: ``InvalidText``.
+    func text(_ property: mqtt5_property) throws(InvalidText) -> String? {
+        var value: UnsafeMutablePointer<CChar>?
+        guard mosquitto_property_read_string(pointer, Int32(property.rawValue), &value, false) != nil else {
+            return nil
+        }
+        defer { free(value) }
+        return try InvalidText.check(value)
+    }
+
+    /// - Throws: ``InvalidText``.
+    func userProperties() throws(InvalidText) -> [UserProperty] {
+        var properties: [UserProperty] = []
+        var last = pointer
+        var isFirst = true
+        while true {
+            var name: UnsafeMutablePointer<CChar>?
+            var value: UnsafeMutablePointer<CChar>?
+            let number = Int32(MQTT_PROP_USER_PROPERTY.rawValue)
+            last = mosquitto_property_read_string_pair(last, number, &name, &value, !isFirst)
+            guard last != nil else { return properties }
+            isFirst = false
+            defer {
+                free(name)
+                free(value)
+            }
+            properties.append(UserProperty(try InvalidText.check(name), try InvalidText.check(value)))
+        }
+    }
+}
+
+/// Bytes of the network that should be UTF-8 and are not.
+struct InvalidText: Error {
+    static func check(_ text: UnsafePointer<CChar>?) throws(InvalidText) -> String {
+        guard let text else { return "" }
+        guard let valid = String(validatingCString: text) else { throw InvalidText() }
+        return valid
+    }
+}
