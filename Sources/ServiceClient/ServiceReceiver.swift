@@ -17,9 +17,12 @@ public protocol ServiceReceiver: Sendable {
     ///
     /// - Parameter reason: why it is not the way that was wished for.
     func transportChanged(to transport: Transport, because reason: String?)
+    /// Others want other names than when the program asked with ``FollowInterest`` (G4).
+    func interestChanged()
 }
 
 /// For those that need not know.
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
+    public func interestChanged() {}
 }

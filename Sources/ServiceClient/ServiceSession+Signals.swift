@@ -24,6 +24,8 @@ extension ServiceSession {
                 take(signal)
             } else if let signal = try SuspensionChangedSignal(message) {
                 take(signal)
+            } else if try InterestChangedSignal(message) != nil {
+                receiver.interestChanged()
             }
         } catch {
             // Not one of version 1 of the interface: what it said is lost.

@@ -27,6 +27,7 @@ extension SessionTests {
         func transportChanged(to transport: Transport, because reason: String?) {
             told.append("\(transport)\(reason.map { " as \($0)" } ?? "")")
         }
+        func interestChanged() { told.append("interest changed") }
     }
 
     final class Stage {

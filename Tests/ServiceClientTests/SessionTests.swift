@@ -349,6 +349,21 @@ struct SessionTests {
         #expect(stage.bus.connection.takeSent().contains("AddObserver?"))
     }
 
+    @Test("G4: that other names are wanted is told when the service says it, and nobody else")
+    func interest() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.takeTold()
+        func arrive(from sender: String) -> Bool {
+            stage.arrive(InterestChangedSignal().message(to: ":1.1").carried(from: sender))
+        }
+        #expect(arrive(from: ":1.66"))
+        #expect(stage.takeTold().isEmpty)
+        #expect(arrive(from: ":1.100"))
+        #expect(stage.takeTold() == ["interest changed"])
+    }
+
     @Test("S4: losses that the bus may have made excuse a hole of that size, and no more")
     func boundedLosses() throws {
         let stage = Stage()
