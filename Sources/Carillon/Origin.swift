@@ -19,6 +19,11 @@ public struct Origin: Hashable, Sendable {
     /// Whether it is a value that there was before the observer came (R2), with `retained` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isRetained = false
+    /// Whether it was posted to be kept as the value of its name and object (R1), with `kept` among the
+    /// ``DistributedNotificationCenter/details``.
+    public internal(set) var isKept = false
+    /// When it is over, with `expiry` among the ``DistributedNotificationCenter/details``; nil where it never is.
+    public internal(set) var expiry: Date?
 
     /// The machine that it comes from, by the word of its poster, with `host` among the
     /// ``DistributedNotificationCenter/details``; nil where it is this one (G3).
@@ -49,9 +54,15 @@ public struct Origin: Hashable, Sendable {
         case (.host, .string(let host)): self.host = host
         case (.user, .string(let user)): self.user = user
         case (.retained, .boolean(let isRetained)): self.isRetained = isRetained
-        case (.time, .int64(let time)): date = Date(timeIntervalSince1970: Double(time) / 1_000_000)
+        case (.time, .int64(let time)): date = Self.date(time)
+        case (.kept, .boolean(let isKept)): self.isKept = isKept
+        case (.expiry, .int64(let time)): expiry = Self.date(time)
         default: break
         }
+    }
+
+    private static func date(_ microseconds: Int64) -> Date {
+        Date(timeIntervalSince1970: Double(microseconds) / 1_000_000)
     }
 }
 

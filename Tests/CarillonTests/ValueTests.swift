@@ -29,7 +29,7 @@ struct ValueTests {
         #expect(try await center.value(named: name, object: "7") == nil)
         #expect(try await center.value(named: .init("org.example.Other")) == nil)
 
-        center.details = [.retained]
+        center.details = [.retained, .kept, .expiry]
         let heard = Inbox<String>()
         let first = center.observe(name, retained: true) { note in
             heard.add("first \(note.userInfo?["number"] as? Int ?? 0) \(Origin.current?.isRetained == true)")
@@ -50,10 +50,25 @@ struct ValueTests {
         #expect(
             heard.all.filter { $0.hasPrefix("first") && $0.hasSuffix("false") } == ["first 6 false", "first 7 false"])
 
+        // What the program is told besides, as it asked for it.
+        let told = Inbox<String>()
+        let third = center.observe(name, object: "told") { _ in
+            let expiry = Origin.current?.expiry.map { $0.timeIntervalSinceNow > 1800 }
+            told.add("\(Origin.current?.isKept == true) \(expiry.map(String.init) ?? "never")")
+        }
+        #expect(await center.flush())
+        try await poster.post(
+            named: name, object: "told", retention: .untilReplaced.expiring(after: .seconds(3600)))
+        try await poster.post(named: name, object: "told", retention: .untilReplaced)
+        try await poster.post(named: name, object: "told")
+        try eventually("what is told: \(told.all)") { told.all.count == 3 }
+        #expect(told.all == ["true true", "true never", "false never"])
+        #expect(try await center.removeValues(named: name, object: "told") == 1)
+
         #expect(try await center.removeValues(named: name, object: "1") == 1)
         #expect(try await center.removeValues(named: name) == 2)
         #expect(try await center.values(named: nil).isEmpty)
-        withExtendedLifetime((first, second)) {}
+        withExtendedLifetime((first, second, third)) {}
     }
 
     @Test(

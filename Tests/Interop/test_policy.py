@@ -281,7 +281,7 @@ class Sandboxes(PolicyTestCase):
             self.assert_refused(
                 NOT_ALLOWED, sandbox.call, *options, {"details": ["time", detail]}, mentions=["be told who posted"]
             )
-        sandbox.call(*options, {"details": ["retained", "time"], "batches": True})
+        sandbox.call(*options, {"details": ["retained", "time", "kept", "expiry"], "batches": True})
         no_owner = "org.freedesktop.DBus.Error.NameHasNoOwner"
         for name in (self.control.unique_name, stranger.unique_name, ":1.99999"):
             self.assert_refused(no_owner, sandbox.call, "GetClient", "(s)", name)

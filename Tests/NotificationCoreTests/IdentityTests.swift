@@ -52,6 +52,30 @@ struct IdentityTests {
         #expect(center.deliveries(one).map(\.details.all) == [[.userID, .time], [.userID, .time], []])
     }
 
+    @Test("That it was posted to be kept, and when it is over, is told live and late, by the time of that moment")
+    func keptAndExpiry() throws {
+        let center = Scenario()
+        center.center.clock = Clock(
+            time: { [unowned center] in 7_000_000 + center.seconds * 1_000_000 },
+            uptime: { [unowned center] in center.seconds * 1_000_000 })
+        try center.setOptions(ClientOptionsChange(details: [.kept, .expiry]), of: one)
+        try center.observe(one)
+        try center.post("Kept", retention: Retention(), expiresAfter: 60)
+        try center.post("Kept", "for ever", style: .asap, retention: Retention())
+        center.postQueued(.asap)
+        try center.post("Ding", expiresAfter: 30)
+        try center.post("Ding")
+        center.seconds += 10
+        try center.observe(one, "Kept", retained: true)
+        try center.setOptions(ClientOptionsChange(details: [.kept]), of: one)
+        try center.post("Ding", expiresAfter: 30)
+        let deliveries = center.deliveries(one)
+        #expect(deliveries.map(\.notification.isKept) == [true, true, false, false, true, true, false])
+        let begin: Int64 = 7_000_000 + 1000 * 1_000_000
+        let (minute, half) = (begin + 60_000_000, begin + 30_000_000)
+        #expect(deliveries.map(\.expiryTime) == [minute, nil, half, nil, minute, nil, nil])
+    }
+
     @Test("G3: what comes from outside says so, with who brought it; what comes from here can't be taken for it")
     func outside() throws {
         let center = try scenario()
@@ -87,10 +111,10 @@ struct IdentityTests {
 
     @Test("Details have a number each, which is in the log, and their order is the contract's")
     func numbers() {
-        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<9).map { 1 << $0 })
-        let words = "uid pid process app unit host user retained time".split(separator: " ").map(String.init)
-        #expect(Detail.allCases.map(\.rawValue) == words)
+        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<11).map { 1 << $0 })
+        let words = "uid pid process app unit host user retained time kept expiry".split(separator: " ")
+        #expect(Detail.allCases.map(\.rawValue) == words.map(String.init))
         #expect(Details([Detail.time, .userID]).all == [.userID, .time])
-        #expect(Detail.allCases.filter { !$0.isAboutPoster } == [.retained, .time])
+        #expect(Detail.allCases.filter { !$0.isAboutPoster } == [.retained, .time, .kept, .expiry])
     }
 }

@@ -39,7 +39,8 @@ struct BusIdentityTests {
         #expect(signal.details["uid"] == .uint32(getuid()))
         #expect(signal.details["pid"] == .uint32(UInt32(process)))
         #expect(signal.details["process"] == .string("carillon"))
-        #expect(signal.details["retained"] == .boolean(false))
+        #expect(signal.details["retained"] == .boolean(false) && signal.details["kept"] == .boolean(false))
+        #expect(signal.details["expiry"] == nil, "it never is over")
         guard case .int64(let time)? = signal.details["time"] else { throw NotInTime("the time: \(signal)") }
         #expect((before...before + 60_000_000).contains(time))
         #expect(signal.details["host"] == nil && signal.details["user"] == nil, "it is of this session")
@@ -93,7 +94,7 @@ struct BusIdentityTests {
     func outside(kind: BusKind) throws {
         let bus = try PrivateBus(kind)
         let first = try ServiceProcess(on: bus)
-        let observer = try observer([.host, .user], on: bus)
+        let observer = try observer([.host, .user, .kept], on: bus)
         var bridge: Client? = try Client(on: bus)
         func bring(_ style: PostingStyle, host: String?, user: String?) throws {
             var options = PostOptions()
@@ -120,7 +121,7 @@ struct BusIdentityTests {
             ["host": .string("alpha")], ["host": .string("alpha"), "user": .string("anna")],
             ["user": .string("berta")],
         ]
-        #expect(observer.signals.map(\.details) == expected)
+        #expect(observer.signals.map(\.details) == expected.map { $0.merging(["kept": .boolean(true)]) { $1 } })
     }
 
     @Test("Over a channel as well", arguments: BusKind.available)

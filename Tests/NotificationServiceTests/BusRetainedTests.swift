@@ -51,6 +51,29 @@ struct BusRetainedTests {
         #expect(try reader.call(Get(name: "Nothing")).isEmpty)
     }
 
+    @Test("P1: that it was posted to be kept, and until when, held across a SIGKILL", arguments: BusKind.available)
+    func told(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let (poster, observer) = (try Client(on: bus), try Client(on: bus))
+        let before = Int64(Date().timeIntervalSince1970 * 1_000_000)
+        try observer.call(SetClientOptions(ClientOptionsChange(batches: true, details: [.kept, .expiry])))
+        try observer.addObserver("", behavior: .hold)
+        try observer.call(SetSuspended(true))
+        try post("Kept", expiresAfter: 7200, from: poster)
+        try post("Kept", "for ever", from: poster)
+        try poster.post("Ding")
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        let second = try ServiceProcess(on: bus)
+        try observer.call(SetSuspended(false))
+        try observer.run("all: \(second.transcript)") { observer.signals.count == 3 }
+        #expect(observer.signals.map { $0.details["kept"] } == [true, true, false].map { .boolean($0) })
+        #expect(observer.signals.map { $0.details["expiry"] != nil } == [true, false, false])
+        guard case .int64(let expiry)? = observer.signals[0].details["expiry"] else { throw NotInTime("its expiry") }
+        #expect((before + 7_000_000_000...before + 9_000_000_000).contains(expiry))
+    }
+
     @Test("Presence: it is there as long as its poster is, however that ends", arguments: BusKind.available)
     func presence(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -152,9 +152,8 @@ struct ArrivedPostsTests {
         let userInfo = try posts.next(limits: limits) { _, _ throws(BusError) in }.post.get().userInfo
         let notification = Notification(name: "a", object: "", userInfo: userInfo, poster: ":1.9", serial: 1)
         let delivery = Delivery(
-            client: ":1.1", clientNumber: 0, notification: notification, details: [], isRetained: false,
-            isDelayed: false,
-            observers: ObserverList([ObserverID(rawValue: 1)]), sequence: 1)
+            client: ":1.1", clientNumber: 0, notification: notification, details: [], expiryTime: nil,
+            isRetained: false, isDelayed: false, observers: ObserverList([ObserverID(rawValue: 1)]), sequence: 1)
         let signal = NotificationsSignal.message(for: [delivery, delivery], to: ":1.1", messageSerial: 7) { _ in
             userInfo
         }

@@ -98,7 +98,8 @@ extension DistributedCenter {
         guard !matches.receivers.isEmpty || post.retention != nil else { return Receipt(receivers: 0, mark: nil) }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
-            identity: post.identity, time: clock.time(), expiry: post.expiry, serial: lastSerial)
+            identity: post.identity, time: clock.time(), expiry: post.expiry, isKept: post.retention != nil,
+            serial: lastSerial)
         if let retention = post.retention {
             retain(notification, retention, from: payer ?? peer(poster), effects: &effects)
         }

@@ -139,9 +139,15 @@ extension DistributedCenter {
         counters.delivered += 1
         return Delivery(
             client: client.name, clientNumber: client.number, notification: entry.notification,
-            details: client.options.details, isRetained: isRetained, isDelayed: isDelayed,
-            observers: entry.observers,
+            details: client.options.details,
+            expiryTime: client.options.details.contains(.expiry) ? expiryTime(of: entry.notification) : nil,
+            isRetained: isRetained, isDelayed: isDelayed, observers: entry.observers,
             sequence: client.counts.sequence)
+    }
+
+    /// By today's time, which may have been set since it was posted: what counts is how long it still lasts.
+    private func expiryTime(of notification: Notification) -> Int64? {
+        notification.expiry.map { clock.time() + ($0 - clock.uptime()) }
     }
 
     /// So many left a lane. Remembered when they are on their way: a crash in between repeats them, with their serials, and

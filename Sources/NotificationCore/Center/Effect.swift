@@ -54,6 +54,8 @@ public struct Delivery {
     public let notification: Notification
     /// What the client wants to be told about it besides.
     public let details: Details
+    /// When it is over, in microseconds since 1970 in UTC, where the client wants to be told; nil for never.
+    public let expiryTime: Int64?
     /// Whether it is a value that there was before the observer asked (R2).
     public let isRetained: Bool
     /// Whether it comes behind the end of an interval (R5), so that newer ones may have come before.

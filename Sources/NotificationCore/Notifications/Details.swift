@@ -14,9 +14,18 @@ public enum Detail: String, Sendable, CaseIterable {
     case retained = "retained"
     /// When it was posted.
     case time = "time"
+    /// Whether it was posted to be kept as the value of its name and object (R1).
+    case kept = "kept"
+    /// When it is over; none where it never is.
+    case expiry = "expiry"
 
     /// Whether it tells who posted, which a sandbox may not ask for (P2).
-    public var isAboutPoster: Bool { self != .retained && self != .time }
+    public var isAboutPoster: Bool {
+        switch self {
+        case .userID, .processID, .process, .application, .unit, .host, .user: true
+        case .retained, .time, .kept, .expiry: false
+        }
+    }
 }
 
 /// Some of those.
@@ -37,6 +46,8 @@ public struct Details: OptionSet, Sendable {
     public static let user = Details(rawValue: 1 << 6)
     public static let retained = Details(rawValue: 1 << 7)
     public static let time = Details(rawValue: 1 << 8)
+    public static let kept = Details(rawValue: 1 << 9)
+    public static let expiry = Details(rawValue: 1 << 10)
 
     public init(_ detail: Detail) {
         self =
@@ -50,6 +61,8 @@ public struct Details: OptionSet, Sendable {
             case .user: .user
             case .retained: .retained
             case .time: .time
+            case .kept: .kept
+            case .expiry: .expiry
             }
     }
 

@@ -203,7 +203,7 @@ struct ChangeEncoder {
             records.append(post.retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
             records.append(post.secondsAfterExit ?? 0)
             records.append(post.goesToAllSessions)
-            append(post.identity?.origin, to: &records)
+            if let origin = post.identity?.origin { append(origin, to: &records) }
         case .postsReplaced(let poster, let name, let object, let coalescing):
             begin(.postsReplaced, poster)
             records.append(name)
@@ -242,7 +242,12 @@ struct ChangeEncoder {
         records.append(UInt64(bitPattern: notification.time))
         append(notification.identity, to: &records)
         append(notification.expiry, to: &records)
-        append(notification.identity?.origin, to: &records)
+        let origin = notification.identity?.origin
+        // Nothing for what most are: of this session, and not kept.
+        if origin != nil || notification.isKept {
+            append(origin, to: &records)
+            records.append(notification.isKept)
+        }
         records.endRecord()
     }
 
@@ -271,11 +276,10 @@ struct ChangeEncoder {
         }
     }
 
-    /// At the end of a record, and nothing for none: most are of this session.
+    /// At the end of a record: a text that is empty stands for none.
     private func append(_ origin: OutsideOrigin?, to records: inout RecordGroup) {
-        guard let origin else { return }
-        records.append(origin.host ?? "")
-        records.append(origin.user ?? "")
+        records.append(origin?.host ?? "")
+        records.append(origin?.user ?? "")
     }
 
     private func append(_ coalescing: Set<CoalescingKey>, to records: inout RecordGroup) {
@@ -320,9 +324,10 @@ struct ChangeDecoder {
             let time = reader.isAtEnd ? 0 : Int64(bitPattern: try reader.readUInt64())
             let identity = try identity(&reader)
             let expiry = try expiry(&reader)
+            let bringing = try bringing(identity, &reader)
             notifications[serial] = Notification(
-                name: name, object: object, userInfo: userInfo, poster: poster,
-                identity: try bringing(identity, &reader), time: time, expiry: expiry, serial: serial)
+                name: name, object: object, userInfo: userInfo, poster: poster, identity: bringing, time: time,
+                expiry: expiry, isKept: reader.isAtEnd ? false : try reader.readBool(), serial: serial)
             return .part
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept
@@ -475,15 +480,19 @@ struct ChangeDecoder {
         return read
     }
 
-    /// Nothing stands where it is of this session.
+    /// Nothing stands, or two empty texts, where it is of this session.
     private mutating func bringing(
         _ identity: Identity?, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> Identity? {
         guard !reader.isAtEnd else { return identity }
         let (host, user) = (try reader.readText(), try reader.readText())
-        guard
-            let origin = try? OutsideOrigin(host: host.isEmpty ? nil : host, user: user.isEmpty ? nil : user)
-        else { throw RecordReader.Malformed() }
+        let origin: OutsideOrigin?
+        do throws(CenterError) {
+            origin = try OutsideOrigin(host: host.isEmpty ? nil : host, user: user.isEmpty ? nil : user)
+        } catch {
+            throw RecordReader.Malformed()
+        }
+        guard let origin else { return identity }
         let read = (identity ?? Identity()).bringing(from: origin)
         if let lastBringing, lastBringing == read { return lastBringing }
         lastBringing = read

@@ -39,6 +39,8 @@ enum NotificationDetails {
         case .user: identity?.origin?.user.map { .string($0) }
         case .retained: .boolean(delivery.isRetained)
         case .time: .int64(delivery.notification.time)
+        case .kept: .boolean(delivery.notification.isKept)
+        case .expiry: delivery.expiryTime.map { .int64($0) }
         }
     }
 }

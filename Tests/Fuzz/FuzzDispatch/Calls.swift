@@ -125,7 +125,9 @@ enum Calls {
     /// Details of one's notifications, which show where these come together.
     private static func details(_ input: inout ByteSource) -> [(String, WireValue)] {
         let names = ["retained", "time", "uid", "pid", "process", "app", "unit", "host", "user", "slip"]
-        let wanted = (0..<input.number(below: 4)).map { _ in WireValue.string(input.choice(of: names)) }
+        let wanted = (0..<input.number(below: 4)).map { _ in
+            WireValue.string(input.choice(of: names, later: ["kept", "expiry"]))
+        }
         return [("batches", .fixed("b", 1)), ("details", .array(.basic("s"), wanted))]
     }
 
