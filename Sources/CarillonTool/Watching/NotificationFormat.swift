@@ -29,7 +29,9 @@ struct NotificationFormat {
     /// What the service has to be asked for.
     var details: Details {
         var details: Details = showsMark ? [.retained] : []
-        if showsDetails { details.formUnion([.userID, .processID, .process, .application, .unit, .time]) }
+        if showsDetails {
+            details.formUnion([.userID, .processID, .process, .application, .unit, .host, .user, .time])
+        }
         if case .template(let template) = style { details.formUnion(template.details) }
         return details
     }
