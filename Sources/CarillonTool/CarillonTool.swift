@@ -25,6 +25,7 @@ struct CarillonTool {
         case "retained": ValuesCommand.runRetained
         case "top": TopCommand.run
         case "why": WhyCommand.run
+        case "bridge": BridgeCommand.run
         case "suspend": OverrideCommand.runSuspend
         case "resume": OverrideCommand.runResume
         case "follow": OverrideCommand.runFollow
@@ -65,6 +66,7 @@ struct CarillonTool {
                   suspend    Suspend a program, to test it
                   resume     Have a program count as active, to test it
                   follow     Take either back
+                  bridge     Look at the bridge to other machines
 
                 'carillon COMMAND --help' tells more.
 

@@ -16,16 +16,23 @@ enum StatusCommand {
         if let extra = rest.first { throw UsageError("status takes no argument '\(extra)'") }
         let isJSON = parser.value(json)
         let terminal = Terminal(color: try ColorChoice.value(of: color, from: parser))
+        let bridge = BridgeInquirer()
         return CommandSession.run(startsService: false) { session in
             session.askProperties { properties in
-                if isJSON {
-                    session.print(PropertyListJSON.text(.dictionary(properties.entries)))
-                } else {
-                    // Sentences are whole on a narrow terminal, too.
-                    let paper = Terminal(width: nil, hasColors: terminal.hasColors)
-                    for line in lines(of: properties).lines(on: paper, showsTitles: false) { session.print(line) }
+                bridge.askStatus(within: .milliseconds(1_000)) { answer in
+                    let bridge = (try? answer.get()) ?? nil
+                    if isJSON {
+                        var entries = properties.entries
+                        entries["Bridge"] = bridge.map { .dictionary($0.entries) }
+                        session.print(PropertyListJSON.text(.dictionary(entries)))
+                    } else {
+                        // Sentences are whole on a narrow terminal, too.
+                        let paper = Terminal(width: nil, hasColors: terminal.hasColors)
+                        let lines = lines(of: properties, bridge: bridge)
+                        for line in lines.lines(on: paper, showsTitles: false) { session.print(line) }
+                    }
+                    session.finish(.done)
                 }
-                session.finish(.done)
             }
         }
     }
@@ -71,7 +78,7 @@ enum StatusCommand {
         return lines
     }
 
-    private static func lines(of properties: CenterProperties) -> Table {
+    private static func lines(of properties: CenterProperties, bridge: BridgeStatus?) -> Table {
         var table = Table([Table.Column("label"), Table.Column("value")])
         func line(_ label: String, _ value: String, _ style: Terminal.Style? = nil) {
             table.append([Table.Cell(label, .dim), Table.Cell(value, style)])
@@ -81,6 +88,7 @@ enum StatusCommand {
         if !properties.activityReason.isEmpty { line("", properties.activityReason, .warning) }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         for (label, text) in Self.text(of: properties.sessions) { line(label, text) }
+        if let summary = bridge.map(BridgeText.summary) { line(summary.label, summary.text, summary.style) }
         let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
         let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
         for key in main {

@@ -124,6 +124,7 @@ struct CommandWords {
         case "OBJECT": .known(.objects(name), prefix: prefix)
         case "CLIENT": .known(.clients, prefix: prefix)
         case "FILE", "DIRECTORY": .files
+        case "ACTION": words(BridgeCommand.Action.self, prefix)
         case "STYLE": words(PostingStyle.self, prefix)
         case "KEY": several(CoalescingKey.self, current, prefix)
         case "BEHAVIOR": words(SuspensionBehavior.self, prefix)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import MainLoop
+import NotificationWire
+
+/// `carillon bridge status|test|reload`: the bridge of the session to other machines (G2).
+enum BridgeCommand {
+    enum Action: String, ChoiceArguments.Choice {
+        case status = "status"
+        case test = "test"
+        case reload = "reload"
+    }
+
+    static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let parser = CommandLineParser(
+            program: "carillon bridge", usage: "ACTION",
+            summary: "Looks at the bridge to other machines.",
+            description: """
+                ACTION is status, which tells what the bridge does and which hosts it knows, test, which sends something
+                to it by way of the broker, or reload, which has it read bridge.conf again. The bridge is not started;
+                the exit status is 2 where there is none, and where the broker can't be reached.
+                """)
+        let json = parser.flag("json", short: "j", help: "Print one JSON object")
+        let color = ColorChoice.declare(on: parser)
+        let version = parser.flag("version", help: "Show the version and exit")
+        let rest = try parser.parse(arguments)
+        if parser.value(version) { return Output.writeVersion() }
+        guard let word = rest.first else { throw UsageError("bridge needs one of: \(words)") }
+        guard let action = Action(rawValue: word) else {
+            throw UsageError("bridge knows no '\(word)', only: \(words)")
+        }
+        if rest.count > 1 { throw UsageError("bridge \(word) takes no argument '\(rest[1])'") }
+        let run = BridgeRun(
+            isJSON: parser.value(json), terminal: Terminal(color: try ColorChoice.value(of: color, from: parser)))
+        return switch action {
+        case .status: run.status()
+        case .test: run.test()
+        case .reload: run.reload()
+        }
+    }
+
+    private static let words = Action.allCases.map(\.rawValue).joined(separator: ", ")
+}
+
+/// One question, and its answer.
+private final class BridgeRun: @unchecked Sendable {
+    // Sendable: the command has one thread, on which everything here runs.
+    private let isJSON: Bool
+    private let terminal: Terminal
+    private let loop = EventLoop()
+    private let inquirer = BridgeInquirer()
+    private var exitCode = ExitCode.done
+
+    init(isJSON: Bool, terminal: Terminal) {
+        self.isJSON = isJSON
+        self.terminal = terminal
+    }
+
+    func status() -> ExitCode {
+        inquirer.askStatus { [self] result in
+            switch result {
+            case .success(let status?) where isJSON: print(PropertyListJSON.text(.dictionary(status.entries)))
+            case .success(let status?):
+                var table = Table([Table.Column("label"), Table.Column("value")])
+                for line in BridgeText.lines(status) {
+                    table.append([Table.Cell(line.label, .dim), Table.Cell(line.text, line.style)])
+                }
+                let paper = Terminal(width: nil, hasColors: terminal.hasColors)
+                for line in table.lines(on: paper, showsTitles: false) { print(line) }
+            case .success(nil): failWithoutBridge()
+            case .failure(let error): fail(error)
+            }
+            loop.quit()
+        }
+        return wait()
+    }
+
+    func test() -> ExitCode {
+        ask(BridgeWire.test) { [self] reply throws(BusError) in
+            let microseconds = try BridgeWire.roundTrip(in: reply)
+            if isJSON {
+                print(PropertyListJSON.object([("roundTrip", String(microseconds))]))
+            } else {
+                print("there and back in \(Readable.decimal(Double(microseconds) / 1000, places: 1)) ms")
+            }
+        }
+        return wait()
+    }
+
+    func reload() -> ExitCode {
+        ask(BridgeWire.reload) { _ in }
+        return wait()
+    }
+
+    private func ask(_ member: MemberName, _ take: @escaping (Message) throws(BusError) -> Void) {
+        inquirer.ask(member) { [self] result in
+            do throws(BusError) {
+                try take(try result.get())
+            } catch {
+                fail(error)
+            }
+            loop.quit()
+        }
+    }
+
+    private func wait() -> ExitCode {
+        loop.run()
+        return exitCode
+    }
+
+    private func print(_ line: String) {
+        if !Output.write(line) { exitCode = .outputFailed }
+    }
+
+    private func fail(_ error: BusError) {
+        if error.meansNoService { return failWithoutBridge() }
+        printError("carillon: \(NotificationFormat.harmless(error.message))")
+        exitCode = error.centerError == .invalidConfiguration ? .usage : .unavailable
+    }
+
+    private func failWithoutBridge() {
+        printError(
+            "carillon: there is no bridge in this session; configure a broker in carillon/bridge.conf, and run "
+                + "'systemctl --user start carillon-bridge' or carillon-bridge itself")
+        exitCode = .unavailable
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+import BusNames
+import DBus
+import MainLoop
+import NotificationWire
+
+/// Asks the session's bridge to other machines, on a connection of its own. It is not started by that.
+///
+/// Threads: all on the one that runs the default context.
+final class BridgeInquirer: @unchecked Sendable {
+    // Sendable: the command has one thread, on which everything here runs.
+
+    /// Longer than the bridge itself waits for anything.
+    static let patience = ReplyTimeout.milliseconds(15_000)
+
+    private var connection: Connection?
+    private var isGreeted = false
+
+    /// - Parameter answer: gets the bridge's answer, or what the bus said instead.
+    func ask(
+        _ member: MemberName, within patience: ReplyTimeout = patience,
+        _ answer: @escaping (Result<Message, BusError>) -> Void
+    ) {
+        do throws(BusError) {
+            let connection = try connected()
+            connection.onDisconnect = { [weak self] in self?.stop() }
+            let call = { connection.call(BridgeWire.methodCall(member), timeout: patience, completion: answer) }
+            guard !isGreeted else { return call() }
+            connection.hello { [weak self] result in
+                if case .failure(let error) = result { return answer(.failure(error)) }
+                self?.isGreeted = true
+                call()
+            }
+        } catch {
+            answer(.failure(error))
+        }
+    }
+
+    private func connected() throws(BusError) -> Connection {
+        if let connection { return connection }
+        let connection = try Connection(address: try Connection.sessionBusAddress(), context: .default)
+        self.connection = connection
+        return connection
+    }
+
+    /// - Parameter answer: gets nil where there is no bridge.
+    func askStatus(
+        within patience: ReplyTimeout = patience, _ answer: @escaping (Result<BridgeStatus?, BusError>) -> Void
+    ) {
+        ask(BridgeWire.getStatus, within: patience) { result in
+            if case .failure(let error) = result, error.meansNoService { return answer(.success(nil)) }
+            answer(result.flatMap { reply in Result { () throws(BusError) in try BridgeStatus(in: reply) } })
+        }
+    }
+
+    func stop() {
+        isGreeted = false
+        connection = nil
+    }
+}

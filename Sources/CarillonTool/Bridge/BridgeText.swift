@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+import NotificationWire
+
+/// What people read of a bridge to other machines.
+enum BridgeText {
+    typealias Line = (label: String, text: String, style: Terminal.Style?)
+
+    /// In one line.
+    static func summary(_ status: BridgeStatus) -> Line {
+        let online = status.hosts.count(where: \.isOnline)
+        var text = state(status)
+        if status.isConnected { text += ", \(online) \(online == 1 ? "other host" : "other hosts")" }
+        text += "; \(status.exported) out, \(status.imported) in"
+        if status.queued > 0 { text += ", \(status.queued) queued" }
+        let lost = status.lostOutwards + status.lostInwards
+        if lost > 0 { text += ", \(lost) lost" }
+        let isGood = status.isConnected && status.reason.isEmpty && status.stripped.isEmpty
+        return ("bridge", text, lost > 0 ? .bad : isGood ? nil : .warning)
+    }
+
+    private static func state(_ status: BridgeStatus) -> String {
+        let broker = status.broker + (status.usesTLS ? "" : ", without TLS")
+        let reason = status.reason.isEmpty ? "" : ": \(NotificationFormat.harmless(status.reason))"
+        return switch status.state {
+        case "connected": "connected to \(broker)\(reason)"
+        case "starting", "connecting": "connecting to \(broker)"
+        case "waiting": "no connection to \(broker)\(reason)"
+        case "taken-over", "held": "stays away from \(broker)\(reason)"
+        default: "\(status.state), \(broker)\(reason)"
+        }
+    }
+
+    /// All of it.
+    static func lines(_ status: BridgeStatus) -> [Line] {
+        func names(_ names: [String]) -> String {
+            names.isEmpty ? "nothing" : names.map(NotificationFormat.readable).joined(separator: "; ")
+        }
+        func lost(_ count: UInt64) -> String { count == 0 ? "" : ", \(count) lost" }
+        let size = Readable.size(status.queuedBytes)
+        var lines: [Line] = [
+            ("version", status.version, nil),
+            ("broker", state(status), status.isConnected && status.reason.isEmpty ? .good : .warning),
+            ("here", "\(status.host)/\(status.user) in the realm \(status.realm)", nil),
+            ("exports", names(status.exports), nil), ("imports", names(status.imports), nil),
+            ("subscriptions", "\(status.subscriptions)", nil),
+            ("out", "\(status.exported)\(lost(status.lostOutwards))", status.lostOutwards > 0 ? .bad : nil),
+            ("in", "\(status.imported)\(lost(status.lostInwards))", status.lostInwards > 0 ? .bad : nil),
+            ("waiting", "\(status.queued), \(size); \(status.inFlight) not confirmed by the broker", nil),
+        ]
+        if status.acknowledgement > 0 {
+            let milliseconds = Readable.decimal(Double(status.acknowledgement) / 1000, places: 1)
+            lines.append(("confirmed in", "\(milliseconds) ms", nil))
+        }
+        if status.refused > 0 { lines.append(("not taken", "\(status.refused)", .warning)) }
+        if status.repeated > 0 { lines.append(("came again", "\(status.repeated)", nil)) }
+        for host in status.stripped {
+            let words = "something on the way speaks MQTT 3.1.1: nothing of it is taken"
+            lines.append(("stripped", "\(NotificationFormat.readable(host)): \(words)", .bad))
+        }
+        for host in status.hosts {
+            let name = NotificationFormat.readable("\(host.host)/\(host.user)")
+            let software = host.software.isEmpty ? "" : ", \(NotificationFormat.harmless(host.software))"
+            lines.append(
+                ("host", "\(name) \(host.isOnline ? "online" : "offline")\(software)", host.isOnline ? nil : .dim))
+        }
+        return lines
+    }
+}
