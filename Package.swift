@@ -78,6 +78,14 @@ let package = Package(
             ]
         ),
 
+        // The session and those of other machines.
+        .target(
+            name: "CarillonBridge",
+            dependencies: [
+                "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "DBus", "BusNames",
+                "JSON", "MainLoop",
+            ]),
+
         // The one of README.md, a poster, and an observer for each way of running.
         .executableTarget(name: "example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
         .executableTarget(name: "example-post", dependencies: ["Carillon"], path: "Examples/swift/Post"),
@@ -167,6 +175,12 @@ let package = Package(
             name: "macos-swift6", dependencies: ["Carillon"], path: "Tests/MacOSSources/Swift6"),
         // One observer of every kind, on the loop that a test asks for.
         .executableTarget(name: "loop-probe", dependencies: ["Carillon", "MainLoop"], path: "Tests/LoopProbe"),
+        .testTarget(
+            name: "CarillonBridgeTests",
+            dependencies: [
+                "CarillonBridge", "Collections", "MQTT", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+                "TestSupport", "TestLimits",
+            ]),
         .testTarget(
             name: "CarillonToolTests",
             dependencies: ["DBus", "MainLoop", "NotificationWire", "TestSupport", "CarillonTool", "carillond"]),

@@ -44,6 +44,10 @@ private enum ImportRules {
             "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "DBus", "BusNames", "JSON",
             "MainLoop", "CNcurses",
         ]),
+        "CarillonBridge": system.union([
+            "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "DBus", "BusNames", "JSON",
+            "MainLoop",
+        ]),
     ]
 
     /// The C library.

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationCore
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What an administrator or a user can set: `carillon/bridge.conf` in the XDG configuration directories.
+///
+/// Each file may set any of the keys; the user's own counts before the system's.
+public struct BridgeConfiguration: Equatable {
+    struct Security: Equatable {
+        /// Nil for those that the system trusts.
+        var authorityFile: String?
+        var certificateFile: String?
+        var keyFile: String?
+    }
+
+    /// Empty while the bridge is off.
+    var brokerHost = ""
+    private var givenPort: UInt16?
+    private var usesTLS = true
+    private var security = Security()
+    var userName: String?
+    private var passwordFile: String?
+    /// In seconds.
+    var keepAlive: UInt16 = 60
+    /// How long the broker keeps what comes while the bridge is away, in seconds.
+    var sessionExpiry: UInt32 = 86_400
+
+    var realm = "home"
+    private var host = Self.hostName
+    private var user = Self.userName
+    var exports: [NamePattern] = []
+    var imports: [NamePattern] = []
+    /// Whether it tells which hosts are there.
+    var followsPresence = true
+    var format = Payload.Format.json
+
+    var queue = ExportQueue.Limits()
+    /// Messages that the broker was sent and has not confirmed, at most.
+    var inFlight: UInt16 = 20
+    /// The same of what the broker sends.
+    var receiveMaximum: UInt16 = 64
+    var mostSubscriptions = 4096
+
+    /// Whether a broker is configured.
+    public var isOn: Bool { !brokerHost.isEmpty }
+    var port: UInt16 { givenPort ?? (usesTLS ? 8883 : 1883) }
+    /// Nil for a connection in the clear.
+    var tls: Security? { usesTLS ? security : nil }
+    var origin: Origin { Origin(host: host, user: user)! }
+
+    /// Reads all files there are.
+    ///
+    /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is not
+    ///   allowed.
+    public init() throws(KeyFile.Fault) {
+        for directory in configurationDirectories().reversed() {
+            guard let file = try KeyFile(path: directory + "/carillon/bridge.conf") else { continue }
+            for entry in file.entries { try apply(entry, of: file) }
+        }
+    }
+
+    /// That of a machine without files.
+    init(standard: Void) {}
+
+    private static var hostName: String {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        let length = bytes.withUnsafeMutableBytes { bytes in
+            gethostname(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), bytes.count - 1)
+        }
+        let name =
+            length == 0 ? String(decoding: bytes.prefix { $0 != 0 && $0 != UInt8(ascii: ".") }, as: UTF8.self) : ""
+        return name.isEmpty ? "localhost" : name
+    }
+
+    private static var userName: String {
+        guard let entry = getpwuid(getuid()), let name = entry.pointee.pw_name, name.pointee != 0 else {
+            return String(getuid())
+        }
+        return String(cString: name)
+    }
+
+    // MARK: Reading
+
+    private enum Key {
+        case host, port, tls, authorityFile, certificateFile, keyFile, userName, passwordFile, keepAlive, sessionExpiry
+        case realm, originHost, user, exports, imports, presence, format
+        case queue, queueBytes, inFlight, receiveMaximum, subscriptions
+    }
+
+    private static let groups: [String: [(name: String, key: Key)]] = [
+        "Broker": [
+            ("host", .host), ("port", .port), ("tls", .tls), ("ca-file", .authorityFile),
+            ("certificate-file", .certificateFile), ("key-file", .keyFile), ("user-name", .userName),
+            ("password-file", .passwordFile), ("keep-alive", .keepAlive), ("session-expiry", .sessionExpiry),
+        ],
+        "Bridge": [
+            ("realm", .realm), ("host", .originHost), ("user", .user), ("export", .exports), ("import", .imports),
+            ("presence", .presence), ("format", .format),
+        ],
+        "Limits": [
+            ("queue", .queue), ("queue-bytes", .queueBytes), ("in-flight", .inFlight),
+            ("receive-maximum", .receiveMaximum), ("subscriptions", .subscriptions),
+        ],
+    ]
+
+    mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+        guard let group = Self.groups[entry.group] else {
+            throw file.fault(entry, "there is no group [\(entry.group)], only [Broker], [Bridge] and [Limits]")
+        }
+        guard let key = group.first(where: { $0.name == entry.key })?.key else {
+            let known = group.map(\.name).joined(separator: ", ")
+            throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: \(known)")
+        }
+        switch key {
+        case .host: brokerHost = entry.value
+        case .port: givenPort = try number(entry, of: file, 1...UInt64(UInt16.max))
+        case .tls: usesTLS = try boolean(entry, of: file)
+        case .authorityFile: security.authorityFile = try path(entry, of: file)
+        case .certificateFile: security.certificateFile = try path(entry, of: file)
+        case .keyFile: security.keyFile = try path(entry, of: file)
+        case .userName: userName = entry.value.isEmpty ? nil : entry.value
+        case .passwordFile: passwordFile = try path(entry, of: file)
+        case .keepAlive: keepAlive = try number(entry, of: file, 5...UInt64(UInt16.max))
+        case .sessionExpiry: sessionExpiry = try number(entry, of: file, 0...UInt64(UInt32.max))
+        case .realm: realm = try text(entry, of: file)
+        case .originHost: host = try text(entry, of: file)
+        case .user: user = try text(entry, of: file)
+        case .exports: exports = try names(entry, of: file)
+        case .imports: imports = try names(entry, of: file)
+        case .presence: followsPresence = try boolean(entry, of: file)
+        case .format:
+            guard let value = Payload.Format(rawValue: entry.value) else {
+                let known = Payload.Format.allCases.map(\.rawValue).joined(separator: ", ")
+                throw file.fault(entry, "'\(entry.value)' is no format of payloads; there are: \(known)")
+            }
+            format = value
+        case .queue: queue.count = try number(entry, of: file, 1...1_000_000)
+        case .queueBytes: queue.byteCount = try number(entry, of: file, 1...1 << 30)
+        case .inFlight: inFlight = try number(entry, of: file, 1...UInt64(UInt16.max))
+        case .receiveMaximum: receiveMaximum = try number(entry, of: file, 1...UInt64(UInt16.max))
+        case .subscriptions: mostSubscriptions = try number(entry, of: file, 2...100_000)
+        }
+    }
+
+    private func number<Number: FixedWidthInteger>(
+        _ entry: KeyFile.Entry, of file: KeyFile, _ range: ClosedRange<UInt64>
+    ) throws(KeyFile.Fault) -> Number {
+        guard let value = UInt64(entry.value), range.contains(value) else {
+            throw file.fault(
+                entry, "'\(entry.value)' is no number from \(range.lowerBound) to \(range.upperBound) for \(entry.key)")
+        }
+        return Number(value)
+    }
+
+    private func boolean(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> Bool {
+        switch entry.value {
+        case "true": return true
+        case "false": return false
+        default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
+        }
+    }
+
+    private func path(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String? {
+        guard !entry.value.isEmpty else { return nil }
+        guard entry.value.hasPrefix("/") else {
+            throw file.fault(entry, "'\(entry.value)' does not begin with /, as the path for \(entry.key) has to")
+        }
+        return entry.value
+    }
+
+    /// A text that is a level of topics.
+    private func text(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String {
+        guard Origin(host: entry.value, user: "-") != nil else {
+            throw file.fault(
+                entry, "\(entry.key) has 1 to \(OutsideOrigin.mostBytes) bytes, not \(entry.value.utf8.count)")
+        }
+        return entry.value
+    }
+
+    private func names(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> [NamePattern] {
+        do throws(NamePattern.Malformed) {
+            return try NamePattern.list(entry.value)
+        } catch {
+            throw file.fault(
+                entry, "'\(error.text)' is no name for \(entry.key), nor the beginning of one (org.example.*)")
+        }
+    }
+
+    /// The password, which stands alone in a file of its own.
+    ///
+    /// - Returns: nil where none is configured.
+    /// - Throws: why it can't be read.
+    func password() throws(FileError) -> String? {
+        guard let passwordFile else { return nil }
+        guard let bytes = try RegularFile.contents(of: passwordFile, atMost: 65_536) else {
+            throw FileError(operation: "reading \(passwordFile)", reason: .system(ENOENT))
+        }
+        return String(decoding: bytes.prefix { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }, as: UTF8.self)
+    }
+}

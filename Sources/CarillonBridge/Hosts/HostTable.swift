@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+import JSON
+import MQTT
+import NotificationWire
+
+/// The hosts of the realm, as they say of themselves at the broker.
+struct HostTable {
+    struct Host: Equatable {
+        var isOnline: Bool
+        /// Empty for one that does not say, as a plain MQTT client.
+        var software = ""
+        /// Whether what came of it had lost its properties on the way: a bridge between brokers that speaks MQTT 3.1.1.
+        var isStripped = false
+    }
+
+    /// Hosts that are remembered.
+    static let most = 4096
+
+    private(set) var hosts: [Origin: Host] = [:]
+
+    /// Takes what was published on ``BridgeTopic/Subject/online``.
+    ///
+    /// - Returns: the host when something is new about it; nil when not, and for what can't be read.
+    mutating func take(_ publication: Publication, of origin: Origin) -> Host? {
+        guard let host = Self.host(in: publication) else {
+            // Its owner took it back.
+            guard publication.payload.isEmpty, hosts.removeValue(forKey: origin) != nil else { return nil }
+            return Host(isOnline: false)
+        }
+        guard hosts[origin] != host, hosts[origin] != nil || hosts.count < Self.most else { return nil }
+        hosts[origin] = host
+        return host
+    }
+
+    subscript(origin: Origin) -> Host? { hosts[origin] }
+
+    private static func host(in publication: Publication) -> Host? {
+        // A plain client may say it in JSON or in a word, as is common.
+        switch String(decoding: publication.payload.prefix(16), as: UTF8.self).lowercased() {
+        case "online", "true", "1", "on": return Host(isOnline: true)
+        case "offline", "false", "0", "off": return Host(isOnline: false)
+        default: break
+        }
+        guard let json = try? JSON(publication.payload), case .object = json,
+            case .boolean(let isOnline)? = json["online"]
+        else { return nil }
+        // A bridge says in the payload that it is one, and in a property. The payload comes through everything.
+        let isBridge = json["protocol"]?.integer != nil
+        let hasProperty = publication.userProperties.contains {
+            $0.name == MessageProperties.Key.carillon.rawValue
+        }
+        return Host(
+            isOnline: isOnline, software: String((json["software"]?.text ?? "").prefix(100).filter { $0 != "\0" }),
+            isStripped: isBridge && !hasProperty)
+    }
+
+    /// What a bridge says of itself.
+    static func message(isOnline: Bool, run: String, topic: String) -> Publication {
+        let payload = PropertyListJSON.object([
+            ("online", isOnline ? "true" : "false"), ("protocol", "1"), ("run", JSON.quoted(run)),
+            ("software", JSON.quoted("carillon-bridge \(Wire.softwareVersion)")),
+        ])
+        return Publication(
+            topic: topic, payload: Array(payload.utf8), isRetained: true, contentType: "application/json",
+            userProperties: [UserProperty(MessageProperties.Key.carillon.rawValue, "1")])
+    }
+}

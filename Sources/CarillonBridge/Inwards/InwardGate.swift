@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import NotificationCore
+
+/// What becomes of whatever comes from the broker: decided here, without input and output. Anybody there may have sent it.
+struct InwardGate {
+    enum Judgement {
+        /// It is none of the bridge's business.
+        case ignored
+        /// What this host has published itself.
+        case own(BridgeTopic)
+        /// Something is new about a host.
+        case presence(Origin, HostTable.Host, isNewlyStripped: Bool)
+        /// Nobody wants that name, or nobody may have it.
+        case unwanted(name: String)
+        /// - Parameter reason: nil for what is no loss.
+        case refused(name: String, Origin, LossReason?, words: String)
+        /// It came already.
+        case repeated
+        case message(InwardMessage)
+    }
+
+    private let realm: String
+    private let own: Origin
+    let imports: [NamePattern]
+    var wanted = WantedNames() {
+        // What comes while nobody wants it is not missing.
+        didSet { places.forget { [wanted] in !wanted.contains($0) } }
+    }
+    private(set) var hosts = HostTable()
+    private(set) var places: PlaceCheck
+
+    /// - Parameter places: what an earlier process has heard.
+    init(realm: String, own: Origin, imports: [NamePattern], places: PlaceCheck = PlaceCheck()) {
+        self.places = places
+        self.realm = realm
+        self.own = own
+        self.imports = imports
+    }
+
+    mutating func judge(_ publication: Publication, now: ContinuousClock.Instant) -> Judgement {
+        guard let topic = BridgeTopic(publication.topic, in: realm) else { return .ignored }
+        guard topic.origin != own else { return .own(topic) }
+        switch topic.subject {
+        case .status, .test: return .ignored
+        case .online:
+            let wasStripped = hosts[topic.origin]?.isStripped ?? false
+            guard let host = hosts.take(publication, of: topic.origin) else { return .ignored }
+            return .presence(topic.origin, host, isNewlyStripped: host.isStripped && !wasStripped)
+        case .notification(let name), .value(let name, _):
+            guard wanted.contains(name), WantedNames.mayImport(name, imports) else { return .unwanted(name: name) }
+            return judge(publication, on: topic, name, now)
+        }
+    }
+
+    private mutating func judge(
+        _ publication: Publication, on topic: BridgeTopic, _ name: String, _ now: ContinuousClock.Instant
+    ) -> Judgement {
+        if hosts[topic.origin]?.isStripped == true {
+            return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
+        }
+        do throws(InwardMessage.Refusal) {
+            let message = try InwardMessage(publication, on: topic)
+            let verdict = places.check(
+                topic: message.topic, origin: message.origin, name: name, place: message.properties.place, now: now)
+            // The first that is heard of on a topic and is kept there was there before.
+            if verdict == .repeated { return .repeated }
+            return .message(message.told(anew: verdict == .first && message.isKept))
+        } catch {
+            switch error {
+            case .tooManyHops: return .refused(name: name, topic.origin, nil, words: "it went through too many bridges")
+            case .undecodable(let words): return .refused(name: name, topic.origin, .undecodable, words: words)
+            }
+        }
+    }
+
+    /// The losses that are certain by now.
+    mutating func losses(at now: ContinuousClock.Instant) -> [PlaceCheck.Loss] { places.losses(at: now) }
+
+    /// Whether ``losses(at:)`` is to be asked again, in a while.
+    var isWaitingForLosses: Bool { places.isWaiting }
+}

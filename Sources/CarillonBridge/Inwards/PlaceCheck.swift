@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+
+/// Whether what arrives on a topic is the next, comes twice, or leaves a hole.
+///
+/// A broker keeps the order on one topic, but for what it sends again after an interruption. So a hole is given some time
+/// to be filled before it is a loss.
+struct PlaceCheck: Equatable {
+    enum Verdict: Equatable {
+        /// It is new. Also one that fills a hole, and one that has no number.
+        case new
+        /// The first that is heard of on a topic, of which nobody can say whether something was before it.
+        case first
+        case repeated
+    }
+
+    /// What never came.
+    struct Loss: Equatable {
+        let origin: Origin
+        let name: String
+        let count: UInt64
+    }
+
+    /// Topics that are remembered at most; beyond that, those that were heard of longest ago are forgotten.
+    static let mostTopics = 65_536
+    /// Holes of one topic that can be filled yet; of more the oldest are lost at once.
+    static let mostHoles = 16
+    /// How long a hole may stay open.
+    static let patience = Duration.seconds(5)
+
+    private struct Hole: Equatable {
+        var numbers: ClosedRange<UInt64>
+        let since: ContinuousClock.Instant
+    }
+
+    private struct State: Equatable {
+        let origin: Origin
+        let name: String
+        var run: String
+        var highest: UInt64
+        var holes: [Hole] = []
+        /// When it was heard of last, by a count of messages.
+        var age: UInt64
+    }
+
+    private var states: [ExactText: State] = [:]
+    private var open: Set<ExactText> = []
+    private var age: UInt64 = 0
+    /// Holes that were given up before their time.
+    private var lost: [Loss] = []
+
+    var count: Int { states.count }
+
+    /// - Parameter place: of the message; nil where it has none.
+    mutating func check(
+        topic: String, origin: Origin, name: String, place: MessageProperties.Place?, now: ContinuousClock.Instant
+    ) -> Verdict {
+        let topic = ExactText(topic)
+        guard let place else { return states[topic] == nil ? .first : .new }
+        age += 1
+        guard var state = states[topic] else {
+            if states.count >= Self.mostTopics { forgetOlder() }
+            states[topic] = State(origin: origin, name: name, run: place.run, highest: place.count, age: age)
+            return .first
+        }
+        defer { states[topic] = state }
+        state.age = age
+        if state.run != place.run {
+            // What was open of the earlier run won't come any more, and this one began with 1.
+            give(up: state.holes, of: state)
+            state.run = place.run
+            state.holes = []
+            state.highest = 0
+        }
+        if place.count > state.highest {
+            if place.count > state.highest + 1 {
+                state.holes.append(Hole(numbers: state.highest + 1...place.count - 1, since: now))
+                if state.holes.count > Self.mostHoles { give(up: [state.holes.removeFirst()], of: state) }
+                open.insert(topic)
+            }
+            state.highest = place.count
+            return .new
+        }
+        guard let index = state.holes.firstIndex(where: { $0.numbers.contains(place.count) }) else { return .repeated }
+        let hole = state.holes.remove(at: index)
+        if place.count < hole.numbers.upperBound {
+            state.holes.insert(Hole(numbers: place.count + 1...hole.numbers.upperBound, since: hole.since), at: index)
+        }
+        if place.count > hole.numbers.lowerBound {
+            state.holes.insert(Hole(numbers: hole.numbers.lowerBound...place.count - 1, since: hole.since), at: index)
+        }
+        return .new
+    }
+
+    /// The losses that are certain by now.
+    mutating func losses(at now: ContinuousClock.Instant) -> [Loss] {
+        for topic in open {
+            guard var state = states[topic] else {
+                open.remove(topic)
+                continue
+            }
+            let due = state.holes.prefix { $0.since + Self.patience <= now }
+            give(up: due, of: state)
+            state.holes.removeFirst(due.count)
+            if state.holes.isEmpty { open.remove(topic) }
+            states[topic] = state
+        }
+        defer { lost = [] }
+        return lost
+    }
+
+    /// Whether ``losses(at:)`` is to be asked again.
+    var isWaiting: Bool { !open.isEmpty || !lost.isEmpty }
+
+    /// What comes of these topics is not asked for any more: what is missing from then on is no loss.
+    mutating func forget(where isForgotten: (_ name: String) -> Bool) {
+        states = states.filter { !isForgotten($0.value.name) }
+    }
+
+    /// What is remembered of a topic, for another process.
+    struct Saved: Equatable {
+        let topic: String
+        let origin: Origin
+        let name: String
+        let place: MessageProperties.Place
+    }
+
+    /// All of them, in the order of their topics. Holes are given up by then.
+    var saved: [Saved] {
+        states.map { topic, state in
+            Saved(
+                topic: topic.text, origin: state.origin, name: state.name,
+                place: .init(run: state.run, count: state.highest))
+        }.sorted { $0.topic.utf8.lexicographicallyPrecedes($1.topic.utf8) }
+    }
+
+    mutating func restore(_ saved: Saved) {
+        guard states.count < Self.mostTopics else { return }
+        states[ExactText(saved.topic)] = State(
+            origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count, age: age)
+    }
+
+    private mutating func give(up holes: some Collection<Hole>, of state: State) {
+        // It may be anything: who sends it says how far it has counted.
+        let count = holes.reduce(0) { $0 &+ ($1.numbers.upperBound - $1.numbers.lowerBound &+ 1) }
+        if count > 0 { lost.append(Loss(origin: state.origin, name: state.name, count: count)) }
+    }
+
+    /// Half of them at least, so that who sends on ever new topics does not have all of them looked at each time.
+    private mutating func forgetOlder() {
+        let age = age
+        states = states.filter { $0.value.age + UInt64(Self.mostTopics) / 2 > age }
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import NotificationCore
+
+/// What is subscribed to at the broker: of the names that observers of the session want, those that may be imported (G2).
+///
+/// An observer of any name widens that to the beginnings that the list has, and never to all names: of a realm with many
+/// hosts that would be everything that happens on all of them.
+struct WantedNames: Equatable {
+    private var names: Set<ExactText> = []
+    private var prefixes: Set<ExactText> = []
+    /// Whether not all of them fit.
+    private(set) var isCut = false
+
+    init() {}
+
+    /// - Parameters:
+    ///   - observed: what the session's observers want.
+    ///   - isAnyObserved: whether one of them wants any name.
+    ///   - most: subscriptions at most; each name takes two.
+    init(
+        observed: some Sequence<String>, isAnyObserved: Bool, imports: [NamePattern], mostSubscriptions most: Int
+    ) {
+        var room = most / 2
+        func add(_ text: String, to set: inout Set<ExactText>) {
+            let text = ExactText(text)
+            guard !set.contains(text) else { return }
+            guard room > 0 else { return isCut = true }
+            room -= 1
+            set.insert(text)
+        }
+        if isAnyObserved {
+            for pattern in imports {
+                switch pattern {
+                case .all: break
+                case .below(let prefix): add(prefix, to: &prefixes)
+                case .exactly(let name): add(name, to: &names)
+                }
+            }
+        }
+        for name in observed where Self.mayImport(name, imports) && !isBelowPrefix(name) { add(name, to: &names) }
+    }
+
+    /// What the bridge itself says is never taken from outside, and never goes out.
+    static let ownNames = NamePattern.below("org.carillon.Bridge.")
+
+    static func mayImport(_ name: String, _ imports: [NamePattern]) -> Bool {
+        !ownNames.matches(name) && imports.contains { $0.matches(name) }
+    }
+
+    private func isBelowPrefix(_ name: String) -> Bool {
+        prefixes.contains { NamePattern.below($0.text).matches(name) }
+    }
+
+    func contains(_ name: String) -> Bool { names.contains(ExactText(name)) || isBelowPrefix(name) }
+
+    /// The filters of the subscriptions.
+    func filters(in realm: String) -> Set<String> {
+        var filters: Set<String> = []
+        for name in names { filters.formUnion(BridgeTopic.filters(name: name.text, in: realm)) }
+        for prefix in prefixes { filters.formUnion(BridgeTopic.filters(below: prefix.text, in: realm)) }
+        return filters
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+
+/// Why a notification did not come where it should have.
+enum LossReason: String, CaseIterable {
+    /// It never came from the broker: a number is missing.
+    case missing = "missing"
+    /// More waited for the broker than may.
+    case queueFull = "queue-full"
+    /// The broker, or the session's service, did not take it.
+    case refused = "refused"
+    case undecodable = "undecodable"
+    /// Something on the way speaks MQTT 3.1.1, and took away what tells duplicates and losses.
+    case stripped = "stripped"
+    /// The service ended while it was posted: it may have come, and is not repeated.
+    case uncertain = "uncertain"
+    /// The session's service lost it on its way to the bridge.
+    case notSeen = "not-seen"
+}
+
+/// What is lost, by name, until it is announced: nothing is lost silently, and a flood of losses is no flood of
+/// announcements.
+struct LossLedger {
+    /// What is told together.
+    struct Entry: Hashable {
+        /// Where it came from.
+        let origin: Origin
+        /// Nil where more names are lost than are told apart.
+        let name: ExactText?
+        let reason: LossReason
+    }
+
+    /// Entries that are told apart at once.
+    static let mostEntries = 256
+
+    private(set) var pending: [Entry: UInt64] = [:]
+    /// Ever, of what went out.
+    private(set) var outwards: UInt64 = 0
+    /// Ever, of what came in.
+    private(set) var inwards: UInt64 = 0
+
+    enum Direction { case outwards, inwards }
+
+    mutating func lost(
+        _ count: UInt64 = 1, of name: String?, from origin: Origin, because reason: LossReason, _ direction: Direction
+    ) {
+        switch direction {
+        case .outwards: outwards &+= count
+        case .inwards: inwards &+= count
+        }
+        let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
+        let isKnown = pending[entry] != nil || pending.count < Self.mostEntries
+        pending[isKnown ? entry : Entry(origin: origin, name: nil, reason: reason), default: 0] &+= count
+    }
+
+    /// What is to be announced now.
+    mutating func takePending() -> [(entry: Entry, count: UInt64)] {
+        defer { pending = [:] }
+        return pending.map { ($0.key, $0.value) }.sorted {
+            ($0.entry.origin.text, $0.entry.name?.text ?? "", $0.entry.reason.rawValue)
+                < ($1.entry.origin.text, $1.entry.name?.text ?? "", $1.entry.reason.rawValue)
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import NotificationWire
+
+/// What arrived from the broker, read and not believed: anybody there may have sent it.
+struct InwardMessage {
+    enum Content {
+        case notification(userInfo: [String: PropertyList])
+        /// The value of that name and object is gone.
+        case removal
+    }
+
+    let origin: Origin
+    let name: String
+    let object: String
+    let content: Content
+    /// Whether it stays as a value.
+    let isKept: Bool
+    /// In seconds; nil for never.
+    let expiresAfter: UInt32?
+    let properties: MessageProperties
+    /// What its place is counted on.
+    let topic: String
+    /// Whether it is a value that was there before: it is news only for who does not have it.
+    private(set) var isToldAnew: Bool
+
+    /// Why something is not taken.
+    enum Refusal: Error, Equatable {
+        /// It went through too many bridges, so that it may go round and round.
+        case tooManyHops
+        case undecodable(String)
+    }
+
+    static let mostHops = 4
+
+    /// - Parameter topic: that of `publication`, read; it is a notification's or a value's.
+    init(_ publication: Publication, on topic: BridgeTopic) throws(Refusal) {
+        guard let properties = MessageProperties(publication.userProperties) else {
+            throw .undecodable("a user property has a value that it can't have")
+        }
+        guard properties.hops <= Self.mostHops else { throw .tooManyHops }
+        switch topic.subject {
+        case .notification(let name): (self.name, object) = (name, properties.object)
+        case .value(let name, let object): (self.name, self.object) = (name, object)
+        case .online, .status, .test: preconditionFailure("not of a notification")
+        }
+        origin = topic.origin
+        self.topic = publication.topic
+        self.properties = properties
+        isKept = publication.isRetained
+        expiresAfter = publication.expiry
+        isToldAnew = properties.isOldValue
+        if publication.isRetained, publication.payload.isEmpty {
+            content = .removal
+            return
+        }
+        do throws(Payload.Malformed) {
+            content = .notification(
+                userInfo: try Payload.userInfo(publication.payload, contentType: publication.contentType))
+        } catch {
+            throw .undecodable(error.reason)
+        }
+    }
+
+    /// - Parameter isAnew: whether it is a value that was there before, whatever it says itself.
+    func told(anew isAnew: Bool) -> InwardMessage {
+        var message = self
+        message.isToldAnew = isToldAnew || isAnew
+        return message
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+
+/// The user properties of a bridge's messages, by their names: the one place that knows them.
+struct MessageProperties: Equatable {
+    enum Key: String {
+        case object = "object"
+        /// An object that MQTT would not take as it is, written as a topic's level.
+        case encodedObject = "object-percent"
+        case serial = "serial"
+        case count = "count"
+        case run = "run"
+        case hops = "hops"
+        case time = "time"
+        case value = "value"
+        /// Of ``BridgeTopic/Subject/online``: its being there shows that properties come through.
+        case carillon = "carillon"
+    }
+
+    /// Empty for none.
+    var object = ""
+    /// The place among the posts of its session.
+    var serial: UInt64?
+    /// Where it stands among what its bridge published on its topic: 1, 2, 3 and so on, so that a hole is a loss.
+    var place: Place?
+    /// How many bridges it went through.
+    var hops: UInt64 = 0
+    /// When it was posted, in microseconds since 1970.
+    var time: Int64?
+    /// Whether it is a value that was there before, told anew.
+    var isOldValue = false
+
+    struct Place: Equatable {
+        /// From when on it counts: the counting begins anew with a process that does not know the earlier one's.
+        let run: String
+        let count: UInt64
+    }
+
+    init() {}
+
+    /// Of several with one name the first counts.
+    ///
+    /// - Returns: nil where one that is known has a value that it can't have.
+    init?(_ properties: [UserProperty]) {
+        var texts: [Key: String] = [:]
+        for property in properties {
+            guard let key = Key(rawValue: property.name), texts[key] == nil else { continue }
+            texts[key] = property.value
+        }
+        func number<Number: FixedWidthInteger>(_ key: Key, _ type: Number.Type) -> Number?? {
+            guard let text = texts[key] else { return .some(nil) }
+            guard let number = Number(text) else { return nil }
+            return number
+        }
+        if let encoded = texts[.encodedObject] {
+            guard let decoded = TopicLevel.decoded(encoded) else { return nil }
+            object = decoded
+        } else {
+            object = texts[.object] ?? ""
+        }
+        guard let serial = number(.serial, UInt64.self), let count = number(.count, UInt64.self),
+            let hops = number(.hops, UInt64.self), let time = number(.time, Int64.self), count != 0
+        else { return nil }
+        self.serial = serial
+        self.hops = hops ?? 0
+        self.time = time
+        isOldValue = texts[.value] != nil
+        if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= 64 {
+            place = Place(run: run, count: count)
+        }
+    }
+
+    var all: [UserProperty] {
+        var all: [UserProperty] = []
+        func add(_ key: Key, _ value: String?) { if let value { all.append(UserProperty(key.rawValue, value)) } }
+        if !object.isEmpty {
+            if object.unicodeScalars.allSatisfy(TopicLevel.isAllowed) {
+                add(.object, object)
+            } else {
+                add(.encodedObject, TopicLevel.encoded(object))
+            }
+        }
+        add(.serial, serial.map(String.init))
+        add(.count, place.map { String($0.count) })
+        add(.run, place?.run)
+        add(.hops, String(hops))
+        add(.time, time.map(String.init))
+        if isOldValue { add(.value, "1") }
+        return all
+    }
+}

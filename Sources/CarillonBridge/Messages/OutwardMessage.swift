@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import NotificationCore
+import NotificationWire
+
+/// A notification on its way to the broker, or that a value is gone.
+struct OutwardMessage: Equatable {
+    let name: String
+    let object: String
+    let payload: [UInt8]
+    let contentType: String?
+    let isRetained: Bool
+    /// When it is of no use any more, in microseconds since 1970; nil for never.
+    let expiry: Int64?
+    var properties: MessageProperties
+
+    /// - Parameter details: what the service told of it, which it was asked for (P1).
+    init(_ notification: ArrivedNotification, details: [String: PropertyList], as format: Payload.Format) {
+        func isTrue(_ detail: Detail) -> Bool { details[detail.rawValue] == .boolean(true) }
+        func microseconds(_ detail: Detail) -> Int64? {
+            if case .int64(let time)? = details[detail.rawValue] { time } else { nil }
+        }
+        name = notification.name
+        object = notification.object
+        payload = Payload.bytes(of: notification.userInfo.decoded(), as: format)
+        contentType = format.contentType
+        isRetained = isTrue(.kept)
+        expiry = microseconds(.expiry)
+        properties = MessageProperties()
+        properties.object = notification.object
+        properties.serial = notification.serial
+        properties.hops = 1
+        properties.time = microseconds(.time)
+        properties.isOldValue = isTrue(.retained)
+    }
+
+    /// One that was made before.
+    init(
+        name: String, object: String, payload: [UInt8], contentType: String?, isRetained: Bool, expiry: Int64?,
+        properties: MessageProperties
+    ) {
+        self.name = name
+        self.object = object
+        self.payload = payload
+        self.contentType = contentType
+        self.isRetained = isRetained
+        self.expiry = expiry
+        self.properties = properties
+    }
+
+    /// That the value of this name and object is gone.
+    init(removalOf name: String, _ object: String) {
+        self.name = name
+        self.object = object
+        payload = []
+        contentType = nil
+        isRetained = true
+        expiry = nil
+        properties = MessageProperties()
+        properties.object = object
+        properties.hops = 1
+    }
+
+    func topic(of origin: Origin, in realm: String) -> String {
+        let subject: BridgeTopic.Subject =
+            isRetained && !object.isEmpty ? .value(name: name, object: object) : .notification(name: name)
+        return BridgeTopic(subject, of: origin).text(in: realm)
+    }
+
+    /// What it takes while it waits, in bytes, roughly.
+    var byteCount: Int { payload.count + name.utf8.count + object.utf8.count + 256 }
+
+    /// - Parameter now: in microseconds since 1970.
+    /// - Returns: nil when its time is over.
+    func publication(on topic: String, now: Int64) -> Publication? {
+        var seconds: UInt32?
+        if let expiry {
+            guard expiry > now else { return nil }
+            seconds = UInt32(clamping: (expiry - now + 999_999) / 1_000_000)
+        }
+        return Publication(
+            topic: topic, payload: payload, isRetained: isRetained, contentType: contentType, expiry: seconds,
+            userProperties: properties.all)
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+
+/// Numbers what is published on each topic, so that whoever receives it sees a hole (1, 2, 4) and a repetition.
+struct TopicCounts: Equatable {
+    /// Topics that are counted at once. Beyond that all counting begins anew, as another run.
+    static let mostTopics = 65_536
+
+    private(set) var run: String
+    private var counts: [ExactText: UInt64] = [:]
+
+    init(run: String) {
+        self.run = run
+    }
+
+    mutating func next(on topic: String) -> MessageProperties.Place {
+        let topic = ExactText(topic)
+        if counts[topic] == nil, counts.count == Self.mostTopics {
+            counts = [:]
+            run = Self.randomRun()
+        }
+        counts[topic, default: 0] += 1
+        return MessageProperties.Place(run: run, count: counts[topic]!)
+    }
+
+    /// All of them, in the order of their topics.
+    var all: [(topic: String, count: UInt64)] {
+        counts.map { ($0.key.text, $0.value) }.sorted { $0.topic.utf8.lexicographicallyPrecedes($1.topic.utf8) }
+    }
+
+    /// Goes on with what was counted before.
+    mutating func set(_ count: UInt64, of topic: String) { counts[ExactText(topic)] = count }
+
+    static func randomRun() -> String { String(UInt64.random(in: .min ... .max), radix: 36) }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Where a bridge keeps ``SavedState`` between two runs: `carillon/bridge-state.json` in `$XDG_STATE_HOME`, or in the
+/// directory that systemd gives it.
+///
+/// It is written at the end, and gone while the bridge runs: what a crash leaves is nothing, and not what was true once.
+struct StateFile {
+    private let directory: String?
+
+    init() {
+        directory = Self.standardDirectory
+    }
+
+    /// - Parameter directory: nil where there is none, so that nothing is kept.
+    init(directory: String?) {
+        self.directory = directory
+    }
+
+    private static var standardDirectory: String? {
+        func variable(_ name: String) -> String? {
+            guard let value = getenv(name), value.pointee == CChar(bitPattern: UInt8(ascii: "/")) else { return nil }
+            return String(cString: value)
+        }
+        // systemd's is a list where a unit names several.
+        if let given = variable("STATE_DIRECTORY") { return given.split(separator: ":").first.map(String.init) }
+        if let home = variable("XDG_STATE_HOME") { return home + "/carillon" }
+        return variable("HOME").map { $0 + "/.local/state/carillon" }
+    }
+
+    private var path: String? { directory.map { $0 + "/bridge-state.json" } }
+
+    /// Takes what an earlier bridge left.
+    func take() -> SavedState? {
+        guard let path else { return nil }
+        do throws(FileError) {
+            guard let bytes = try RegularFile.contents(of: path, atMost: SavedState.mostBytes) else { return nil }
+            unlink(path)
+            guard let state = SavedState(bytes) else {
+                Log.warning("\(path) is no state of a bridge, and is not used")
+                return nil
+            }
+            return state
+        } catch {
+            Log.warning("what an earlier bridge left can't be read: \(error)")
+            return nil
+        }
+    }
+
+    /// - Returns: whether it is kept.
+    func save(_ state: SavedState) -> Bool {
+        guard let directory, let path else { return false }
+        do throws(FileError) {
+            makeDirectory(directory)
+            guard let file = try RegularFile(path + ".new", for: .newLog) else { return false }
+            try file.append(state.bytes)
+            try file.rename(to: path)
+            return true
+        } catch {
+            Log.warning("the state can't be kept for the next bridge: \(error)")
+            return false
+        }
+    }
+
+    /// With those above it; a failure shows when the file is opened.
+    private func makeDirectory(_ path: String) {
+        var end = path.startIndex
+        while let slash = path[end...].dropFirst().firstIndex(of: "/") {
+            end = slash
+            mkdir(String(path[..<slash]), 0o700)
+        }
+        mkdir(path, 0o700)
+    }
+}

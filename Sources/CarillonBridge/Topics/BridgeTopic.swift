@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+
+/// A topic of the bridge's part of a broker: `carillon/1/<realm>/<host>/<user>/…`, version 1 of it. The one place that
+/// knows how topics are written.
+struct BridgeTopic {
+    /// What is published there.
+    enum Subject {
+        /// `n/com/example/Saved`: the points of a name are levels, so that the beginning of names is a wildcard.
+        case notification(name: String)
+        /// `v/com/example/Battery/BAT0`: one that is kept and has an object. A broker keeps one message for a topic, and
+        /// the session one value for a name and object.
+        case value(name: String, object: String)
+        /// `online`: whether the bridge is there.
+        case online
+        /// `status`: what it lost.
+        case status
+        /// `test`: what it sends to itself.
+        case test
+    }
+
+    /// The longest that MQTT has, in bytes.
+    static let mostBytes = 65_535
+    /// Brokers bound the levels of a topic: mosquitto has 200.
+    static let mostLevels = 200
+
+    let origin: Origin
+    let subject: Subject
+
+    init(_ subject: Subject, of origin: Origin) {
+        self.origin = origin
+        self.subject = subject
+    }
+
+    /// - Returns: nil for a topic of another realm or version, and for what is none of them.
+    init?(_ text: String, in realm: String) {
+        // Not by characters: one that combines with the slash before it makes another one of both.
+        let levels = text.unicodeScalars.split(separator: "/", omittingEmptySubsequences: false).map(Substring.init)
+        guard levels.count >= 6, levels[0] == "carillon", levels[1] == "1",
+            ExactText.matches(TopicLevel.encoded(realm), String(levels[2])),
+            let host = TopicLevel.decoded(levels[3]), let user = TopicLevel.decoded(levels[4]),
+            let origin = Origin(host: host, user: user)
+        else { return nil }
+        self.origin = origin
+        let rest = levels[6...]
+        switch (levels[5], rest.count) {
+        case ("online", 0): subject = .online
+        case ("status", 0): subject = .status
+        case ("test", 0): subject = .test
+        case ("n", 1...):
+            guard let name = Self.name(of: rest) else { return nil }
+            subject = .notification(name: name)
+        case ("v", 2...):
+            guard let name = Self.name(of: rest.dropLast()), let object = TopicLevel.decoded(rest.last!),
+                !object.isEmpty
+            else { return nil }
+            subject = .value(name: name, object: object)
+        default: return nil
+        }
+    }
+
+    private static func name(of levels: ArraySlice<Substring>) -> String? {
+        var parts: [String] = []
+        for level in levels {
+            guard let part = TopicLevel.decoded(level) else { return nil }
+            parts.append(part)
+        }
+        let name = parts.joined(separator: ".")
+        return name.isEmpty ? nil : name
+    }
+
+    func text(in realm: String) -> String {
+        let root = Self.root(realm, TopicLevel.encoded(origin.host), TopicLevel.encoded(origin.user))
+        return switch subject {
+        case .notification(let name): root + "n/" + Self.levels(of: name)
+        case .value(let name, let object): root + "v/" + Self.levels(of: name) + "/" + TopicLevel.encoded(object)
+        case .online: root + "online"
+        case .status: root + "status"
+        case .test: root + "test"
+        }
+    }
+
+    private static func root(_ realm: String, _ host: String, _ user: String) -> String {
+        "carillon/1/\(TopicLevel.encoded(realm))/\(host)/\(user)/"
+    }
+
+    private static func levels(of name: String) -> String {
+        name.unicodeScalars.split(separator: ".", omittingEmptySubsequences: false)
+            .map { TopicLevel.encoded(Substring($0)) }.joined(separator: "/")
+    }
+
+    // MARK: Filters
+
+    /// What all hosts publish of a name: notifications, and values of its objects.
+    static func filters(name: String, in realm: String) -> [String] {
+        let root = root(realm, "+", "+")
+        return [root + "n/" + levels(of: name), root + "v/" + levels(of: name) + "/+"]
+    }
+
+    /// The same for all names that begin so.
+    ///
+    /// - Parameter prefix: with the point at its end.
+    static func filters(below prefix: String, in realm: String) -> [String] {
+        let root = root(realm, "+", "+")
+        let levels = levels(of: String(prefix.unicodeScalars.dropLast()))
+        return [root + "n/" + levels + "/#", root + "v/" + levels + "/#"]
+    }
+
+    static func presenceFilter(in realm: String) -> String { root(realm, "+", "+") + "online" }
+
+    /// All that one origin keeps at the broker.
+    static func filters(of origin: Origin, in realm: String) -> [String] {
+        let root = root(realm, TopicLevel.encoded(origin.host), TopicLevel.encoded(origin.user))
+        return [root + "n/#", root + "v/#"]
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// One level of an MQTT topic that stands for any text: what MQTT forbids there or gives a meaning is written as its
+/// bytes of UTF-8, each as a per cent sign and two digits.
+enum TopicLevel {
+    static func encoded(_ text: some StringProtocol) -> String {
+        guard text.unicodeScalars.contains(where: isSpecial) else { return String(text) }
+        var result = ""
+        for scalar in text.unicodeScalars {
+            guard isSpecial(scalar) else {
+                result.unicodeScalars.append(scalar)
+                continue
+            }
+            for byte in UTF8.encode(scalar)! {
+                result += "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
+            }
+        }
+        return result
+    }
+
+    /// - Returns: nil where a per cent sign has no two digits behind it, and for what is no text of D-Bus: bytes that are
+    ///   no UTF-8, or a NUL character.
+    static func decoded(_ level: some StringProtocol) -> String? {
+        guard level.utf8.contains(UInt8(ascii: "%")) else { return String(level) }
+        var bytes: [UInt8] = []
+        var rest = Array(level.utf8)[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let high = rest.popFirst().flatMap(digit), let low = rest.popFirst().flatMap(digit) else {
+                return nil
+            }
+            bytes.append(high << 4 | low)
+        }
+        return bytes.contains(0) ? nil : String(validating: bytes, as: UTF8.self)
+    }
+
+    /// Whether MQTT takes a text as it is, in a topic's level or a property: without control characters and those that
+    /// are no characters, which a broker may end the connection for.
+    static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0...0x1F, 0x7F...0x9F, 0xFDD0...0xFDEF: false
+        default: scalar.value & 0xFFFE != 0xFFFE
+        }
+    }
+
+    private static func isSpecial(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar {
+        case "/", "+", "#", "%": true
+        default: !isAllowed(scalar)
+        }
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import MQTT
+import NotificationCore
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: what is bounded", .timeLimit(.minutes(20)))
+struct BoundsTests {
+    private let origin = Origin(host: "lap", user: "ben")!
+
+    private func entry(_ name: String) -> ExportQueue.Entry {
+        ExportQueue.Entry(message: OutwardMessage(removalOf: name, ""), topic: name)
+    }
+
+    @Test("A full queue loses the oldest, by number and by bytes, and says which")
+    func queue() {
+        var queue = ExportQueue(limits: .init(count: 2, byteCount: 1 << 20))
+        #expect(queue.append(entry("a")).isEmpty && queue.append(entry("b")).isEmpty)
+        #expect(queue.append(entry("c")).map(\.message.name) == ["a"])
+        #expect(queue.popFirst()?.message.name == "b")
+        queue.prepend(entry("b"))
+        #expect(queue.count == 2 && queue.byteCount == 2 * entry("b").message.byteCount)
+        var small = ExportQueue(limits: .init(count: 10, byteCount: entry("a").message.byteCount))
+        #expect(small.append(entry("a")).isEmpty)
+        #expect(small.append(entry("b")).map(\.message.name) == ["a"])
+        #expect(small.append(entry("cc")).map(\.message.name) == ["b", "cc"], "it is too large for itself")
+        #expect(small.count == 0 && small.byteCount == 0)
+    }
+
+    @Test("Each topic is counted from one; too many of them are another run")
+    func counts() {
+        var counts = TopicCounts(run: "r")
+        #expect(counts.next(on: "a") == .init(run: "r", count: 1))
+        #expect(counts.next(on: "b") == .init(run: "r", count: 1))
+        #expect(counts.next(on: "a") == .init(run: "r", count: 2))
+        for number in 0..<TopicCounts.mostTopics - 2 { _ = counts.next(on: "t\(number)") }
+        #expect(counts.next(on: "a") == .init(run: "r", count: 3))
+        let other = counts.next(on: "one more")
+        #expect(other.run != "r" && other.count == 1)
+        #expect(counts.next(on: "a") == .init(run: other.run, count: 1))
+    }
+
+    @Test("Losses are told together, and a flood of names as one")
+    func ledger() {
+        var ledger = LossLedger()
+        ledger.lost(of: "a", from: origin, because: .queueFull, .outwards)
+        ledger.lost(2, of: "a", from: origin, because: .queueFull, .outwards)
+        ledger.lost(4, of: "a", from: origin, because: .missing, .inwards)
+        #expect(ledger.takePending().map(\.count) == [4, 3])
+        #expect(ledger.takePending().isEmpty && ledger.outwards == 3 && ledger.inwards == 4)
+        for number in 0..<1_000 { ledger.lost(of: "n\(number)", from: origin, because: .missing, .inwards) }
+        let told = ledger.takePending()
+        #expect(told.count == LossLedger.mostEntries + 1)
+        #expect(told.reduce(0) { $0 + $1.count } == 1_000)
+        #expect(told.contains { $0.entry.name == nil && $0.count == 1_000 - UInt64(LossLedger.mostEntries) })
+    }
+
+    private func list(_ text: String) throws -> [NamePattern] { try NamePattern.list(text) }
+
+    @Test("Only what is wanted and may come is subscribed to; any name never widens that to all")
+    func wanted() throws {
+        let imports = try list("a.b;c.*")
+        let some = WantedNames(
+            observed: ["a.b", "c.d", "x"], isAnyObserved: false, imports: imports, mostSubscriptions: 100)
+        #expect(some.contains("a.b") && some.contains("c.d") && !some.contains("c.e") && !some.contains("x"))
+        #expect(some.filters(in: "r").count == 4)
+        let any = WantedNames(observed: ["c.d"], isAnyObserved: true, imports: imports, mostSubscriptions: 100)
+        #expect(any.contains("c.e") && any.contains("a.b") && !any.contains("c"))
+        #expect(any.filters(in: "r").contains("carillon/1/r/+/+/n/c/#"))
+        let all = WantedNames(observed: ["x"], isAnyObserved: true, imports: try list("*"), mostSubscriptions: 100)
+        #expect(all.contains("x") && !all.contains("y") && all.filters(in: "r").count == 2)
+        let own = WantedNames(
+            observed: ["org.carillon.Bridge.Lost"], isAnyObserved: false, imports: try list("*"), mostSubscriptions: 100
+        )
+        #expect(own.filters(in: "r").isEmpty, "what a bridge says of itself is nobody else's")
+        let many = WantedNames(
+            observed: (0..<100).map { "n\($0)" }, isAnyObserved: false, imports: try list("*"), mostSubscriptions: 10)
+        #expect(many.isCut && many.filters(in: "r").count == 10)
+    }
+
+    @Test("Hosts are bounded; one that was stripped on the way is known by that")
+    func hosts() {
+        var table = HostTable()
+        let message = HostTable.message(isOnline: true, run: "r", topic: "t")
+        #expect(table.take(message, of: origin) == HostTable.Host(isOnline: true, software: "carillon-bridge 0.1.0"))
+        #expect(table.take(message, of: origin) == nil, "nothing is new")
+        var stripped = message
+        stripped.userProperties = []
+        #expect(table.take(stripped, of: origin)?.isStripped == true)
+        func plain(_ text: String) -> Publication { Publication(topic: "t", payload: Array(text.utf8)) }
+        #expect(table.take(plain("offline"), of: origin) == HostTable.Host(isOnline: false))
+        #expect(table.take(plain(#"{"online": true}"#), of: origin) == HostTable.Host(isOnline: true))
+        #expect(table.take(plain("nonsense"), of: origin) == nil && table[origin]?.isOnline == true)
+        #expect(table.take(plain(""), of: origin) == HostTable.Host(isOnline: false) && table[origin] == nil)
+        for number in 0..<HostTable.most + 10 {
+            _ = table.take(plain("on"), of: Origin(host: "h\(number)", user: "u")!)
+        }
+        #expect(table.hosts.count == HostTable.most)
+    }
+}

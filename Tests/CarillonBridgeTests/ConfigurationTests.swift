@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import TestLimits
+import TestSupport
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: bridge.conf", .timeLimit(.minutes(20)))
+struct ConfigurationTests {
+    private func read(_ text: String) throws -> BridgeConfiguration {
+        let directory = try TemporaryDirectory()
+        try directory.write(text, to: "bridge.conf")
+        let file = try #require(try KeyFile(path: directory.entry("bridge.conf")))
+        var configuration = BridgeConfiguration(standard: ())
+        for entry in file.entries { try configuration.apply(entry, of: file) }
+        return configuration
+    }
+
+    @Test("Without a broker it is off, and its lists are empty")
+    func standard() throws {
+        let configuration = BridgeConfiguration(standard: ())
+        #expect(!configuration.isOn && configuration.exports.isEmpty && configuration.imports.isEmpty)
+        #expect(configuration.port == 8883 && configuration.tls != nil)
+        #expect(!configuration.origin.host.isEmpty && !configuration.origin.host.contains("."))
+        #expect(try configuration.password() == nil)
+    }
+
+    @Test("Each key is read")
+    func keys() throws {
+        let directory = try TemporaryDirectory()
+        try directory.write("secret\nmore", to: "password")
+        let configuration = try read(
+            """
+            [Broker]
+            host=broker.example.org
+            tls=false
+            user-name=me
+            password-file=\(directory.entry("password"))
+            keep-alive=30
+            session-expiry=0
+            [Bridge]
+            realm=a/b
+            host=desk
+            user=anna
+            export=a.b;c.*
+            import=*
+            presence=false
+            [Limits]
+            queue=5
+            queue-bytes=6
+            in-flight=7
+            receive-maximum=8
+            subscriptions=10
+            """)
+        #expect(configuration.isOn && configuration.port == 1883 && configuration.tls == nil)
+        #expect(try configuration.userName == "me" && configuration.password() == "secret")
+        #expect(configuration.keepAlive == 30 && configuration.sessionExpiry == 0 && configuration.realm == "a/b")
+        #expect(configuration.origin == Origin(host: "desk", user: "anna"))
+        #expect(configuration.exports.map(\.description) == ["a.b", "c.*"])
+        #expect(configuration.imports.map(\.description) == ["*"] && !configuration.followsPresence)
+        #expect(configuration.queue == .init(count: 5, byteCount: 6) && configuration.mostSubscriptions == 10)
+        #expect(configuration.inFlight == 7 && configuration.receiveMaximum == 8)
+        let secured = try read("[Broker]\nhost=h\nca-file=/a\ncertificate-file=/b\nkey-file=/c\nport=7\n")
+        #expect(secured.tls == .init(authorityFile: "/a", certificateFile: "/b", keyFile: "/c") && secured.port == 7)
+    }
+
+    @Test(
+        "A mistake is told with its line",
+        arguments: [
+            ("[Brokers]\nhost=a", "there is no group [Brokers]"),
+            ("[Broker]\nhosts=a", "there is no key 'hosts' in [Broker]"),
+            ("[Broker]\nport=0", "'0' is no number from 1 to 65535 for port"),
+            ("[Broker]\ntls=yes", "'yes' is neither true nor false for tls"),
+            ("[Broker]\nca-file=a.pem", "'a.pem' does not begin with /"),
+            ("[Broker]\nkeep-alive=4", "'4' is no number from 5"), ("[Bridge]\nrealm=", "realm has 1 to 255 bytes"),
+            ("[Bridge]\nexport=a*b", "'a*b' is no name for export"),
+            ("[Limits]\nqueue=0", "'0' is no number from 1 to 1000000 for queue"),
+        ])
+    func mistakes(text: String, reason: String) {
+        let fault = #expect(throws: KeyFile.Fault.self) { try read(text) }
+        #expect(fault?.description.contains(reason) == true, "\(String(describing: fault))")
+        #expect(fault?.line == 2 || fault?.line == 1)
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: messages", .timeLimit(.minutes(20)))
+struct MessageTests {
+    private func read(
+        _ payload: String, topic: String = "carillon/1/home/lap/ben/n/com/example/Saved", contentType: String? = nil,
+        isRetained: Bool = false, expiry: UInt32? = nil, _ properties: [(String, String)] = []
+    ) throws -> InwardMessage {
+        let publication = Publication(
+            topic: topic, payload: Array(payload.utf8), isRetained: isRetained, contentType: contentType,
+            expiry: expiry,
+            userProperties: properties.map { UserProperty($0.0, $0.1) })
+        return try InwardMessage(publication, on: try #require(BridgeTopic(topic, in: "home")))
+    }
+
+    private func userInfo(_ message: InwardMessage) -> [String: PropertyList]? {
+        if case .notification(let userInfo) = message.content { userInfo } else { nil }
+    }
+
+    @Test("A plain client's JSON is a notification, whatever else it does not say")
+    func plain() throws {
+        let message = try read(#"{"bytes": 4711, "name": "a"}"#)
+        #expect(message.name == "com.example.Saved" && message.object.isEmpty && !message.isKept)
+        #expect(message.origin == Origin(host: "lap", user: "ben"))
+        #expect(userInfo(message) == ["bytes": .int64(4711), "name": .string("a")])
+        #expect(message.properties.place == nil)
+        #expect(userInfo(try read("")) == [:])
+        #expect(userInfo(try read("21.5")) == ["value": .double(21.5)])
+        #expect(userInfo(try read(#"["a", 1]"#)) == ["value": .array([.string("a"), .int64(1)])])
+        #expect(userInfo(try read("{}", contentType: "Application/JSON; charset=utf-8")) == [:])
+    }
+
+    @Test(
+        "What can't be a userInfo is refused, and why is told",
+        arguments: ["on", "{", "null", #"{"a": null}"#, "{\"a\": 1} x", "\u{0}", #"{"a": 1e999}"#])
+    func malformed(payload: String) {
+        #expect(throws: InwardMessage.Refusal.self) { try read(payload) }
+    }
+
+    @Test("Nor is another content type taken for JSON")
+    func contentType() {
+        #expect(throws: InwardMessage.Refusal.self) { try read("{}", contentType: "image/png") }
+    }
+
+    @Test("Object, number and way are in properties; the first of two counts")
+    func properties() throws {
+        let message = try read(
+            "{}",
+            [
+                ("object", "a.txt"), ("object", "b"), ("serial", "7"), ("count", "3"), ("run", "x1"), ("hops", "4"),
+                ("z", ""),
+            ])
+        #expect(message.object == "a.txt")
+        #expect(message.properties.place == MessageProperties.Place(run: "x1", count: 3))
+        #expect(message.properties.serial == 7)
+        #expect(try read("{}", [("object-percent", "a%0Ab")]).object == "a\nb")
+    }
+
+    @Test(
+        "A property that can't be is refused",
+        arguments: [
+            ("count", "0"), ("count", "-1"), ("count", "x"), ("serial", "18446744073709551616"), ("hops", ""),
+            ("object-percent", "%0"), ("time", "now"),
+        ])
+    func malformedProperty(name: String, value: String) {
+        #expect(throws: InwardMessage.Refusal.undecodable("a user property has a value that it can't have")) {
+            try read("{}", [(name, value), ("run", "r")])
+        }
+    }
+
+    @Test("What went through more than four bridges is not taken further")
+    func hops() {
+        #expect(throws: InwardMessage.Refusal.tooManyHops) { try read("{}", [("hops", "5")]) }
+    }
+
+    @Test("The retain flag makes a value, its expiry stays, and an empty payload takes it away")
+    func values() throws {
+        let topic = "carillon/1/home/lap/ben/v/com/example/Battery/BAT0"
+        let message = try read(#"{"level": 50}"#, topic: topic, isRetained: true, expiry: 60)
+        #expect(message.name == "com.example.Battery" && message.object == "BAT0")
+        #expect(message.isKept && message.expiresAfter == 60 && !message.isToldAnew)
+        #expect(message.told(anew: true).isToldAnew)
+        #expect(try read("{}", [("value", "1")]).isToldAnew)
+        guard case .removal = try read("", topic: topic, isRetained: true).content else {
+            Issue.record("it is no removal")
+            return
+        }
+    }
+
+    @Test("What a bridge writes another one reads")
+    func roundTrip() throws {
+        var properties = MessageProperties()
+        (properties.object, properties.serial, properties.hops, properties.time) = ("a\u{7}b", 9, 1, -5)
+        properties.place = .init(run: "r", count: 12)
+        properties.isOldValue = true
+        #expect(MessageProperties(properties.all) == properties)
+        #expect(properties.all.allSatisfy { $0.value.unicodeScalars.allSatisfy(TopicLevel.isAllowed) })
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: losses and repetitions", .timeLimit(.minutes(20)))
+struct PlaceCheckTests {
+    private let origin = Origin(host: "lap", user: "ben")!
+    private let start = ContinuousClock.now
+
+    private func check(
+        _ places: inout PlaceCheck, _ count: UInt64, run: String = "a", topic: String = "t", at seconds: Int = 0
+    ) -> PlaceCheck.Verdict {
+        places.check(
+            topic: topic, origin: origin, name: "N", place: .init(run: run, count: count),
+            now: start + .seconds(seconds))
+    }
+
+    private func losses(_ places: inout PlaceCheck, at seconds: Int) -> [UInt64] {
+        places.losses(at: start + .seconds(seconds)).map(\.count)
+    }
+
+    @Test("Numbers in a row are new, and what came already is repeated")
+    func row() {
+        var places = PlaceCheck()
+        #expect(check(&places, 7) == .first)
+        #expect(check(&places, 8) == .new && check(&places, 9) == .new)
+        #expect(check(&places, 8) == .repeated && check(&places, 9) == .repeated && check(&places, 1) == .repeated)
+        #expect(!places.isWaiting && losses(&places, at: 100).isEmpty)
+    }
+
+    @Test("A hole is a loss after five seconds, unless it is filled, in whatever order")
+    func holes() {
+        var places = PlaceCheck()
+        _ = check(&places, 1)
+        #expect(check(&places, 6) == .new)
+        #expect(places.isWaiting && losses(&places, at: 4).isEmpty)
+        #expect(check(&places, 4, at: 1) == .new, "it fills a part")
+        #expect(check(&places, 4, at: 1) == .repeated)
+        #expect(check(&places, 2, at: 1) == .new)
+        #expect(losses(&places, at: 5) == [2], "3 and 5 never came")
+        #expect(!places.isWaiting)
+        #expect(check(&places, 3, at: 6) == .repeated, "it was told to be lost")
+        #expect(check(&places, 7, at: 6) == .new)
+    }
+
+    @Test("Another run begins with 1, and ends what was open")
+    func runs() {
+        var places = PlaceCheck()
+        _ = check(&places, 5)
+        _ = check(&places, 7)
+        #expect(check(&places, 3, run: "b") == .new)
+        #expect(losses(&places, at: 0) == [1], "of the earlier run nothing comes any more")
+        #expect(losses(&places, at: 5) == [2])
+    }
+
+    @Test("A number of somebody hostile breaks nothing")
+    func hostile() {
+        var places = PlaceCheck()
+        _ = check(&places, 1)
+        #expect(check(&places, .max) == .new)
+        #expect(check(&places, .max) == .repeated)
+        #expect(losses(&places, at: 5) == [.max - 2])
+        for count: UInt64 in stride(from: 2, to: 400, by: 2) { _ = check(&places, count, run: "b", at: 6) }
+        #expect(places.isWaiting)
+        #expect(losses(&places, at: 20).reduce(0, +) == 199)
+    }
+
+    @Test("Topics are bounded, and those that nobody wants any more are forgotten")
+    func bounds() {
+        var places = PlaceCheck()
+        for number in 0...PlaceCheck.mostTopics { _ = check(&places, 1, topic: "t\(number)") }
+        #expect(places.count <= PlaceCheck.mostTopics / 2 + 1)
+        #expect(check(&places, 2, topic: "t\(PlaceCheck.mostTopics)") == .new, "the newest is known")
+        places.forget { $0 == "N" }
+        #expect(places.count == 0)
+        #expect(check(&places, 9, topic: "t\(PlaceCheck.mostTopics)") == .first)
+    }
+
+    @Test("What has no number is the first, or new")
+    func plain() {
+        var places = PlaceCheck()
+        #expect(places.check(topic: "t", origin: origin, name: "N", place: nil, now: start) == .first)
+        _ = check(&places, 1)
+        #expect(places.check(topic: "t", origin: origin, name: "N", place: nil, now: start) == .new)
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import TestSupport
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: what a bridge leaves to the next one", .timeLimit(.minutes(20)))
+struct StateTests {
+    private func state() -> SavedState {
+        var counts = TopicCounts(run: "r1")
+        for topic in ["a", "b", "b"] { _ = counts.next(on: topic) }
+        var places = PlaceCheck()
+        let origin = Origin(host: "lap", user: "ben")!
+        _ = places.check(
+            topic: "t", origin: origin, name: "N", place: .init(run: "x", count: .max), now: .now)
+        var properties = MessageProperties()
+        (properties.object, properties.hops, properties.serial, properties.time) = ("o", 1, 7, -3)
+        properties.place = .init(run: "r1", count: 2)
+        let message = OutwardMessage(
+            name: "N", object: "o", payload: [0, 0xFF, 7], contentType: "application/json", isRetained: true, expiry: 9,
+            properties: properties)
+        return SavedState(
+            realm: "home", origin: Origin(host: "desk", user: "anna")!, counts: counts, places: places,
+            queue: [
+                .init(message: message, topic: "b"), .init(message: OutwardMessage(removalOf: "N", ""), topic: "c"),
+            ])
+    }
+
+    @Test("All of it comes back, once")
+    func roundTrip() throws {
+        let directory = try TemporaryDirectory()
+        let file = StateFile(directory: directory.entry("new/deep"))
+        #expect(file.take() == nil)
+        let state = state()
+        #expect(file.save(state) && file.save(state), "a newer one takes its place")
+        let read = try #require(file.take())
+        #expect(read.realm == state.realm && read.origin == state.origin && read.queue == state.queue)
+        #expect(read.counts == state.counts && read.places.saved == state.places.saved)
+        #expect(file.take() == nil, "it would not be true any more")
+    }
+
+    @Test("Numbers go on where they ended, and what came already comes no second time")
+    func goesOn() throws {
+        let read = try #require(SavedState(state().bytes))
+        var (counts, places) = (read.counts, read.places)
+        let next = counts.next(on: "b")
+        #expect(next == .init(run: "r1", count: 3))
+        let origin = Origin(host: "lap", user: "ben")!
+        let verdict = places.check(
+            topic: "t", origin: origin, name: "N", place: .init(run: "x", count: 5), now: .now)
+        #expect(verdict == .repeated)
+    }
+
+    @Test(
+        "What is no state is none",
+        arguments: ["", "{", "{}", #"{"version": 2}"#, #"{"version": 1, "realm": "home"}"#, "[1]"])
+    func malformed(text: String) throws {
+        #expect(SavedState(Array(text.utf8)) == nil)
+        let directory = try TemporaryDirectory()
+        try directory.write(text, to: "bridge-state.json")
+        #expect(StateFile(directory: directory.path).take() == nil)
+    }
+
+    @Test("Without a place to keep it nothing is kept, and that is said")
+    func nowhere() throws {
+        #expect(!StateFile(directory: nil).save(state()))
+        #expect(!StateFile(directory: "/proc/none").save(state()))
+    }
+}
