@@ -106,16 +106,17 @@ extension ClientDriver {
             ClientDriver.from(data).received(message!.pointee, ArrivedProperties(pointer: properties))
         }
         mosquitto_publish_v5_callback_set(handle) { _, data, number, reason, _ in
-            ClientDriver.from(data).acknowledged(number, ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason)))
+            let reason = ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason))
+            ClientDriver.from(data).events.append(.acknowledged(PacketID(number), reason))
         }
         mosquitto_subscribe_v5_callback_set(handle) { _, data, number, count, granted, _ in
             let reasons = UnsafeBufferPointer(start: granted, count: Int(count)).map {
                 ReasonCode(rawValue: UInt8(truncatingIfNeeded: $0))
             }
-            ClientDriver.from(data).subscribed(number, reasons)
+            ClientDriver.from(data).subscribed(PacketID(number), reasons)
         }
         mosquitto_unsubscribe_v5_callback_set(handle) { _, data, number, _ in
-            ClientDriver.from(data).unsubscribed(number)
+            ClientDriver.from(data).events.append(.unsubscribed(PacketID(number)))
         }
     }
 
@@ -127,6 +128,8 @@ extension ClientDriver {
         }
     }
 
+    func stopLog() { mosquitto_log_callback_set(handle, nil) }
+
     private static func from(_ data: UnsafeMutableRawPointer?) -> ClientDriver {
         Unmanaged<ClientDriver>.fromOpaque(data!).takeUnretainedValue()
     }
@@ -137,6 +140,7 @@ extension MQTTClient.Settings {
         for text in [host, clientID, userName, password, will?.topic] { try text?.checkForPacket() }
         guard !clientID.isEmpty else { throw MQTTError(.settingsInvalid, "the client identifier is empty") }
         guard !host.isEmpty else { throw MQTTError(.settingsInvalid, "the host is empty") }
+        guard connectTimeout > 0 else { throw MQTTError(.settingsInvalid, "no time to connect") }
         guard port != 0 else { throw MQTTError(.settingsInvalid, "port 0") }
         guard keepAlive == 0 || keepAlive >= 5 else {
             throw MQTTError(.settingsInvalid, "a keep-alive time below 5 s")
@@ -149,6 +153,11 @@ extension MQTTClient.Settings {
             throw MQTTError(.settingsInvalid, "a certificate and its key go together")
         }
     }
+}
+
+extension PacketID {
+    /// As libmosquitto has them.
+    init(_ number: Int32) { self.init(rawValue: UInt16(truncatingIfNeeded: number)) }
 }
 
 extension TopicFilter {

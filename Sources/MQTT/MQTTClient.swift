@@ -24,6 +24,8 @@ public final class MQTTClient {
         public var clientID: String
         /// Seconds after which the one that has heard nothing gives the other up. 5 at least; 0 for never.
         public var keepAlive: UInt16
+        /// For how many seconds a connection that is being made is waited for.
+        public var connectTimeout: UInt16
         /// For how many seconds the broker keeps the session, subscriptions and what arrives for them, after the
         /// connection has ended.
         public var sessionExpiry: UInt32
@@ -42,14 +44,16 @@ public final class MQTTClient {
         public var will: Publication?
 
         public init(
-            host: String, port: UInt16, clientID: String, keepAlive: UInt16 = 60, sessionExpiry: UInt32 = 0,
-            receiveMaximum: UInt16 = 64, sendMaximum: UInt16 = 20, maximumPacketSize: UInt32? = nil,
-            userName: String? = nil, password: String? = nil, tls: TLS? = nil, will: Publication? = nil
+            host: String, port: UInt16, clientID: String, keepAlive: UInt16 = 60, connectTimeout: UInt16 = 30,
+            sessionExpiry: UInt32 = 0, receiveMaximum: UInt16 = 64, sendMaximum: UInt16 = 20,
+            maximumPacketSize: UInt32? = nil, userName: String? = nil, password: String? = nil, tls: TLS? = nil,
+            will: Publication? = nil
         ) {
             self.host = host
             self.port = port
             self.clientID = clientID
             self.keepAlive = keepAlive
+            self.connectTimeout = connectTimeout
             self.sessionExpiry = sessionExpiry
             self.receiveMaximum = receiveMaximum
             self.sendMaximum = sendMaximum
@@ -91,21 +95,21 @@ public final class MQTTClient {
     }
 
     deinit {
-        driver.delegate = nil
+        driver.events.delegate = nil
     }
 
     /// Who is told; held weakly.
     public var delegate: (any MQTTClientDelegate)? {
-        get { driver.delegate }
-        set { driver.delegate = newValue }
+        get { driver.events.delegate }
+        set { driver.events.delegate = newValue }
     }
 
     /// Whether the broker has taken the connection, and it has not ended.
     public var isConnected: Bool { driver.state == .connected }
 
     /// Begins to connect; ``MQTTClientDelegate/connected(sessionPresent:limits:)`` or
-    /// ``MQTTClientDelegate/disconnected(_:)`` tells how that ended, after half a minute at most. The session is gone on
-    /// with, if the broker still has it.
+    /// ``MQTTClientDelegate/disconnected(_:)`` tells how that ended. The session is gone on with, if the broker still has
+    /// it.
     ///
     /// Blocks while the host's name is looked up, and not else.
     ///

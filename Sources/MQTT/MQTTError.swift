@@ -104,12 +104,12 @@ extension MQTTError {
     init(_ code: Int32, errno failure: Int32, detail: String? = nil) {
         let cause: Cause =
             switch mosq_err_t(code) {
-            case MOSQ_ERR_CONN_LOST: .connectionLost
+            // What OpenSSL finds wrong comes as one of these, and in the log.
+            case MOSQ_ERR_CONN_LOST: detail == nil ? .connectionLost : .tls
+            case MOSQ_ERR_ERRNO where failure == EPROTO: detail == nil ? .connectionLost : .tls
             case MOSQ_ERR_KEEPALIVE: .noAnswer
             case MOSQ_ERR_NO_CONN: .notConnected
             case MOSQ_ERR_EAI: .lookUp(failure)
-            // What net__handle_ssl makes of all that OpenSSL finds wrong.
-            case MOSQ_ERR_ERRNO where failure == EPROTO: detail == nil ? .connectionLost : .tls
             case MOSQ_ERR_ERRNO: .system(failure)
             case MOSQ_ERR_TLS, MOSQ_ERR_TLS_HANDSHAKE, MOSQ_ERR_OCSP: .tls
             case MOSQ_ERR_MALFORMED_UTF8: .textInvalid

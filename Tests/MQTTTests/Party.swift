@@ -26,8 +26,12 @@ final class Loop {
     }
 
     /// Runs what is ready, and does not wait for more.
-    func turn() {
-        for _ in 0..<1_000 { guard context.iterate(mayBlock: false) else { return } }
+    ///
+    /// - Returns: whether that had an end, so that the loop would sleep now.
+    @discardableResult
+    func turn() -> Bool {
+        for _ in 0..<1_000 { guard context.iterate(mayBlock: false) else { return true } }
+        return false
     }
 }
 
@@ -49,12 +53,19 @@ final class Party: MQTTClientDelegate {
     private var isCalling = false
     private(set) var wasToldInCall = false
 
-    init(
+    convenience init(
         _ broker: MosquittoBroker, on loop: Loop, _ name: String = "party",
-        change: (inout MQTTClient.Settings) -> Void = { _ in }
+        change: (inout MQTTClient.Settings) throws -> Void = { _ in }
     ) throws {
-        var settings = MQTTClient.Settings(host: "127.0.0.1", port: broker.port, clientID: name)
-        change(&settings)
+        try self.init(port: broker.port, on: loop, name, change: change)
+    }
+
+    init(
+        port: UInt16, on loop: Loop, _ name: String = "party",
+        change: (inout MQTTClient.Settings) throws -> Void = { _ in }
+    ) throws {
+        var settings = MQTTClient.Settings(host: "127.0.0.1", port: port, clientID: name)
+        try change(&settings)
         self.loop = loop
         client = try MQTTClient(settings, context: loop.context)
         client.delegate = self
@@ -80,6 +91,16 @@ final class Party: MQTTClientDelegate {
         try call { try $0.connect() }
         try loop.run("connected: \(errors)") { connections.count > count || errors.count > failures }
         guard connections.count > count else { throw errors[failures] }
+    }
+
+    /// Why connecting failed, at once or later.
+    func failure() throws -> MQTTError {
+        do {
+            try connect()
+        } catch let error as MQTTError {
+            return error
+        }
+        throw NotInTime("it connected")
     }
 
     /// Waits until the connection has ended.

@@ -57,8 +57,8 @@ public final class MosquittoBroker: Sendable {
     public var log: String { process.update { $0.standardError } }
 
     /// Waits until it has logged a line that contains `text`, and takes all lines up to that.
-    public func waitForLog(_ text: String) throws {
-        _ = try process.update { $0 }.nextErrorLine { $0.contains(text) }
+    public func waitForLog(_ text: String, within timeout: Duration = .patience) throws {
+        _ = try process.update { $0 }.nextErrorLine(within: timeout) { $0.contains(text) }
     }
 
     /// Sends it a signal, such as SIGSTOP.
@@ -69,11 +69,13 @@ public final class MosquittoBroker: Sendable {
         let process = process.update { $0 }
         // One that is stopped by a signal would not end.
         process.signal(SIGCONT)
-        process.terminate()
-        if (try? process.waitForExit(within: .seconds(20))) == nil {
-            process.kill()
-            _ = try? process.waitForExit()
+        // It forgets a signal that comes just after it says that it runs.
+        for _ in 0..<100 {
+            process.terminate()
+            if (try? process.waitForExit(within: .milliseconds(200))) != nil { return }
         }
+        process.kill()
+        _ = try? process.waitForExit()
     }
 
     /// Ends it without a warning. What it had not written is lost.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+import CMosquitto
+
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// What is asked of the broker.
+extension ClientDriver {
+    func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
+        guard state == .connected else { throw MQTTError(.notConnected) }
+        try publication.topic.checkForPacket()
+        guard !publication.topic.isEmpty,
+            mosquitto_pub_topic_check(publication.topic) == MOSQ_ERR_SUCCESS.rawValue
+        else { throw MQTTError(.topicInvalid, publication.topic) }
+        guard publication.packetSize <= limits.mostBytes else { throw MQTTError(.packetTooLarge) }
+        var properties = PropertyList()
+        try properties.addProperties(of: publication)
+        var number: Int32 = 0
+        let code = publication.payload.withUnsafeBytes { payload in
+            mosquitto_publish_v5(
+                handle, &number, publication.topic, Int32(payload.count), payload.baseAddress,
+                publication.quality.rawValue, publication.isRetained, properties.pointer)
+        }
+        return try sent(number, code, errno: errno)
+    }
+
+    func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {
+        try checkFilters(filters.map(\.topic))
+        var packets: [(PacketID, places: [Int])] = []
+        // Also of those that went when another did not.
+        defer { subscriptions.wait(for: packets) }
+        for places in Subscriptions.packets(of: filters) {
+            let (quality, options) = (filters[places[0]].quality, filters[places[0]].options)
+            var number: Int32 = 0
+            let code = withCStrings(places.map { filters[$0].topic }) { count, texts in
+                mosquitto_subscribe_multiple(handle, &number, count, texts, quality.rawValue, options, nil)
+            }
+            packets.append((try sent(number, code, errno: errno), places))
+        }
+        return packets[0].0
+    }
+
+    func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID {
+        try checkFilters(topics)
+        var number: Int32 = 0
+        let code = withCStrings(topics) { count, texts in
+            mosquitto_unsubscribe_multiple(handle, &number, count, texts, nil)
+        }
+        return try sent(number, code, errno: errno)
+    }
+
+    private func checkFilters(_ topics: [String]) throws(MQTTError) {
+        guard state == .connected else { throw MQTTError(.notConnected) }
+        guard !topics.isEmpty else { throw MQTTError(.topicInvalid) }
+        for topic in topics {
+            try topic.checkForPacket()
+            guard !topic.isEmpty, mosquitto_sub_topic_check(topic) == MOSQ_ERR_SUCCESS.rawValue else {
+                throw MQTTError(.topicInvalid, topic)
+            }
+        }
+    }
+}
+
+/// Runs `body` with texts as C has them.
+private func withCStrings<Result>(
+    _ texts: [String], _ body: (Int32, UnsafePointer<UnsafeMutablePointer<CChar>?>) -> Result
+) -> Result {
+    let copies = texts.map { strdup($0) }
+    defer { copies.forEach { free($0) } }
+    return body(Int32(copies.count), copies)
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+/// What libmosquitto logs while it connects. Its codes do not tell one failure of TLS from another.
+struct ConnectionLog {
+    private var lines: [String] = []
+
+    mutating func append(_ line: String) {
+        // A connection has a few to say at most.
+        if lines.count < 8 { lines.append(line) }
+    }
+
+    /// What it found wrong, for a person; nil for nothing.
+    func problem(of settings: MQTTClient.Settings) -> String? {
+        if lines.contains(where: { $0.contains("host name verification failed") }) {
+            return "the certificate is not that of \(settings.host)"
+        }
+        if let file = settings.tls?.authorityFile, lines.contains(where: { $0.contains("Unable to load CA") }) {
+            return "\(file) has no certificates"
+        }
+        var words: [String] = []
+        for line in lines {
+            let word = Self.words(of: line)
+            if !words.contains(word) { words.append(word) }
+        }
+        return words.isEmpty ? nil : words.joined(separator: "; ")
+    }
+
+    private static func words(of line: String) -> String {
+        // OpenSSL Error[0]: error:0A000086:SSL routines::certificate verify failed
+        if line.hasPrefix("OpenSSL Error") { return line.split(separator: ":").last.map(String.init) ?? line }
+        return line.hasPrefix("Error: ") ? String(line.dropFirst(7)) : line
+    }
+}
