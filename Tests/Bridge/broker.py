@@ -146,6 +146,12 @@ class Broker:
             lambda: self.text().rfind(": Saving in-memory database") > self.text().rfind(": Received PUBLISH"),
             "mosquitto saves its state",
         )  # fmt: skip
+        # It does one thing after the other: who is served now comes behind the end of that.
+        words = [*self.client_words("mosquitto_sub", "lab"), "-t", "none", "-E"]
+        subprocess.run(
+            self.lab.network.command(self.name, words), env=self.lab.environment(), timeout=60, check=True,
+            capture_output=True,
+        )  # fmt: skip
 
     def wait_connected(self, user):
         def is_connected():
