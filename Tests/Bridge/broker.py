@@ -45,6 +45,8 @@ class Broker:
         self.name = name
         self.tls = tls
         self.settings = settings
+        #: The files of its certificate and key, if they are not those of its name.
+        self.server_certificate = None
         self.directory = os.path.join(lab.directory, name)
         self.log = os.path.join(self.directory, "mosquitto.log")
         self.program = None
@@ -65,7 +67,8 @@ class Broker:
         address, port = self.lab.network.listen(self.name)
         lines = [f"listener {port} {address}"]
         if self.tls:
-            certificate, key = self.lab.authority.server(self.name, self.lab.network.server_addresses(self.name))
+            certificate, key = self.server_certificate or self.lab.authority.server(
+                self.name, self.lab.network.server_addresses(self.name))
             lines += [f"cafile {self.lab.authority.file}", f"certfile {certificate}", f"keyfile {key}",
                       "require_certificate true", "use_identity_as_username true"]  # fmt: skip
         if os.geteuid() == 0:
@@ -260,6 +263,9 @@ class Listener:
     def messages(self):
         self._messages += [Message(json.loads(line)) for line in self._lines.take() if line.startswith("{")]
         return self._messages
+
+    def wait_for(self, condition, what):
+        wait_until(condition, lambda: f"{what}; there are {self.messages[-5:]}")
 
     def wait(self, count):
         wait_until(lambda: len(self.messages) >= count, lambda: f"{count} messages: {self.messages}")

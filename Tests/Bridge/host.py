@@ -263,9 +263,9 @@ class Observer:
 
         return wait_until(found, lambda: f"{self} has {what}; it has {self.notifications[-5:]}", seconds)
 
-    def wait_quiet(self):
-        """Returns when nothing can be on its way within this session: behind a post of this session's own."""
-        self.host.run("carillon", "status")
+    def wait_until(self, condition, what, seen, seconds=PATIENCE):
+        """Waits until a condition holds of what has arrived; `seen` tells how it stands."""
+        wait_until(condition, lambda: f"{self} has word {what}; {seen()}; it has {self.notifications[-3:]}", seconds)
 
     def stop(self):
         self.program.stop(signal.SIGINT)
