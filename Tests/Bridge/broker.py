@@ -124,7 +124,7 @@ class Broker:
     def read_log(self):
         """Takes up what has been logged since."""
         for line in self._lines.take():
-            if match := re.search(r"New client connected from \S+ as (.+) \(p\d, c\d, k\d+(?:, u'(.*)')?\)", line):
+            if match := re.search(r"New (?:client|bridge) connected from \S+ as (.+) \(p\d, c\d, k\d+(?:, u'(.*)')?\)", line):
                 self.clients[match.group(2)] = self.ids[match.group(2)] = match.group(1)
             elif match := re.search(r"Client (.+?) (?:disconnected|closed its connection|has exceeded timeout)", line):
                 self.clients = {user: client for user, client in self.clients.items() if client != match.group(1)}

@@ -44,7 +44,7 @@ class Lab:
     def host(self, name, *, bridge=True, **options):
         """A machine with a session, and with a bridge that is connected."""
         host = Host(self, name, **options)
-        self.hosts[f"{name}/{host.user}"] = host
+        self.hosts[host.directory] = host
         if bridge:
             host.start_bridge()
         return host

@@ -1,0 +1,146 @@
+#!/usr/bin/python3
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the bridge says of itself on the bus and by its exit status, and `carillon bridge`."""
+
+import json
+import signal
+import unittest
+
+from case import BridgeTest
+from programs import wait_until
+
+KEYS = {
+    "version": str, "connected": bool, "state": str, "reason": str, "broker": str, "tls": bool, "realm": str, "host": str,
+    "user": str, "export": list, "import": list, "subscriptions": int, "queued": int, "queued-bytes": int, "in-flight": int,
+    "exported": int, "imported": int, "lost-out": int, "lost-in": int, "refused": int, "duplicates": int, "stripped": list,
+    "acknowledgement": int, "hosts": list,
+}  # fmt: skip
+
+
+class Status(BridgeTest):
+    def test_all_of_it(self):
+        lab, desk, laptop = self.pair(exports="com.example.*;org.example.A", imports="com.example.B")
+        observer = self.observe(laptop, "com.example.B")
+        desk.post("com.example.B")
+        desk.post("com.example.C")
+        observer.wait(1)
+        status = desk.wait_status(lambda status: status["in-flight"] == 0, "that all has gone")
+        for key, kind in KEYS.items():
+            self.assertIsInstance(status.get(key), kind, key)
+        address, port = lab.network.reach("desk", "broker")
+        self.assertEqual(
+            {key: status[key] for key in ("connected", "tls", "realm", "host", "user", "export", "import", "exported", "queued")},
+            {"connected": True, "tls": True, "realm": "home", "host": "desk", "user": "anna",
+             "export": ["com.example.*", "org.example.A"], "import": [], "exported": 2, "queued": 0})  # fmt: skip
+        self.assertIn(address, status["broker"])
+        self.assertIn(str(port), status["broker"])
+        self.assertGreater(status["acknowledgement"], 0)
+        self.assertEqual(laptop.status()["imported"], 1)
+        hosts = {(each["host"], each["user"]): each for each in laptop.status()["hosts"]}
+        self.assertTrue(hosts["desk", "anna"]["online"])
+        self.assertIsInstance(hosts["desk", "anna"]["software"], str)
+
+    def test_test(self):
+        lab = self.lab()
+        desk = lab.host("desk")
+        answer, = desk.call("Test")
+        self.assertTrue(0 < answer["round-trip"] < 60_000_000, answer)
+        for _ in range(3):
+            desk.call("Test")
+        lab.broker.kill()
+        desk.wait_connected(False)
+        self.assertIsNone(desk.call("Test"))
+        self.assertIn("Error", desk.last_error)
+
+    def test_test_of_a_broker_that_does_not_answer(self):
+        lab = self.lab()
+        desk = lab.host("desk")
+        lab.broker.freeze()
+        self.assertIsNone(desk.call("Test", timeout=50))
+        self.assertNotIn("Timeout was reached", desk.last_error, "it is the bridge that shall say so")
+        lab.broker.thaw()
+        wait_until(lambda: desk.call("Test"), "it works again")
+
+    def test_the_command(self):
+        lab = self.lab()
+        desk = lab.host("desk", export="com.example.*")
+        text = desk.run("carillon", "bridge", "status")
+        self.assertIn("desk", text)
+        self.assertIn("com.example.*", text)
+        status = json.loads(desk.run("carillon", "bridge", "status", "--json"))
+        self.assertEqual((status["connected"], status["host"], status["export"]), (True, "desk", ["com.example.*"]))
+        self.assertRegex(desk.run("carillon", "bridge", "test"), r"\d")
+        lab.broker.kill()
+        desk.wait_connected(False)
+        code, _, error = desk.run("carillon", "bridge", "test", status=None)
+        self.assertNotEqual(code, 0)
+        self.assertTrue(error)
+        desk.bridge.stop()
+        code, _, error = desk.run("carillon", "bridge", "status", status=None)
+        self.assertEqual(code, 2, error)
+
+
+class Ends(BridgeTest):
+    def bridge_ends(self, settings, expected, word, service=True):
+        lab = self.lab(tls=False)
+        desk = lab.host("desk", bridge=False)
+        text = desk.configuration + "/bridge.conf"
+        with open(text, "w", encoding="utf-8") as file:
+            file.write(settings)
+        bridge = desk.start("bridge", "carillon-bridge")
+        self.assertEqual(bridge.wait(), expected, bridge.text())
+        self.assertRegex(bridge.text(), word)
+        lab.close()
+
+    def test_without_a_broker_it_is_off(self):
+        self.bridge_ends("", 0, r"(?i)bridge\.conf|off|host")
+        self.bridge_ends("[Bridge]\nexport=*\n", 0, r"(?i)bridge\.conf|off|host")
+
+    def test_mistakes_of_the_configuration(self):
+        for line, word in (("[Broker]\nhost=a\nport=70000\n", "port"), ("[Broker]\nhost=a\nkeep-alive=2\n", "keep-alive"),
+                           ("[Broker]\nhost=a\ntls=perhaps\n", "tls"), ("[Broker]\nhost=a\nhots=b\n", "hots"),
+                           ("[Brokr]\nhost=a\n", "Brokr"), ("[Broker]\nhost=a\n[Bridge]\nexport=*.x\n", "export"),
+                           ("[Broker]\nhost=a\n[Bridge]\nformat=xml\n", "format"), ("host=a\n", "bridge.conf"),
+                           ("[Broker]\nhost=a\nca-file=/nowhere/ca.crt\n", "/nowhere/ca.crt")):  # fmt: skip
+            with self.subTest(line):
+                self.bridge_ends(line, 1, word)
+
+    def test_usage(self):
+        lab = self.lab(tls=False)
+        desk = lab.host("desk", bridge=False)
+        self.assertEqual(desk.run("carillon-bridge", "--nonsense", status=None)[0], 1)
+        self.assertIn("bridge", desk.run("carillon-bridge", "--help"))
+        self.assertRegex(desk.run("carillon-bridge", "--version"), r"\d+\.\d+")
+
+    def test_no_bus_and_one_that_goes(self):
+        lab = self.lab()
+        desk = lab.host("desk")
+        desk.bus.kill()
+        self.assertEqual(desk.bridge.wait(), 4, desk.bridge.text())
+        self.assertEqual(desk.start("bridge-2", "carillon-bridge").wait(), 2)
+
+    def test_signals_end_it_well(self):
+        lab = self.lab()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            desk = lab.host(f"desk{number}")
+            self.assertEqual(desk.bridge.stop(number), 0, desk.bridge.text())
+
+    def test_without_tls_and_with_passwords(self):
+        lab = self.lab(tls=False)
+        desk = lab.host("desk", export="*")
+        laptop = lab.host("laptop", imports="com.example.*")
+        self.assertFalse(desk.status()["tls"])
+        observer = self.observe_without_users(laptop, "com.example.A")
+        desk.post("com.example.A", {"n": 1})
+        observer.wait(1)
+
+    @staticmethod
+    def observe_without_users(host, name):
+        observer = host.observe(name)
+        host.wait_status(lambda status: status["subscriptions"] >= 3, "it is subscribed")
+        return observer
+
+
+if __name__ == "__main__":
+    unittest.main()

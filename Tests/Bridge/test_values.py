@@ -1,0 +1,174 @@
+#!/usr/bin/python3
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""Values that stay: what a broker retains and what a session keeps are the same."""
+
+import signal
+import time
+import unittest
+
+from case import BridgeTest
+from programs import wait_until
+
+NAME = "com.example.Battery"
+ORIGIN = "carillon/1/home/desk/anna"
+
+
+class Values(BridgeTest):
+    def wait_retained(self, lab, *topics):
+        """Waits until these topics of the desk, and no others, hold a notification at the broker."""
+
+        def there():
+            return sorted(topic.removeprefix(f"{ORIGIN}/") for topic in lab.broker.retained("sensor", f"{ORIGIN}/#")
+                          if not topic.endswith(("/online", "/status")))  # fmt: skip
+
+        wait_until(lambda: there() == sorted(topics), lambda: f"the broker has {topics}; it has {there()}")
+
+    def test_what_was_there_before(self):
+        lab, desk, laptop = self.pair()
+        desk.post(NAME, {"percent": 80}, "BAT0", options=["--retain"])
+        desk.post(NAME, {"percent": 50}, "BAT1", options=["--retain"])
+        desk.post(NAME, {"percent": 65}, options=["--retain"])
+        self.wait_retained(lab, "v/com/example/Battery/BAT0", "v/com/example/Battery/BAT1", "n/com/example/Battery")
+        observer = self.observe(laptop, NAME)
+        observer.wait(3)
+        found = {each["object"]: each["userInfo"]["percent"] for each in observer.notifications}
+        self.assertEqual(found, {"BAT0": 80, "BAT1": 50, "": 65})
+        kept = laptop.values(NAME)
+        self.assertEqual({each["object"]: each["userInfo"]["percent"] for each in kept}, found)
+        for each in kept:
+            self.assert_origin(each, "desk", "anna")
+
+    def test_what_comes_after(self):
+        _, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        for percent in (80, 79, 78):
+            desk.post(NAME, {"percent": percent}, "BAT0", options=["--retain"])
+        desk.post(NAME, {"percent": 1}, "BAT1", options=["--retain"])
+        desk.post(NAME, {"percent": 0}, "BAT2")
+        observer.wait(5)
+        self.assertEqual([each["userInfo"]["percent"] for each in observer.notifications if each["object"] == "BAT0"],
+                         [80, 79, 78])  # fmt: skip
+        laptop.wait_value(NAME, "BAT0", {"percent": 78})
+        laptop.wait_value(NAME, "BAT1", {"percent": 1})
+        laptop.wait_value(NAME, "BAT2", None)
+
+    def test_with_what_is_kept_here(self):
+        _, desk, laptop = self.pair()
+        laptop.post(NAME, {"percent": 5}, "BAT0", options=["--retain"])
+        observer = self.observe(laptop, NAME)
+        desk.post(NAME, {"percent": 80}, "BAT0", options=["--retain"])
+        observer.wait(1)
+        found = {each["details"].get("host"): each["userInfo"]["percent"] for each in laptop.values(NAME)}
+        self.assertEqual(found, {None: 5, "desk": 80})
+
+    def test_of_two_hosts(self):
+        lab, desk, laptop = self.pair()
+        tablet = lab.host("tablet", export="com.example.*")
+        observer = self.observe(laptop, NAME)
+        desk.post(NAME, {"percent": 80}, "BAT0", options=["--retain"])
+        tablet.post(NAME, {"percent": 30}, "BAT0", options=["--retain"])
+        observer.wait(2)
+        self.assertEqual({each["details"]["host"]: each["userInfo"]["percent"] for each in laptop.values(NAME)},
+                         {"desk": 80, "tablet": 30})  # fmt: skip
+        tablet.run("carillon", "forget", NAME)
+        wait_until(lambda: [each["details"]["host"] for each in laptop.values(NAME)] == ["desk"],
+                   lambda: f"only that of the desk is left: {laptop.values(NAME)}")  # fmt: skip
+
+    def test_expiry(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        listener = lab.broker.listen("sensor", f"{ORIGIN}/v/#")
+        desk.post(NAME, {"percent": 80}, "BAT0", options=["--retain", "--expires", "6"])
+        desk.post(NAME, {"percent": 50}, "BAT1", options=["--retain"])
+        observer.wait(2)
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        expiries = {message.topic[-4:]: message.expiry for message in listener.wait(2)}
+        self.assertIsNone(expiries["BAT1"])
+        self.assertTrue(0 < expiries["BAT0"] <= 6, expiries)
+        laptop.wait_value(NAME, "BAT0", None)
+        laptop.wait_value(NAME, "BAT1", {"percent": 50})
+        self.wait_retained(lab, "v/com/example/Battery/BAT1")
+
+    def test_removed_at_its_origin(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        for object_ in ("BAT0", "BAT1"):
+            desk.post(NAME, {"percent": 80}, object_, options=["--retain"])
+        desk.post(NAME, {"percent": 80}, options=["--retain"])
+        observer.wait(3)
+        desk.run("carillon", "forget", NAME, "--object", "BAT0")
+        laptop.wait_value(NAME, "BAT0", None)
+        laptop.wait_value(NAME, "BAT1", {"percent": 80})
+        self.wait_retained(lab, "v/com/example/Battery/BAT1", "n/com/example/Battery")
+        desk.run("carillon", "forget", NAME)
+        laptop.wait_value(NAME, "BAT1", None)
+        laptop.wait_value(NAME, "", None)
+        self.wait_retained(lab)
+        # That one has gone is no notification.
+        self.assertEqual(len(observer.notifications), 3)
+
+    def test_while_its_poster_is_connected(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        poster = desk.poster(NAME, "--object", "BAT0", "--while-connected")
+        poster.send('{"percent": 80}\n')
+        observer.wait(1)
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        poster.kill()
+        laptop.wait_value(NAME, "BAT0", None)
+        self.wait_retained(lab)
+
+    def test_gone_while_the_cable_was_out(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        for object_ in ("BAT0", "BAT1", "BAT2"):
+            desk.post(NAME, {"percent": 80}, object_, options=["--retain"])
+        observer.wait(3)
+        desk.pull_cable()
+        desk.run("carillon", "forget", NAME, "--object", "BAT0")
+        desk.post(NAME, {"percent": 79}, "BAT1", options=["--retain"])
+        desk.put_cable_back()
+        laptop.wait_value(NAME, "BAT0", None)
+        laptop.wait_value(NAME, "BAT1", {"percent": 79})
+        laptop.wait_value(NAME, "BAT2", {"percent": 80})
+        self.wait_retained(lab, "v/com/example/Battery/BAT1", "v/com/example/Battery/BAT2")
+
+    def test_a_restart_of_either_bridge_posts_nothing_twice(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        desk.post(NAME, {"percent": 80}, "BAT0", options=["--retain"])
+        desk.post(NAME, {"percent": 65}, options=["--retain"])
+        observer.wait(2)
+        for host in (laptop, desk):
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                host.restart_bridge(number)
+        observer_of_end = self.observe(laptop, "com.example.End")
+        desk.post("com.example.End")
+        observer_of_end.wait(1)
+        # Values come when the subscription is made, ahead of that or soon behind it.
+        time.sleep(1)
+        self.assertEqual([each["object"] for each in observer.notifications], ["BAT0", ""])
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        desk.post(NAME, {"percent": 81}, "BAT0", options=["--retain"])
+        observer.wait(3)
+        self.assertEqual(observer.notifications[2]["userInfo"], {"percent": 81})
+
+    def test_changed_and_removed_while_the_bridge_was_away(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        for object_ in ("BAT0", "BAT1", "BAT2"):
+            desk.post(NAME, {"percent": 80}, object_, options=["--retain"])
+        observer.wait(3)
+        desk.bridge.stop()
+        desk.run("carillon", "forget", NAME, "--object", "BAT0")
+        desk.post(NAME, {"percent": 79}, "BAT1", options=["--retain"])
+        desk.start_bridge()
+        laptop.wait_value(NAME, "BAT1", {"percent": 79})
+        laptop.wait_value(NAME, "BAT0", None)
+        self.wait_retained(lab, "v/com/example/Battery/BAT1", "v/com/example/Battery/BAT2")
+        self.assertEqual(len(observer.notifications), 4, observer.notifications)
+
+
+if __name__ == "__main__":
+    unittest.main()
