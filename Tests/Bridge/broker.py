@@ -71,11 +71,13 @@ class Broker:
                 self.name, self.lab.network.server_addresses(self.name))
             lines += [f"cafile {self.lab.authority.file}", f"certfile {certificate}", f"keyfile {key}",
                       "require_certificate true", "use_identity_as_username true"]  # fmt: skip
+        elif "password_file" not in self.settings:
+            lines.append("allow_anonymous true")
         if os.geteuid() == 0:
             lines.append("user root")  # It would leave its own directory's owner otherwise.
         lines += [f"acl_file {self.directory}/acl", f"persistence_location {self.directory}/state/",
                   f"log_dest file {self.log}"]  # fmt: skip
-        given = {line.split()[0] for line in self.settings.splitlines() if line.strip()}
+        given = {line.split()[0] for line in [*lines, *self.settings.splitlines()] if line.strip()}
         lines += [line for line in SETTINGS.splitlines() if line.split()[0] not in given]
         return "\n".join([*lines, self.settings])
 

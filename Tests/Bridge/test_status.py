@@ -4,7 +4,11 @@
 """What the bridge says of itself on the bus and by its exit status, and `carillon bridge`."""
 
 import json
+import os
+import shutil
 import signal
+import subprocess
+import tempfile
 import unittest
 
 from case import BridgeTest
@@ -126,20 +130,34 @@ class Ends(BridgeTest):
             desk = lab.host(f"desk{number}")
             self.assertEqual(desk.bridge.stop(number), 0, desk.bridge.text())
 
-    def test_without_tls_and_with_passwords(self):
+    def test_without_tls(self):
         lab = self.lab(tls=False)
         desk = lab.host("desk", export="*")
         laptop = lab.host("laptop", imports="com.example.*")
         self.assertFalse(desk.status()["tls"])
-        observer = self.observe_without_users(laptop, "com.example.A")
+        observer = laptop.observe("com.example.A")
+        laptop.wait_status(lambda status: status["subscriptions"] >= 3, "it is subscribed")
         desk.post("com.example.A", {"n": 1})
         observer.wait(1)
 
-    @staticmethod
-    def observe_without_users(host, name):
-        observer = host.observe(name)
-        host.wait_status(lambda status: status["subscriptions"] >= 3, "it is subscribed")
-        return observer
+    def test_passwords(self):
+        directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, directory)
+        path = os.path.join(directory, "passwords")
+        subprocess.run(["mosquitto_passwd", "-b", "-c", path, "desk", "secret"], check=True, timeout=30, capture_output=True)
+        lab = self.lab(tls=False, access="user desk\ntopic readwrite #\n", settings=f"password_file {path}\n")
+        right, wrong = os.path.join(directory, "right"), os.path.join(directory, "wrong")
+        for file, text in ((right, "secret\n"), (wrong, "guess\n")):
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.write(text)
+        desk = lab.host("desk", settings={"Broker": {"user-name": "desk", "password-file": right}})
+        self.assertIn("desk", lab.broker.text())
+        self.assertTrue(desk.status()["connected"])
+        other = lab.host("other", bridge=False, settings={"Broker": {"user-name": "desk", "password-file": wrong}})
+        other.start_bridge(wait=False)
+        status = other.wait_status(lambda status: status["reason"], "why it is not connected")
+        self.assertFalse(status["connected"])
+        self.assertNotIn("guess", other.bridge.text())
 
 
 if __name__ == "__main__":
