@@ -54,6 +54,10 @@ extension DistributedNotificationCenter {
         public let serial: UInt64
         /// When it was posted.
         public let date: Date
+        /// The machine that it comes from, by the word of its poster; nil where it is this one (G3).
+        public let host: String?
+        /// The user in whose session it was posted, by the word of its poster; nil where it is this session.
+        public let user: String?
     }
 
     /// The values of a name, in the order in which they were posted (R3).
@@ -75,11 +79,12 @@ extension DistributedNotificationCenter {
                     name: .init(value.name), object: value.object.isEmpty ? nil : value.object,
                     userInfo: userInfo.isEmpty ? nil : userInfo),
                 poster: value.poster ?? "", serial: value.serial ?? 0,
-                date: Date(timeIntervalSince1970: Double(value.time ?? 0) / 1_000_000))
+                date: Date(timeIntervalSince1970: Double(value.time ?? 0) / 1_000_000),
+                host: value.host, user: value.user)
         }
     }
 
-    /// The value of a name and an object (R3).
+    /// The value of a name and an object (R3); the newest where some are from elsewhere.
     ///
     /// - Parameter object: nil for the value of the name without an object.
     /// - Returns: nil when there is none.
@@ -88,10 +93,10 @@ extension DistributedNotificationCenter {
         named name: Foundation.Notification.Name, object: String? = nil
     ) async throws(DistributedNotificationError) -> RetainedValue? {
         let values = try await values(named: name, object: object)
-        return values.first { $0.notification.object as? String == (object?.isEmpty == true ? nil : object) }
+        return values.last { $0.notification.object as? String == (object?.isEmpty == true ? nil : object) }
     }
 
-    /// Removes the values of a name, whoever posted them. Observers are not told.
+    /// Removes the values of a name, whoever posted them and wherever they are from. Observers are not told.
     ///
     /// - Parameter object: nil for whatever object.
     /// - Returns: how many there were.

@@ -8,8 +8,8 @@ enum ValuesCommand {
         let parser = CommandLineParser(
             program: "carillon get", usage: "NAME", summary: "Prints the values that are kept of a name.",
             description: """
-                They are those that 'carillon post --retain' leaves, one for each object. The exit status is 6 when
-                there is none.
+                They are those that 'carillon post --retain' leaves, one for each object, and beside it one for
+                each machine and user that it comes from. The exit status is 6 when there is none.
                 """)
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the one of OBJECT")
         let json = parser.flag("json", short: "j", help: "Print a JSON object a line, with who posted it and when")
@@ -29,7 +29,7 @@ enum ValuesCommand {
     static func runForget(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
             program: "carillon forget", usage: "NAME", summary: "Removes the values that are kept of a name.",
-            description: "Whoever posted them. The exit status is 6 when there was none.")
+            description: "Whoever posted them, and wherever they are from. The exit status is 6 when there was none.")
         let object = parser.string("object", short: "o", placeholder: "OBJECT", help: "Only the one of OBJECT")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
@@ -92,15 +92,28 @@ enum ValuesCommand {
 
     private static func show(_ values: [KeptValue], on terminal: Terminal, _ session: CommandSession) {
         let now = WallClock.microseconds()
-        var table = Table(["name", "object", "posted", "poster", "app"].map { Table.Column($0) })
+        // Only where there is such a thing: most have never seen a value from elsewhere.
+        let showsOrigin = values.contains { $0.origin != nil }
+        var table = Table(
+            (["name", "object", "posted", "poster", "app"] + (showsOrigin ? ["from"] : [])).map { Table.Column($0) })
         for value in values {
             let age = value.time.map { Readable.ago(seconds: Double(now - $0) / 1e6) }
             let object = value.object.isEmpty ? "*" : NotificationFormat.readable(value.object)
-            table.append([
-                Table.Cell(NotificationFormat.readable(value.name)), Table.Cell(object), Table.Cell(age ?? "-"),
-                Table.Cell(value.poster ?? "-"), Table.Cell(value.details["app"]?.readable ?? "-"),
-            ])
+            let origin = showsOrigin ? [Table.Cell(value.origin.map(NotificationFormat.harmless) ?? "-")] : []
+            table.append(
+                [
+                    Table.Cell(NotificationFormat.readable(value.name)), Table.Cell(object), Table.Cell(age ?? "-"),
+                    Table.Cell(value.poster ?? "-"), Table.Cell(value.details["app"]?.readable ?? "-"),
+                ] + origin)
         }
         for line in table.lines(on: terminal) { session.print(line) }
+    }
+}
+
+extension KeptValue {
+    /// The user and the machine that it comes from, as far as they are told, as `anna@alpha`; nil for this session.
+    var origin: String? {
+        guard host != nil || user != nil else { return nil }
+        return (user ?? "") + (host.map { "@\($0)" } ?? "")
     }
 }

@@ -45,6 +45,7 @@ struct CenterHandlers {
                     FollowInterest.self, needs: { _ in .session("ask what others observe") }, handler: followInterest),
                 method(Get.self, needs: Self.getNeeds, answers: get),
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
+                method(RemoveRetainedFrom.self, needs: { .post(name: $0.name) }, handler: removeRetainedFrom),
                 method(WithdrawPosts.self, needs: { _ in .nothing }, handler: withdrawPosts),
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
@@ -306,6 +307,13 @@ struct CenterHandlers {
     func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> Int {
         driver.perform { effects in
             center.removeRetained(name: call.name, object: call.object, effects: &effects)
+        }
+    }
+
+    func removeRetainedFrom(_ call: RemoveRetainedFrom, from _: UniqueName) throws(BusError) -> Int {
+        try perform { effects throws(CenterError) in
+            center.removeRetained(
+                from: try call.origin(), name: call.name, object: call.object, effects: &effects)
         }
     }
 

@@ -33,6 +33,30 @@ struct ValuesTests {
         #expect(try bell.run("get", "Battery").standardOutput == "")
     }
 
+    @Test("G3: values from elsewhere are told apart")
+    func origins() throws {
+        let bell = try Bell()
+        try bell.post("--retain", "Volume", "n=1")
+        #expect(try !bell.run("retained").standardOutput.contains("from"))
+        for (n, options) in [
+            (2, "'host': <'alpha'>, 'user': <'anna'>"), (3, "'host': <'alpha'>"), (4, "'user': <'o k'>"),
+        ] {
+            let made = try Command.run(
+                "gdbus",
+                [
+                    "call", "-e", "-d", ServiceProcess.busName, "-o", ServiceProcess.objectPath, "-m",
+                    ServiceProcess.busName + ".Post", "Volume", "", "{'n': <\(n)>}", "{'retain': <true>, \(options)}",
+                ], environment: bell.bus.environment)
+            try #require(made.exitCode == 0, "\(made)")
+        }
+        let expected = (1...4).map { "Volume  {\"n\": \($0)}\n" }.joined()
+        #expect(try bell.run("get", "Volume").standardOutput == expected)
+        let list = try bell.run("retained").standardOutput.split(separator: "\n")
+        #expect(
+            zip(list, ["from", "-", "anna@alpha", "@alpha", "o k"]).allSatisfy { $0.hasSuffix("  " + $1) }, "\(list)")
+        #expect(try bell.run("forget", "Volume").standardError == "forgot 4 values\n")
+    }
+
     @Test("R2: --retained prints what there is before what comes")
     func observed() throws {
         let bell = try Bell()

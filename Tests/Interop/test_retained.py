@@ -43,6 +43,31 @@ class Values(TestCase):
         self.assertEqual(poster.call("RemoveRetained", "ss", self.name, "BAT0"), 1)
         self.assertEqual(poster.call("Get", "ss", self.name, "").signature, "(ssa{sv}a{sv})")
 
+    def test_values_of_several_origins(self):
+        """G3: what comes from elsewhere is beside what is of this session, and is removed by where it is from."""
+        bridge = self.python_client()
+        origins = ({}, {"host": "alpha"}, {"host": "alpha", "user": "anna"}, {"user": "anna"})
+        for number, origin in enumerate(origins * 2):
+            bridge.post(self.name, "x", {"n": dbus.Int32(number)}, {"retain": True, **origin})
+        kept = [
+            (user_info["n"], {key: details[key] for key in ("host", "user") if key in details})
+            for _, user_info, details in self.values("x")
+        ]
+        self.assertEqual(kept, [(number + 4, origin) for number, origin in enumerate(origins)])
+        for arguments, removed in (
+            (("beta", "", self.name, ""), 0),
+            (("alpha", "", self.name, "y"), 0),
+            (("alpha", "", self.name, "x"), 1),
+            (("", "", self.name, ""), 1),
+            (("alpha", "anna", "", ""), 1),
+        ):
+            with self.subTest(arguments):
+                self.assertEqual(bridge.call("RemoveRetainedFrom", "ssss", *arguments), removed)
+        self.assertEqual([details["user"] for _, _, details in self.values()], ["anna"])
+        self.assert_refused_by_name(
+            INVALID_OPTION, bridge.call, "RemoveRetainedFrom", "ssss", "h" * 256, "", self.name, ""
+        )
+
     def test_options_that_exclude_each_other(self):
         poster = self.python_client()
         for options in (

@@ -324,6 +324,19 @@ struct IntervalTests {
         try center.center.checkInvariants()
     }
 
+    @Test("G3: what comes from elsewhere has intervals of its own, and takes the place of nothing else")
+    func origins() throws {
+        let center = scenario()
+        try center.observe(one, "A", interval: 100)
+        let (alpha, beta) = (try OutsideOrigin(host: "alpha", user: nil), try OutsideOrigin(host: "beta", user: nil))
+        for origin in [nil, alpha, beta, nil, alpha, alpha] { try center.post("A", origin: origin) }
+        #expect(center.received(one).map(\.serial) == [1, 2, 3])
+        center.wait(100)
+        #expect(center.received(one).map(\.serial) == [1, 2, 3, 4, 6])
+        #expect(center.received(one).map(\.origin) == [nil, alpha, beta, nil, alpha])
+        try center.center.checkInvariants()
+    }
+
     @Test("At random: never more often than that, each in its order, the last one always, each observer once")
     func random() throws {
         for seed in 1...(isQuick ? 10 : 60) as ClosedRange<UInt64> {
@@ -346,7 +359,8 @@ struct IntervalTests {
                     let all = center.received(client)
                     for note in all[heard[client, default: 0]...] {
                         for id in note.observers {
-                            times["\(id.rawValue) \(note.name) \(note.object)", default: []].append((time, note.tag))
+                            let kind = "\(note.name) \(note.object) \(note.origin?.host ?? "")"
+                            times["\(id.rawValue) \(kind)", default: []].append((time, note.tag))
                         }
                     }
                     heard[client] = all.count
@@ -355,8 +369,9 @@ struct IntervalTests {
             var last: [String: Int] = [:]
             for tag in 1...200 {
                 let (name, object) = (["A", "B"][Int(number(0...1))], ["", "x", "y"][Int(number(0...2))])
-                try center.post(name, object)
-                last["\(name) \(object)"] = tag
+                let host = number(0...3) == 0 ? ["alpha", "beta"][Int(number(0...1))] : nil
+                try center.post(name, object, origin: OutsideOrigin(host: host, user: nil))
+                last["\(name) \(object) \(host ?? "")"] = tag
                 look()
                 for _ in 0..<number(0...40) {
                     center.wait(1)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import Testing
 
 @testable import NotificationCore
@@ -19,11 +20,12 @@ struct RetainedTests {
     private func post(
         _ name: String, _ object: String = "", bytes: Int = 0, whileConnected: Bool = false,
         expiresAfter: UInt32? = nil,
-        style: PostingStyle = .now, from poster: ClientName? = nil, on center: Scenario
+        style: PostingStyle = .now, host: String? = nil, user: String? = nil, from poster: ClientName? = nil,
+        on center: Scenario
     ) throws {
         try center.post(
             name, object, bytes: bytes, style: style, retention: Retention(whileConnected: whileConnected),
-            expiresAfter: expiresAfter, from: poster ?? self.poster)
+            expiresAfter: expiresAfter, origin: OutsideOrigin(host: host, user: user), from: poster ?? self.poster)
     }
 
     /// A new center with what the log of this one has.
@@ -56,6 +58,45 @@ struct RetainedTests {
         #expect(center.forget("", "y") == 1)
         #expect(center.values() == ["B", "A"])
         #expect(center.forget("") == 2)
+        #expect(center.statistics.retained == 0 && center.statistics.retainedBytes == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("G3: a value from elsewhere is beside that of here, and beside those of other places; each has a removal")
+    func origins() throws {
+        let center = scenario()
+        try center.observe(one)
+        try center.suspend(one)
+        try post("A", "x", on: center)
+        for host in ["alpha", "beta", "e\u{301}", "\u{E9}"] { try post("A", "x", host: host, on: center) }
+        try post("A", "x", host: "alpha", user: "anna", on: center)
+        try post("A", "x", user: "anna", on: center)
+        #expect(center.values("A", "x").count == 7 && center.statistics.retained == 7)
+        // Each takes the place of its own.
+        try post("A", "x", host: "alpha", on: center)
+        try post("A", "x", on: center)
+        let values = ["A x @beta", "A x @e\u{301}", "A x @\u{E9}", "A x @alpha", "A x", "A x @alpha", "A x"]
+        #expect(center.values("A", "x").map(ExactText.init) == values.map(ExactText.init))
+        #expect(center.values() == center.values("A", "x") && center.values("", "x") == center.values())
+        try center.center.checkInvariants()
+        // S1: nor does one make up for another where it is held.
+        try center.resume(one)
+        #expect(center.received(one).map(\.serial) == [3, 4, 5, 6, 7, 8, 9])
+        // R2: who asks gets all of them, whatever it asked by.
+        for (client, name, object) in [(two, "A", "x"), (poster, "A", ""), (":1.3", "", "x"), (":1.4", "", "")] {
+            try center.observe(client, name, object, retained: true)
+            #expect(center.received(client).map(\.serial) == [3, 4, 5, 6, 7, 8, 9], "\(client)")
+        }
+        func origin(_ host: String?, _ user: String? = nil) throws -> OutsideOrigin? {
+            try OutsideOrigin(host: host, user: user)
+        }
+        #expect(center.forget("A", from: try origin("gamma")) == 0)
+        #expect(center.forget("A", "x", from: try origin("alpha")) == 1)
+        #expect(center.forget("", from: try origin("alpha", "anna")) == 1)
+        #expect(center.forget("A", "x", from: nil) == 1 && center.forget("A", "x", from: nil) == 0)
+        #expect(center.values("A", "x").count == 4)
+        #expect(restored(center).values() == center.values())
+        #expect(center.forget("A", "x") == 4)
         #expect(center.statistics.retained == 0 && center.statistics.retainedBytes == 0)
         try center.center.checkInvariants()
     }
@@ -311,7 +352,7 @@ struct RetainedTests {
 
     // MARK: At random
 
-    /// What is kept of one name and object.
+    /// What is kept of one name, object and host.
     private struct Kept {
         let serial: UInt64
         let poster: ClientName
@@ -328,6 +369,8 @@ struct RetainedTests {
         var generator = SeededGenerator(seed: seed)
         func number(_ range: ClosedRange<Int>) -> Int { .random(in: range, using: &generator) }
         func name() -> String { ["A", "B", "C"][number(0...2)] }
+        /// Of this session, as often as not.
+        func host() -> String { ["", "", "alpha", "beta"][number(0...3)] }
         func object() -> String { ["", "x", "y"][number(0...2)] }
         let posters: [ClientName] = [":1.1", ":1.2", ":1.3"]
         var (center, log, table) = (scenario(), [Change](), [[String]: Kept]())
@@ -335,9 +378,10 @@ struct RetainedTests {
         /// Those that do not read since they asked, with what there was.
         var late: [(client: ClientName, name: String, object: String)] = []
 
-        func values(_ name: String, _ object: String) -> [(key: [String], value: Kept)] {
+        func values(_ name: String, _ object: String, from host: String? = nil) -> [(key: [String], value: Kept)] {
             table.filter { key, _ in
                 (name.isEmpty || key[0] == name) && (object.isEmpty || key[1] == object)
+                    && (host == nil || key[2] == host)
             }.sorted { $0.value.serial < $1.value.serial }
         }
         func goOn() {
@@ -354,19 +398,27 @@ struct RetainedTests {
         for _ in 1...150 {
             switch number(0...19) {
             case 0...8:
-                let (key, poster) = ([name(), object()], posters[number(0...2)])
+                let (key, poster) = ([name(), object(), host()], posters[number(0...2)])
                 let (whileConnected, seconds) = (number(0...2) == 0, number(0...2) == 0 ? number(1...20) : nil)
                 try post(
                     key[0], key[1], bytes: number(0...100), whileConnected: whileConnected,
-                    expiresAfter: seconds.map(UInt32.init), from: poster, on: center)
+                    expiresAfter: seconds.map(UInt32.init), host: key[2].isEmpty ? nil : key[2], from: poster,
+                    on: center)
                 table[key] = Kept(
                     serial: center.center.lastNumbers.serial, poster: poster, whileConnected: whileConnected,
                     end: seconds.map { center.seconds + Int64($0) })
             case 9, 10: try center.post(name(), object(), from: posters[number(0...2)])
             case 11:
                 let (name, object) = (number(0...3) == 0 ? "" : name(), object())
-                let over = values(name, object)
-                #expect(center.forget(name, object) == over.count, "seed \(seed)")
+                let host = number(0...1) == 0 ? host() : nil
+                let over = values(name, object, from: host)
+                let removed =
+                    if let host {
+                        center.forget(name, object, from: try OutsideOrigin(host: host.isEmpty ? nil : host, user: nil))
+                    } else {
+                        center.forget(name, object)
+                    }
+                #expect(removed == over.count, "seed \(seed)")
                 for (key, _) in over { table[key] = nil }
             case 12:
                 let poster = posters[number(0...2)]
@@ -407,7 +459,11 @@ struct RetainedTests {
                 center = next
             }
             #expect(
-                center.values() == values("", "").map { $0.key[0] + ($0.key[1].isEmpty ? "" : " \($0.key[1])") },
+                center.values()
+                    == values("", "").map {
+                        $0.key[0] + ($0.key[1].isEmpty ? "" : " \($0.key[1])")
+                            + ($0.key[2].isEmpty ? "" : " @\($0.key[2])")
+                    },
                 "seed \(seed)")
             try center.center.checkInvariants()
         }

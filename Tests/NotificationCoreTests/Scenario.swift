@@ -15,6 +15,7 @@ final class Scenario {
         let serial: UInt64
         let sequence: UInt64
         let tag: Int
+        var origin: OutsideOrigin?
     }
 
     /// Something that happened to one client, in the order of all that happened to it.
@@ -189,11 +190,12 @@ final class Scenario {
         try perform { effects throws(CenterError) in try center.setOptions(change, of: client, effects: &effects) }
     }
 
-    /// The values that are kept, as `name object`.
+    /// The values that are kept, as `name object`, with `@host` behind it where they are from elsewhere.
     func values(_ name: String = "", _ object: String = "") -> [String] {
         perform { effects in
             center.retainedValues(name: name, object: object, effects: &effects).map {
                 $0.notification.name + ($0.notification.object.isEmpty ? "" : " \($0.notification.object)")
+                    + ($0.notification.identity?.origin?.host.map { " @\($0)" } ?? "")
             }
         }
     }
@@ -201,6 +203,13 @@ final class Scenario {
     @discardableResult
     func forget(_ name: String, _ object: String = "") -> Int {
         perform { effects in center.removeRetained(name: name, object: object, effects: &effects) }
+    }
+
+    @discardableResult
+    func forget(_ name: String, _ object: String = "", from origin: OutsideOrigin?) -> Int {
+        perform { effects in
+            center.removeRetained(from: origin, name: name, object: object, effects: &effects)
+        }
     }
 
     @discardableResult
@@ -476,7 +485,7 @@ final class Scenario {
             Received(
                 name: notification.name, object: notification.object, observers: observers,
                 poster: notification.poster, serial: notification.serial, sequence: delivery.sequence,
-                tag: (notification.userInfo as? Payload)?.tag ?? 0))
+                tag: (notification.userInfo as? Payload)?.tag ?? 0, origin: notification.identity?.origin))
         happened[delivery.client, default: []].append(
             .delivered(
                 notification.name, object: notification.object, to: observers, sequence: delivery.sequence))

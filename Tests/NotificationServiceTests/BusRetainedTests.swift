@@ -51,6 +51,55 @@ struct BusRetainedTests {
         #expect(try reader.call(Get(name: "Nothing")).isEmpty)
     }
 
+    @Test(
+        "G3: values of several places are side by side, across a SIGKILL, and removed by it",
+        arguments: BusKind.available)
+    func origins(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let (poster, bridge) = (try Client(on: bus), try Client(on: bus))
+        func bring(_ n: Int64, host: String?, user: String?) throws {
+            var options = PostOptions()
+            options.retention = Retention()
+            options.origin = try OutsideOrigin(host: host, user: user)
+            try bridge.call(try PostCall(name: "Volume", object: "x", userInfo: ["n": .int64(n)], options: options))
+        }
+        func values() throws -> [String] {
+            try bridge.call(Get(name: "Volume", object: "x")).map { value in
+                guard case .int64(let n)? = value.userInfo["n"] else { return "?" }
+                return "\(n) \(value.host ?? "-") \(value.user ?? "-")"
+            }
+        }
+        try post("Volume", "x", n: 1, from: poster)
+        try bring(2, host: "alpha", user: "anna")
+        try bring(3, host: "alpha", user: nil)
+        try bring(4, host: nil, user: "berta")
+        try bring(5, host: "alpha", user: "anna")
+        let all = ["1 - -", "3 alpha -", "4 - berta", "5 alpha anna"]
+        #expect(try values() == all)
+        func remove(host: String, user: String, _ name: String = "Volume", _ object: String = "") throws -> Int {
+            try bridge.call(RemoveRetainedFrom(host: host, user: user, name: name, object: object))
+        }
+        try bring(6, host: "beta", user: nil)
+        #expect(try remove(host: "beta", user: "", "") == 1 && remove(host: "beta", user: "") == 0)
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        let second = try ServiceProcess(on: bus)
+        let late = try Client(on: bus)
+        _ = try observe("Volume", from: late)
+        try late.run("all: \(second.transcript)") { late.signals.count == 4 }
+        #expect(late.signals.map(\.number) == [1, 3, 4, 5])
+        #expect(try values() == all)
+        #expect(try remove(host: "alpha", user: "", "Volume", "x") == 1)
+        #expect(try remove(host: "", user: "") == 1)
+        #expect(try values() == ["4 - berta", "5 alpha anna"])
+        let refusal = #expect(throws: BusError.self) {
+            _ = try remove(host: String(repeating: "h", count: 256), user: "")
+        }
+        #expect(refusal?.centerError == .invalidOption)
+        #expect(try bridge.call(RemoveRetained(name: "Volume", object: "x")) == 2)
+    }
+
     @Test("P1: that it was posted to be kept, and until when, held across a SIGKILL", arguments: BusKind.available)
     func told(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -157,6 +157,7 @@ struct SessionsTests {
         #expect(
             ding.details == [
                 "uid": .uint32(one.user.id), "user": .string("daemon"), "retained": .boolean(false),
+                "kept": .boolean(false),
             ])
         let poster = AnyBusName(ding.poster)
         #expect(try two.client.processID(of: poster) == UInt32(two.service.pid))
@@ -222,8 +223,12 @@ struct SessionsTests {
         }
         try two.client.run("both: \(two.service.transcript)") { two.client.signals.count == 2 }
         #expect(try one.client.call(Get(name: "")).map(\.name) == ["A.Kept", "A.Not"])
+        // G3: it is beside the other's own.
+        var options = PostOptions()
+        options.retention = Retention()
+        try two.client.call(try PostCall(name: "A.Kept", options: options))
         let kept = try two.client.call(Get(name: ""))
-        #expect(kept.map(\.name) == ["A.Kept"])
+        #expect(kept.map(\.name) == ["A.Kept", "A.Kept"] && kept.last?.details["user"] == nil)
         #expect(kept.first?.details["user"] == .string("daemon") && kept.first?.details["uid"] == .uint32(one.user.id))
     }
 

@@ -71,6 +71,14 @@ struct ContractTests {
         #expect(try again(Get(name: "Ding", object: "x")).object == "x")
         #expect(try again(RemoveRetained(name: "Ding", object: "x")).name == "Ding")
         #expect(try again(WithdrawPosts(name: "Ding", object: "x")).object == "x")
+        for (host, user) in [("alpha", "anna"), ("", "anna"), ("alpha", ""), ("", "")] {
+            let removal = try again(RemoveRetainedFrom(host: host, user: user, name: "Ding", object: "x"))
+            #expect(removal.host == host && removal.user == user && removal.name == "Ding" && removal.object == "x")
+            #expect(try removal.origin()?.host ?? "" == host && removal.origin()?.user ?? "" == user)
+        }
+        #expect(throws: CenterError.self) {
+            try RemoveRetainedFrom(host: String(repeating: "h", count: 256), user: "", name: "").origin()
+        }
         let values = [
             KeptValue(name: "Ding", object: "", userInfo: ["n": .uint8(7)], details: [:]),
             KeptValue(
@@ -81,6 +89,7 @@ struct ContractTests {
         #expect(back == values && back[1].serial == 7 && back[1].time == -1 && back[1].poster == ":1.7")
         #expect(try reply(RemoveRetained.self, 3) == 3)
         #expect(try reply(WithdrawPosts.self, 3) == 3)
+        #expect(try reply(RemoveRetainedFrom.self, 3) == 3)
         for (options, key): ([String: PropertyList], String) in [
             (["while-connected": .boolean(true)], "while-connected"), (["expires-after": .uint32(0)], "expires-after"),
             (["expires-after": .int32(60)], "expires-after"), (["retain": .string("yes")], "retain"),

@@ -128,9 +128,10 @@ extension DistributedValue {
             })
     }
 
+    /// The newest: what is posted anywhere is followed.
     private func ownValue(in values: [KeptValue]) -> KeptValue? {
         let key = ExactText(object ?? "")
-        return values.first { ExactText($0.object) == key }
+        return values.last { ExactText($0.object) == key }
     }
 
     private func content(of entries: [String: PropertyList]) throws(DistributedNotificationError) -> Content {
@@ -209,7 +210,7 @@ extension DistributedValue {
         _ values: [KeptValue], _ number: UInt64, _ completion: @escaping @Sendable (Outcome) -> Void
     ) throws(DistributedNotificationError) -> Bool {
         guard let own = ownValue(in: values) else { return false }
-        guard values.count == 1 else {
+        guard values.allSatisfy({ ExactText($0.object) == ExactText(object ?? "") }) else {
             throw .unsupportedOption(
                 reason: "the value without an object can't be removed alone, and \(name.rawValue) has others")
         }

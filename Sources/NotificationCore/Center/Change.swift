@@ -25,11 +25,10 @@ public enum Change {
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.
     case held(ClientName, Notification, observers: [ObserverID], coalescing: [ObserverID])
-    /// Waits until the intervals of these observers are over (R5), in the place of what they waited for of its name and
-    /// object.
+    /// Waits until the intervals of these observers are over (R5), in the place of what they waited for of its kind.
     case delayed(ClientName, Notification, observers: [ObserverID])
-    /// These observers have what they waited for of this name and object, or its time is over.
-    case delayEnded(ClientName, name: String, object: String, observers: [ObserverID])
+    /// These observers have what they waited for of this kind, or its time is over.
+    case delayEnded(ClientName, NotificationKind, observers: [ObserverID])
     /// All that was held is due, behind what is due already and before anything newer.
     case flushed(ClientName)
     /// The first that was due in a lane left the queue, towards the client.
@@ -40,10 +39,10 @@ public enum Change {
     case unannouncedLoss(ClientName, count: UInt64, observers: Set<ObserverID>, DropReason)
     /// The client was told what it lost.
     case lossAnnounced(ClientName)
-    /// The value of its name and object from now on.
+    /// The value of its kind from now on.
     case retained(Notification, Retention)
-    /// There is no value of this name and object any more.
-    case unretained(ClientName, name: String, object: String)
+    /// There is no value of this kind any more. The client had posted it.
+    case unretained(ClientName, NotificationKind)
     /// What an observer has yet to get of the values that there were; over where nothing is left of it.
     case owed(ClientName, OwedValues)
     /// A post waits in its poster's queue, where it took the place of similar ones.

@@ -17,7 +17,8 @@ extension DistributedCenter {
             .sorted { $0.id < $1.id }
         func wait(_ registration: Registration) -> Int64? {
             guard registration.options.minimumInterval > 0, !name.isEmpty else { return nil }
-            return client.queue.waitForInterval(name: name, object: object, of: registration.id, now: now)
+            return client.queue.waitForInterval(
+                of: NotificationKind(name: name, object: object), for: registration.id, now: now)
         }
         // S3: with one that gets it now, all that want it at all do.
         let isFlushed =
@@ -38,7 +39,7 @@ extension DistributedCenter {
         }
         var waiting = Explanation.Waiting()
         func isWanted(_ notification: Notification) -> Bool {
-            name.isEmpty || notification.isOfKind(name: name, object: object)
+            name.isEmpty || notification.has(name: name, object: object)
         }
         client.queue.forEachDue { entry, _ in if isWanted(entry.notification) { waiting.due += 1 } }
         client.queue.forEachHeld { if isWanted($0.notification) { waiting.held += 1 } }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Notifications that wait for the end of an interval (R5).
 ///
-/// Of a name and object an observer with a minimum interval gets the first at once, and then at the end of each interval
+/// Of a ``NotificationKind`` an observer with a minimum interval gets the first at once, and then at the end of each interval
 /// the newest that came meanwhile. An interval begins when a notification goes into the client's queue or, behind one,
 /// to the client. What waits is in the log, as it waits for long; it goes straight to the client, not through a lane, as
 /// it may be older than what is there, and when all is gone that its observers got before.
@@ -55,9 +55,7 @@ extension DistributedCenter {
         }
         guard !replaced.isEmpty else { return }
         noteCoalesced(count - client.queue.countOfIntervals, of: client)
-        remember(
-            .delayEnded(client.name, name: notification.name, object: notification.object, observers: replaced),
-            effects: &effects)
+        remember(.delayEnded(client.name, notification.kind, observers: replaced), effects: &effects)
     }
 
     func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {
@@ -115,19 +113,19 @@ extension DistributedCenter {
                 holdBack(client.peer, effects: &effects)
                 break
             }
-            let (name, object) = (notification.name, notification.object)
+            let kind = notification.kind
             changeQueue(of: client) { queue in
                 queue.changeIntervals {
                     if isExpired {
-                        $0.forget(name: name, object: object, of: observers)
+                        $0.forget(kind, for: observers)
                     } else {
-                        $0.take(name: name, object: object, of: observers, now: now)
+                        $0.take(kind, for: observers, now: now)
                     }
                 }
             }
             if isExpired { counters.expired += 1 } else { send(entry, to: client, effects: &effects) }
             // Behind it: a crash in between repeats it, and does not lose it.
-            remember(.delayEnded(client.name, name: name, object: object, observers: observers), effects: &effects)
+            remember(.delayEnded(client.name, kind, observers: observers), effects: &effects)
         }
         if !client.reads { changeQueue(of: client) { queue in queue.changeIntervals { $0.lookAgain() } } }
         startIntervalTimer(of: client, effects: &effects)

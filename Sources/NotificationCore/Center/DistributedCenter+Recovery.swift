@@ -107,8 +107,8 @@ extension DistributedCenter {
                 changeQueue(of: client) { queue in queue.changeIntervals { $0.restore(notification, for: wishes) } }
                 return true
             }
-        case .delayEnded(let client, let name, let object, let observers):
-            return queue(client) { $0.changeIntervals { $0.forget(name: name, object: object, of: observers) } }
+        case .delayEnded(let client, let kind, let observers):
+            return queue(client) { $0.changeIntervals { $0.forget(kind, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
                 client.remembersDue = true
@@ -125,8 +125,8 @@ extension DistributedCenter {
             if peers[poster] == nil { payer.isKnown = false }
             keep(RetainedValue(notification: notification, retention: retention, payer: payer))
             return true
-        case .unretained(_, let name, let object):
-            guard let value = retained.remove(name, object) else { return false }
+        case .unretained(_, let kind):
+            guard let value = retained.remove(kind) else { return false }
             giveBack(value)
             return true
         case .owed(let name, let owed):

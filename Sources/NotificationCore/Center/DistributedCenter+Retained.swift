@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Values that stay (R1 to R3, R6): kept by name and object, given to observers that ask for them, read and removed.
+/// Values that stay (R1 to R3, R6): kept by ``NotificationKind``, given to observers that ask for them, read and removed.
 ///
 /// Nothing of a value is queued for an observer: it is owed those that there are (``OwedValues``), and they are taken from
 /// where they are kept when there is room to send them. So however many observers ask, each value is there once.
@@ -23,16 +23,33 @@ extension DistributedCenter {
         }
     }
 
-    /// Removes the values of this name and object.
+    /// Removes the values of this name and object, wherever they are from.
     ///
     /// - Parameters:
     ///   - name: empty for any.
     ///   - object: empty for any.
     /// - Returns: how many.
     public func removeRetained(name: String, object: String, effects: inout [Effect]) -> Int {
+        removeRetained(name: name, object: object, where: { _ in true }, effects: &effects)
+    }
+
+    /// Removes those of them that are from this place alone.
+    ///
+    /// - Parameter origin: nil for this session.
+    /// - Returns: how many.
+    public func removeRetained(
+        from origin: OutsideOrigin?, name: String, object: String, effects: inout [Effect]
+    ) -> Int {
+        removeRetained(name: name, object: object, where: { $0 == origin }, effects: &effects)
+    }
+
+    private func removeRetained(
+        name: String, object: String, where isMeant: (OutsideOrigin?) -> Bool, effects: inout [Effect]
+    ) -> Int {
         defer { eventEnded() }
         removeExpired(effects: &effects)
         let values = retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object)
+            .filter { isMeant($0.notification.identity?.origin) }
         for value in values { removeRetained(value, effects: &effects) }
         return values.count
     }
@@ -46,7 +63,7 @@ extension DistributedCenter {
         guard post.retention != nil else { return }
         removeExpired(effects: &effects)
         let peer = peers[poster]
-        let before = retained[post.name, post.object]
+        let before = retained[post.kind]
         let isOwn = before.map { $0.payer === peer } ?? false
         let count = before == nil ? 1 : 0
         let bytes = post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
@@ -83,10 +100,10 @@ extension DistributedCenter {
     }
 
     func removeRetained(_ value: RetainedValue, effects: inout [Effect]) {
-        let (name, object) = (value.notification.name, value.notification.object)
-        guard let removed = retained.remove(name, object) else { return }
+        let kind = value.notification.kind
+        guard let removed = retained.remove(kind) else { return }
         giveBack(removed)
-        remember(.unretained(value.notification.poster, name: name, object: object), effects: &effects)
+        remember(.unretained(value.notification.poster, kind), effects: &effects)
     }
 
     func giveBack(_ value: RetainedValue) {

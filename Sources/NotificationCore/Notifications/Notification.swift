@@ -45,7 +45,7 @@ public final class Notification {
     }
 
     /// Whether it has this name and object, byte for byte.
-    func isOfKind(name: String, object: String) -> Bool {
+    func has(name: String, object: String) -> Bool {
         ExactText(self.name) == ExactText(name) && ExactText(self.object) == ExactText(object)
     }
 

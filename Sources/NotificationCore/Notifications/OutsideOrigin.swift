@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
+
 /// That a notification comes from outside of the session, and from where (G3): by the word of who brought it here, which
 /// is its poster. A notification of this session has none, so that nothing from outside can pretend to be local.
 public struct OutsideOrigin: Hashable, Sendable {
@@ -33,4 +35,16 @@ public struct OutsideOrigin: Hashable, Sendable {
     }
 
     var byteCount: Int { (host?.utf8.count ?? 0) + (user?.utf8.count ?? 0) }
+
+    // Byte for byte, as names are.
+
+    public static func == (left: OutsideOrigin, right: OutsideOrigin) -> Bool {
+        left.host.map(ExactText.init) == right.host.map(ExactText.init)
+            && left.user.map(ExactText.init) == right.user.map(ExactText.init)
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(host.map(ExactText.init))
+        hasher.combine(user.map(ExactText.init))
+    }
 }

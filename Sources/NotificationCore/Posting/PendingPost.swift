@@ -31,6 +31,8 @@ public struct PendingPost {
         self.identity = identity
     }
 
+    var kind: NotificationKind { NotificationKind(name: name, object: object, origin: identity?.origin) }
+
     /// What it counts against the limits, in bytes.
     var byteCount: Int {
         name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead

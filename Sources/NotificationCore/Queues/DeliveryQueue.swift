@@ -43,8 +43,8 @@ struct DeliveryQueue {
     }
 
     /// How long a notification would wait for an observer's interval, in microseconds; nil when it would not.
-    func waitForInterval(name: String, object: String, of observer: ObserverID, now: Int64) -> Int64? {
-        intervals.wait(name: name, object: object, of: observer, now: now)
+    func waitForInterval(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
+        intervals.wait(of: kind, for: observer, now: now)
     }
 
     /// Changes what waits for intervals.
@@ -102,8 +102,8 @@ struct DeliveryQueue {
         dueByteCount += entry.byteCount
     }
 
-    /// Holds a notification. For the observers in `coalescing` it takes the place of what is held for them of this name
-    /// and object.
+    /// Holds a notification. For the observers in `coalescing` it takes the place of what is held for them of its
+    /// kind.
     ///
     /// - Returns: how many notifications it replaced altogether.
     mutating func hold(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {

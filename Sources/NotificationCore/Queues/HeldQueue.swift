@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
-
 /// What is held for a suspended client, in global order over all its observers and behaviours (S2).
 ///
-/// Entries can coalesce: by (observer, name, object) only the newest stays, at its place at the tail (S1). All observers
-/// that coalesce and matched a notification match the next of its name and object too, unless they were removed. So for
-/// each name and object one entry has all of them, and coalescing costs as much as that has observers.
+/// Entries can coalesce: by observer and ``NotificationKind`` only the newest stays, at its place at the tail (S1). All
+/// observers that coalesce and matched a notification match the next of its kind too, unless they were removed. So for
+/// each kind one entry has all of them, and coalescing costs as much as that has observers.
 struct HeldQueue {
     struct Entry {
         let notification: Notification
@@ -16,23 +14,12 @@ struct HeldQueue {
         var byteCount: Int { notification.byteCount + observers.byteCount + (coalescing?.byteCount ?? 0) }
     }
 
-    /// What coalesces.
-    private struct Kind: Hashable {
-        let name: ExactText
-        let object: ExactText
-
-        init(_ notification: Notification) {
-            name = ExactText(notification.name)
-            object = ExactText(notification.object)
-        }
-    }
-
     /// Nil where an entry was taken out.
     private var slots: [Entry?] = []
     /// The first slot that has an entry.
     private var head = 0
     /// Where the entry is whose observers coalesce with the next of the kind.
-    private var newest: [Kind: Int] = [:]
+    private var newest: [NotificationKind: Int] = [:]
 
     private(set) var count = 0
     private(set) var byteCount = 0
@@ -45,7 +32,7 @@ struct HeldQueue {
     var firstSerial: UInt64? { count > 0 ? slots[head]?.notification.serial : nil }
 
     /// Adds a notification. For the observers in `coalescing`, which are some of `observers`, it takes the place of what
-    /// they have of this name and object.
+    /// they have of its kind.
     ///
     /// - Returns: how many notifications it replaced altogether.
     mutating func append(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
@@ -56,7 +43,7 @@ struct HeldQueue {
         let coalescing = coalescing?.shared(with: observers).shared(with: last?.coalescing)
         let before = count
         if let coalescing {
-            let kind = Kind(notification)
+            let kind = notification.kind
             if let slot = newest[kind] { replace(coalescing, in: slot) }
             newest[kind] = slots.count
         }
@@ -72,7 +59,7 @@ struct HeldQueue {
     /// Takes the oldest entry.
     mutating func popFirst() -> Entry? {
         guard count > 0, let entry = slots[head] else { return nil }
-        if entry.coalescing != nil { newest[Kind(entry.notification)] = nil }
+        if entry.coalescing != nil { newest[entry.notification.kind] = nil }
         clear(head)
         compactIfSparse()
         return entry
@@ -92,7 +79,7 @@ struct HeldQueue {
         for slot in head..<slots.count {
             guard let entry = slots[slot] else { continue }
             let coalescing = entry.coalescing.flatMap { takingCoalescing($0) }
-            if entry.coalescing != nil, coalescing == nil { newest[Kind(entry.notification)] = nil }
+            if entry.coalescing != nil, coalescing == nil { newest[entry.notification.kind] = nil }
             if let observers = taking(entry.observers) {
                 change(slot, to: observers, coalescing)
             } else {
@@ -143,7 +130,7 @@ struct HeldQueue {
         head = 0
         newest.removeAll(keepingCapacity: true)
         for (slot, entry) in slots.enumerated() where entry?.coalescing != nil {
-            newest[Kind(entry!.notification)] = slot
+            newest[entry!.notification.kind] = slot
         }
     }
 
@@ -164,7 +151,7 @@ struct HeldQueue {
                 entry.observers == coalescing || Set(entry.observers.ids).isSuperset(of: coalescing.ids),
                 "S1: what coalesces is for observers of the entry")
             try require(
-                newest[Kind(entry.notification)] == slot, "S1: \(entry.notification.serial) is the newest of its kind")
+                newest[entry.notification.kind] == slot, "S1: \(entry.notification.serial) is the newest of its kind")
         }
         try require(kinds == newest.count, "S1: the newest of a kind is held")
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Collections
 
-/// What observers with a minimum interval wait for (R5): of each name and object the newest notification, until the
-/// intervals of those that have not got it are over.
+/// What observers with a minimum interval wait for (R5): of each ``NotificationKind`` the newest, until the intervals of
+/// those that have not got it are over.
 ///
-/// Intervals are marks: an observer that got a notification of a name and object gets the next one not before its mark is
-/// over. A mark that nothing waits for costs nothing to anybody but a little memory, of which there is a bound; who has more
-/// names and objects within their intervals than that gets some of them earlier.
+/// Intervals are marks: an observer that got a notification of a kind gets the next one not before its mark is over. A mark
+/// that nothing waits for costs nothing to anybody but a little memory, of which there is a bound; who has more kinds within
+/// their intervals than that gets some of them earlier.
 struct IntervalQueue {
     /// One observer that a notification matched, with what it asked for.
     struct Wish {
@@ -38,7 +38,7 @@ struct IntervalQueue {
         let key: Int
     }
 
-    /// By a hash of name and object.
+    /// By a hash of the kind.
     private var entries: [Int: Entry] = [:]
     /// What waits, by its serial; also what was replaced or has gone since.
     private var order = Deque<Place>()
@@ -60,22 +60,7 @@ struct IntervalQueue {
         }
     }
 
-    private static func key(_ name: String, _ object: String) -> Int {
-        var hasher = Hasher()
-        hasher.combine(ExactText(name))
-        hasher.combine(ExactText(object))
-        return hasher.finalize()
-    }
-
-    private static func key(_ notification: Notification) -> Int { key(notification.name, notification.object) }
-
-    private static func isSameKind(_ one: Notification, _ name: String, _ object: String) -> Bool {
-        one.isOfKind(name: name, object: object)
-    }
-
-    private static func isSameKind(_ one: Notification, _ other: Notification) -> Bool {
-        isSameKind(one, other.name, other.object)
-    }
+    private static func key(_ kind: NotificationKind) -> Int { kind.hashValue }
 
     /// A notification for observers with intervals: those whose intervals are over get it now, the others wait for it.
     ///
@@ -86,10 +71,11 @@ struct IntervalQueue {
     mutating func admit(
         _ notification: Notification, for wishes: [Wish], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
-        let key = Self.key(notification)
+        let kind = notification.kind
+        let key = Self.key(kind)
         var entry = entries[key] ?? Entry(newest: nil, marks: [])
         // Two kinds with one hash: nothing of this one is known, so nothing holds it back.
-        if let newest = entry.newest, !Self.isSameKind(newest, notification) { return (wishes.map(\.observer), false) }
+        if let newest = entry.newest, newest.kind != kind { return (wishes.map(\.observer), false) }
         var admitted: [ObserverID] = []
         var waits = false
         merge(wishes, into: &entry.marks) { mark, wish in
@@ -114,9 +100,10 @@ struct IntervalQueue {
     /// - Parameter wishes: by the observers' numbers.
     /// - Returns: those that waited for something older.
     mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
-        let key = Self.key(notification)
+        let kind = notification.kind
+        let key = Self.key(kind)
         var entry = entries[key] ?? Entry(newest: nil, marks: [])
-        if let newest = entry.newest, !Self.isSameKind(newest, notification) { return [] }
+        if let newest = entry.newest, newest.kind != kind { return [] }
         let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
         var replaced: [ObserverID] = []
         merge(wishes, into: &entry.marks) { mark, wish in
@@ -149,11 +136,10 @@ struct IntervalQueue {
 
     /// What waits for observers and was there before (E3); it is due at once.
     mutating func restore(_ notification: Notification, for wishes: [Wish]) {
-        let key = Self.key(notification)
+        let kind = notification.kind
+        let key = Self.key(kind)
         var entry = entries[key] ?? Entry(newest: nil, marks: [])
-        if let newest = entry.newest, !Self.isSameKind(newest, notification) || newest.serial >= notification.serial {
-            return
-        }
+        if let newest = entry.newest, newest.kind != kind || newest.serial >= notification.serial { return }
         merge(wishes, into: &entry.marks) { _, wish in Mark(wish: wish, end: 0, waits: true) }
         // Nothing tells what its observers got before; it is among what is older.
         entry.after = max(notification.serial, 1) - 1
@@ -174,7 +160,7 @@ struct IntervalQueue {
         }
     }
 
-    /// What may go now, in the order of the serials, with those that get it. It stays until ``take(name:object:of:now:)``.
+    /// What may go now, in the order of the serials, with those that get it. It stays until ``take(_:for:now:)``.
     ///
     /// - Parameter mayGo: whether all that was due up to a serial has gone.
     mutating func due(
@@ -212,23 +198,23 @@ struct IntervalQueue {
     private static let pause: Int64 = 2000
 
     /// Observers got what they waited for, or it is over for them: their intervals begin anew.
-    mutating func take(name: String, object: String, of observers: [ObserverID], now: Int64) {
-        change(name, object, of: observers) { mark in
+    mutating func take(_ kind: NotificationKind, for observers: [ObserverID], now: Int64) {
+        change(kind, for: observers) { mark in
             mark.waits = false
             mark.end = now + mark.wish.interval
         }
     }
 
     /// The same without an interval: it went from an earlier process, or to nobody.
-    mutating func forget(name: String, object: String, of observers: [ObserverID]) {
-        change(name, object, of: observers) { $0.waits = false }
+    mutating func forget(_ kind: NotificationKind, for observers: [ObserverID]) {
+        change(kind, for: observers) { $0.waits = false }
     }
 
     private mutating func change(
-        _ name: String, _ object: String, of observers: [ObserverID], _ body: (inout Mark) -> Void
+        _ kind: NotificationKind, for observers: [ObserverID], _ body: (inout Mark) -> Void
     ) {
-        let key = Self.key(name, object)
-        guard var entry = entries[key], let newest = entry.newest, Self.isSameKind(newest, name, object) else { return }
+        let key = Self.key(kind)
+        guard var entry = entries[key], let newest = entry.newest, newest.kind == kind else { return }
         let observers = Set(observers)
         for index in entry.marks.indices where observers.contains(entry.marks[index].wish.observer) {
             body(&entry.marks[index])
@@ -260,9 +246,8 @@ struct IntervalQueue {
     }
 
     /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
-    func wait(name: String, object: String, of observer: ObserverID, now: Int64) -> Int64? {
-        guard let entry = entries[Self.key(name, object)],
-            entry.newest.map({ Self.isSameKind($0, name, object) }) ?? true,
+    func wait(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
+        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
             let mark = entry.marks.first(where: { $0.wish.observer == observer }), mark.waits || mark.end > now
         else { return nil }
         return max(0, mark.end - now)
@@ -326,7 +311,7 @@ struct IntervalQueue {
                 entry.marks.contains(where: \.waits) == (entry.newest != nil), "R5: what is kept is waited for")
             try require(
                 zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.wish.observer < $1.wish.observer },
-                "R5: an observer has one interval for a name and object")
+                "R5: an observer has one interval for each kind")
             let ends = entry.marks.filter(\.waits).map(\.end)
             try require(ends.allSatisfy { end in firstEnd.map { $0 <= end } ?? false }, "R5: the first end is known")
         }

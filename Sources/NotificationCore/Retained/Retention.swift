@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// That the service keeps a notification as the value of its name and object (R1), until a newer one takes its place or
+/// That the service keeps a notification as the value of its name, object and origin (R1), until a newer one takes its place or
 /// somebody removes it, or its time is over (``PostOptions/expiresAfter``).
 public struct Retention: Equatable, Sendable {
     /// Whether it goes when its poster leaves the bus.

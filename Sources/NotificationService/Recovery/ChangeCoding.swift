@@ -160,11 +160,12 @@ struct ChangeEncoder {
             begin(.delayed, name)
             records.append(notification.serial)
             append(observers, of: name, to: &records)
-        case .delayEnded(let client, let name, let object, let observers):
+        case .delayEnded(let client, let kind, let observers):
             begin(.delayEnded, client)
-            records.append(name)
-            records.append(object)
+            records.append(kind.name)
+            records.append(kind.object)
             append(observers, of: client, to: &records)
+            if let origin = kind.origin { append(origin, to: &records) }
         case .flushed(let name): begin(.flushed, name)
         case .popped(let name, let lane):
             begin(.popped, name)
@@ -182,10 +183,11 @@ struct ChangeEncoder {
             begin(.retained, notification.poster)
             records.append(notification.serial)
             records.append(retention.whileConnected)
-        case .unretained(let poster, let name, let object):
+        case .unretained(let poster, let kind):
             begin(.unretained, poster)
-            records.append(name)
-            records.append(object)
+            records.append(kind.name)
+            records.append(kind.object)
+            if let origin = kind.origin { append(origin, to: &records) }
         case .owed(let name, let owed):
             begin(.owed, name)
             records.append(owed.observer.rawValue)
@@ -383,9 +385,11 @@ struct ChangeDecoder {
         case .delayed:
             return .delayed(client, try notification(&reader), observers: try list(of: client, &reader))
         case .delayEnded:
+            let (name, object) = (try reader.readText(), try reader.readText())
+            let observers = try list(of: client, &reader)
             return .delayEnded(
-                client, name: try reader.readText(), object: try reader.readText(),
-                observers: try list(of: client, &reader))
+                client, NotificationKind(name: name, object: object, origin: try origin(&reader)),
+                observers: observers)
         case .flushed: return .flushed(client)
         case .popped: return .popped(client, try lane(&reader))
         case .lost: return .lost(client, try choice(&reader))
@@ -407,7 +411,8 @@ struct ChangeDecoder {
             let notification = try notification(&reader)
             return .retained(notification, Retention(whileConnected: try reader.readBool()))
         case .unretained:
-            return .unretained(client, name: try reader.readText(), object: try reader.readText())
+            let (name, object) = (try reader.readText(), try reader.readText())
+            return .unretained(client, NotificationKind(name: name, object: object, origin: try origin(&reader)))
         case .owed:
             let owed = OwedValues(
                 observer: ObserverID(rawValue: try reader.readUInt64()), after: try reader.readUInt64(),
@@ -481,18 +486,20 @@ struct ChangeDecoder {
     }
 
     /// Nothing stands, or two empty texts, where it is of this session.
-    private mutating func bringing(
-        _ identity: Identity?, _ reader: inout RecordReader
-    ) throws(RecordReader.Malformed) -> Identity? {
-        guard !reader.isAtEnd else { return identity }
+    private func origin(_ reader: inout RecordReader) throws(RecordReader.Malformed) -> OutsideOrigin? {
+        guard !reader.isAtEnd else { return nil }
         let (host, user) = (try reader.readText(), try reader.readText())
-        let origin: OutsideOrigin?
         do throws(CenterError) {
-            origin = try OutsideOrigin(host: host.isEmpty ? nil : host, user: user.isEmpty ? nil : user)
+            return try OutsideOrigin(host: host.isEmpty ? nil : host, user: user.isEmpty ? nil : user)
         } catch {
             throw RecordReader.Malformed()
         }
-        guard let origin else { return identity }
+    }
+
+    private mutating func bringing(
+        _ identity: Identity?, _ reader: inout RecordReader
+    ) throws(RecordReader.Malformed) -> Identity? {
+        guard let origin = try origin(&reader) else { return identity }
         let read = (identity ?? Identity()).bringing(from: origin)
         if let lastBringing, lastBringing == read { return lastBringing }
         lastBringing = read

@@ -520,7 +520,7 @@ extension Change {
     fileprivate var clientWhoseQueueChanges: ClientName? {
         switch self {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
-            .delayed(let client, _, _), .delayEnded(let client, _, _, _), .lost(let client, _),
+            .delayed(let client, _, _), .delayEnded(let client, _, _), .lost(let client, _),
             .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
             .observersRemoved(let client, _):
             client

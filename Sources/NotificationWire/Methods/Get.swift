@@ -125,4 +125,8 @@ public struct KeptValue: Equatable, Sendable {
     /// When it was posted, in microseconds since 1970 in UTC.
     public var time: Int64? { if case .int64(let time)? = details["time"] { time } else { nil } }
     public var poster: String? { details["poster"]?.string }
+    /// The machine that it comes from; nil where it is this one (G3).
+    public var host: String? { details["host"]?.string }
+    /// The user in whose session it was posted; nil where it is this session.
+    public var user: String? { details["user"]?.string }
 }

@@ -11,7 +11,10 @@ enum Calls {
         "ListObservers", "ReloadConfiguration", "Introspect", "Get", "GetAll", "Set", "Ping", "GetMachineId", "Nothing",
         "ListObserversFrom", "PostMany", "SetClientOptions",
     ]
-    private static let laterMembers = ["RemoveRetained", "WithdrawPosts", "GetClient", "OverrideSuspension", "Explain"]
+    private static let laterMembers = [
+        "RemoveRetained", "WithdrawPosts", "GetClient", "OverrideSuspension", "Explain", "FollowInterest",
+        "RemoveRetainedFrom",
+    ]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
         "org.freedesktop.DBus.Peer", "org.example.Nothing",
@@ -93,6 +96,8 @@ enum Calls {
         var options: [(String, WireValue)] = [("posting-style", .string(styles[Int(selector >> 6)]))]
         if selector & 1 != 0 { options.append(("retain", .fixed("b", UInt64(selector >> 1 & 1)))) }
         if selector & 4 != 0 { options.append(("while-connected", .fixed("b", 1))) }
+        // Of those that are kept for a time, some are from elsewhere.
+        if selector & 24 == 24 { options.append(("host", origin(&input))) }
         if selector & 8 != 0 { options.append(("expires-after", .fixed("u", UInt64(input.byte() & 3)))) }
         if selector & 16 != 0 {
             options.append(("coalesce-on", .array(.basic("s"), [.string(input.choice(of: ["name", "object"]))])))
@@ -135,7 +140,13 @@ enum Calls {
         let selector = input.byte()
         return switch selector & 1 {
         case let kind where isLater(selector):
-            with(&input, method(kind == 0 ? "RemoveRetained" : "WithdrawPosts", [name(&input), object(&input)]))
+            if kind == 0, selector & 8 != 0 {
+                with(
+                    &input,
+                    method("RemoveRetainedFrom", [origin(&input), origin(&input), name(&input), object(&input)]))
+            } else {
+                with(&input, method(kind == 0 ? "RemoveRetained" : "WithdrawPosts", [name(&input), object(&input)]))
+            }
         case 1: with(&input, method("RemoveObservers", [name(&input), object(&input)]))
         default: with(&input, method("RemoveObserver", [.fixed("t", UInt64(input.byte()))]))
         }
@@ -149,6 +160,7 @@ enum Calls {
         case let kind where isLater(selector):
             switch kind {
             case 0...2: message = method("GetClient", [.string(kind == 0 ? "slip" : ":1.\(input.byte() % 8)")])
+            case 4: message = method("FollowInterest", [name(&input), .fixed("u", UInt64(input.byte()))])
             case 5:
                 message = method("Explain", [.string(":1.\(input.byte() % 8)"), name(&input), object(&input)])
             case 6:
@@ -196,13 +208,18 @@ enum Calls {
 
     private static func name(_ input: inout ByteSource) -> WireValue { .string(input.choice(of: names)) }
     private static func object(_ input: inout ByteSource) -> WireValue { .string(input.choice(of: objects)) }
+    private static func origin(_ input: inout ByteSource) -> WireValue {
+        .string(input.choice(of: ["", "alpha", "é"]))
+    }
 
     private static func anyOptions(_ input: inout ByteSource) -> [(String, WireValue)] {
         let keys = [
             "suspension-behavior", "automatic-suspension", "run-loop-mode", "deliver-immediately", "posting-style",
             "coalesce-on", "slip", "monitor",
         ]
-        let laterKeys = ["retained", "retain", "while-connected", "expires-after", "batches", "details"]
+        let laterKeys = [
+            "retained", "retain", "while-connected", "expires-after", "batches", "details", "host", "user",
+        ]
         return (0...input.number(below: 3)).map { _ in
             let type = input.wireType(depth: 2)
             return (input.choice(of: keys, later: laterKeys), input.wireValue(type, depth: 3))

@@ -213,8 +213,11 @@ final class World {
         let serials = values.compactMap(\.serial)
         Fuzzer.expect(
             serials.count == values.count && zip(serials, serials.dropFirst()).allSatisfy(<), "values out of order")
-        let places = Set(values.map { [Array($0.name.utf8), Array($0.object.utf8)] })
-        Fuzzer.expect(places.count == values.count, "two values of one name and object")
+        let places = Set(
+            values.map { value in
+                [value.name, value.object, value.host ?? "", value.user ?? ""].map { Array($0.utf8) }
+            })
+        Fuzzer.expect(places.count == values.count, "two values of one name, object and origin")
         let removed = try? RemoveRetained.reply(in: ask(Calls.method("RemoveRetained", everything)))
         Fuzzer.expect(removed == values.count, "removed \(removed ?? -1) of \(values.count) values")
         Fuzzer.expect(statistics("retained") == 0, "\(statistics("retained") ?? 0) values are still kept")

@@ -98,12 +98,14 @@ func shrink(_ steps: [Step], tries: Int = 4000, fails: ([Step]) -> Bool) -> [Ste
 extension Step {
     fileprivate var simpler: [Step] {
         switch self {
-        case .post(let poster, let name, let object, let bytes, let immediately, let times):
-            func post(bytes: Int, immediately: Bool, times: Int) -> Step {
+        case .post(let poster, let name, let object, let bytes, let immediately, let times, let origin):
+            func post(bytes: Int, immediately: Bool, times: Int, origin: Int = origin) -> Step {
                 .post(
-                    poster: poster, name: name, object: object, bytes: bytes, immediately: immediately, times: times)
+                    poster: poster, name: name, object: object, bytes: bytes, immediately: immediately, times: times,
+                    origin: origin)
             }
             return [
+                post(bytes: bytes, immediately: immediately, times: times, origin: 0),
                 post(bytes: bytes, immediately: immediately, times: 1),
                 post(bytes: 0, immediately: immediately, times: times),
                 post(bytes: 0, immediately: false, times: times), post(bytes: 0, immediately: false, times: 1),

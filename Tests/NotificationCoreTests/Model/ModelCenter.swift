@@ -60,12 +60,13 @@ struct ModelCenter {
             let before = client.observers.count
             remove(from: client) { (name == 0 || $0.name == name) && (object == 0 || $0.object == object) }
             return .numbers([UInt64(before - client.observers.count)])
-        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+        case .post(let poster, let name, let object, let bytes, let immediately, let times, let origin):
             var receivers: [UInt64] = []
             for _ in 0..<times {
                 try check(name, object)
-                receivers.append(
-                    post(Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster), immediately))
+                let new = Post(
+                    serial: 0, name: name, object: object, bytes: bytes, poster: poster, origin: origin)
+                receivers.append(post(new, immediately))
                 settle()
                 findWitnesses()
             }
@@ -197,7 +198,7 @@ struct ModelCenter {
         view.posted += 1
         let post = Post(
             serial: lastSerial, name: unnumbered.name, object: unnumbered.object, bytes: unnumbered.bytes,
-            poster: unnumbered.poster)
+            poster: unnumbered.poster, origin: unnumbered.origin)
         let receivers = receivers(name: post.name, object: post.object)
         // B3: who only looks on counts for nobody.
         let counted = receivers.filter { $0.matching.contains { !$0.isMonitor } }.count
@@ -262,12 +263,14 @@ struct ModelCenter {
         makeRoom(growing: client)
     }
 
-    /// S1: coalescing by observer, name and object, among what is held.
+    /// S1: coalescing by observer, name, object and origin, among what is held.
     private mutating func hold(_ post: Post, for client: ModelClient, _ observers: [ModelClient.Observer]) {
         for observer in observers where observer.behavior == .coalesce {
             for index in client.waiting.indices {
                 let waiting = client.waiting[index]
-                if waiting.lane == nil, waiting.post.name == post.name, waiting.post.object == post.object {
+                if waiting.lane == nil, waiting.post.name == post.name, waiting.post.object == post.object,
+                    waiting.post.origin == post.origin
+                {
                     client.waiting[index].observers.removeAll { $0.id == observer.id }
                 }
             }

@@ -90,7 +90,8 @@ final class ModelClient {
 
     /// What a notification counts: its texts, its userInfo, and what keeping one costs.
     static func bytes(of post: Post) -> Int {
-        Step.texts[post.name].utf8.count + Step.texts[post.object].utf8.count + post.bytes + overhead
+        let origin = Step.origins[post.origin].map { Identity(origin: $0).byteCount } ?? 0
+        return Step.texts[post.name].utf8.count + Step.texts[post.object].utf8.count + post.bytes + origin + overhead
     }
 
     /// Measured, so that the model does not say it once more: one empty notification for a suspended client.

@@ -31,6 +31,7 @@ struct Post: Equatable {
     let object: Int
     let bytes: Int
     let poster: Int
+    var origin = 0
 }
 
 /// All that is done because of an event, for each client in its order. What the client sees, what is noted about it, and

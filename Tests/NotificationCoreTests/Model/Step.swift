@@ -10,7 +10,8 @@ enum Step {
     /// own, sometimes a stranger's.
     case remove(client: Int, pick: Int)
     case removeAll(client: Int, name: Int, object: Int)
-    case post(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, times: Int)
+    /// - Parameter origin: where it comes from (G3); 0 for this session.
+    case post(poster: Int, name: Int, object: Int, bytes: Int, immediately: Bool, times: Int, origin: Int = 0)
     /// So many posts that nobody could serve (E4).
     case lose(poster: Int, name: Int, object: Int, UInt64)
     /// A post for the poster's queue, or one that takes the place of what is there (Q7).
@@ -45,6 +46,8 @@ enum Step {
 
     /// The first is "any", or "no object". Two are the same to Swift, and not byte for byte; one is long.
     static let texts = ["", "A", "B", "\u{E9}", "e\u{301}", "long"]
+    /// The hosts of those that come from elsewhere, two of which are the same to Swift.
+    static let origins = ["", "\u{E9}", "e\u{301}"].map { try! OutsideOrigin(host: $0.isEmpty ? nil : $0, user: nil) }
     static let clients: [ClientName] = [":1.1", ":1.2", ":1.3", ":1.4", ":1.5"]
 }
 
@@ -68,10 +71,10 @@ extension Step: CustomStringConvertible {
         case .remove(let number, let pick): return "\(client(number)) removes the observer at place \(pick)"
         case .removeAll(let number, let name, let object):
             return "\(client(number)) removes all of its observers of \(text(name)) of \(text(object))"
-        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+        case .post(let poster, let name, let object, let bytes, let immediately, let times, let origin):
             return "\(client(poster)) posts \(text(name)) of \(text(object))"
                 + (bytes > 0 ? ", \(bytes) bytes" : "") + (immediately ? ", immediately" : "")
-                + (times > 1 ? ", \(times) times" : "")
+                + (times > 1 ? ", \(times) times" : "") + (origin > 0 ? ", from elsewhere: \(origin)" : "")
         case .lose(let poster, let name, let object, let count):
             return "\(count) posts by \(client(poster)) of \(text(name)) of \(text(object)) are lost"
         case .setSuspended(let number, let isSuspended): return "\(client(number)) is suspended: \(isSuspended)"
@@ -188,7 +191,8 @@ extension Step {
             return .post(
                 poster: client, name: number(0..<50) == 0 ? number(0..<6) : number(1..<5), object: text(&generator),
                 bytes: number(0..<3) == 0 ? number(1..<40) * 1000 : 0, immediately: number(0..<12) == 0,
-                times: isBurst ? number(30..<80) : number(0..<8) == 0 ? number(2..<6) : 1)
+                times: isBurst ? number(30..<80) : number(0..<8) == 0 ? number(2..<6) : 1,
+                origin: number(0..<3) == 0 ? number(0..<3) : 0)
         }
     }
 

@@ -72,12 +72,14 @@ final class Subject {
             let removed = center.removeObservers(
                 of: Step.clients[client], name: Step.texts[name], object: Step.texts[object], effects: &effects)
             return .numbers([UInt64(removed)])
-        case .post(let poster, let name, let object, let bytes, let immediately, let times):
+        case .post(let poster, let name, let object, let bytes, let immediately, let times, let origin):
             var receivers: [UInt64] = []
             var options = PostOptions()
             options.deliverImmediately = immediately
+            options.origin = Step.origins[origin]
             for _ in 0..<times {
-                let post = Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster)
+                let post = Post(
+                    serial: 0, name: name, object: object, bytes: bytes, poster: poster, origin: origin)
                 receivers.append(
                     UInt64(
                         try center.post(
@@ -182,7 +184,8 @@ final class Subject {
         let posted = (notification.userInfo as? Payload)?.post
         let post = Post(
             serial: notification.serial, name: posted?.name ?? -1, object: posted?.object ?? -1,
-            bytes: posted?.bytes ?? -1, poster: number(notification.poster))
+            bytes: posted?.bytes ?? -1, poster: number(notification.poster),
+            origin: Step.origins.firstIndex(of: notification.identity?.origin) ?? -1)
         assert(Step.texts[post.name] == notification.name && Step.texts[post.object] == notification.object)
         outcomes.append(
             .delivered(post, observers: delivery.observers.ids.map(\.rawValue), sequence: delivery.sequence),
