@@ -70,6 +70,7 @@ private:
     void onNotifications(const Batch &) override {}
     // Only who calls FollowInterest, which bridges do.
     void onInterestChanged() override {}
+    void onValuesRemoved() override {}
 
     const std::string name;
     std::string owner;

@@ -24,6 +24,11 @@ struct CarillonValue {
     QString name, object;
     QVariantMap userInfo, details;
 };
+struct CarillonListedValue {
+    QString name, object;
+    qulonglong serial;
+    QVariantMap details;
+};
 struct CarillonObserver {
     qulonglong number;
     QString name, object, suspensionBehavior;
@@ -75,6 +80,7 @@ template <typename... Fields> const QDBusArgument &carillonRead(const QDBusArgum
 CARILLON_STRUCTURE(CarillonPost, a, b, c, d)
 CARILLON_STRUCTURE(CarillonOutcome, a, b)
 CARILLON_STRUCTURE(CarillonValue, a, b, c, d)
+CARILLON_STRUCTURE(CarillonListedValue, a, b, c, d)
 CARILLON_STRUCTURE(CarillonObserver, a, b, c, d)
 CARILLON_STRUCTURE(CarillonRegistration, a, b, c, d, e)
 CARILLON_STRUCTURE(CarillonNotification, a, b, c, d, e, f, g, h)
@@ -86,8 +92,8 @@ template <typename... Types> void registerListsOf()
 
 inline void registerCarillonTypes()
 {
-    registerListsOf<CarillonPost, CarillonOutcome, CarillonValue, CarillonObserver, CarillonRegistration,
-                    CarillonNotification>();
+    registerListsOf<CarillonPost, CarillonOutcome, CarillonValue, CarillonListedValue, CarillonObserver,
+                    CarillonRegistration, CarillonNotification>();
     qDBusRegisterMetaType<QList<QVariantMap>>();
     qDBusRegisterMetaType<QList<qulonglong>>();
     qDBusRegisterMetaType<QMap<QString, qulonglong>>();

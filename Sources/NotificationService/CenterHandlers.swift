@@ -43,6 +43,8 @@ struct CenterHandlers {
                 method(Explain.self, shows: explain),
                 method(
                     FollowInterest.self, needs: { _ in .session("ask what others observe") }, handler: followInterest),
+                method(
+                    FollowValues.self, needs: { _ in .session("ask which values there are") }, handler: followValues),
                 method(Get.self, needs: Self.getNeeds, answers: get),
                 method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
                 method(RemoveRetainedFrom.self, needs: { .post(name: $0.name) }, handler: removeRetainedFrom),
@@ -56,7 +58,7 @@ struct CenterHandlers {
             signals: [
                 Interface.Signal(NotificationSignal.self), Interface.Signal(DroppedSignal.self),
                 Interface.Signal(SuspensionChangedSignal.self), Interface.Signal(NotificationsSignal.self),
-                Interface.Signal(InterestChangedSignal.self),
+                Interface.Signal(InterestChangedSignal.self), Interface.Signal(ValuesRemovedSignal.self),
             ],
             properties: CenterProperties.table(properties))
     }
@@ -293,6 +295,16 @@ struct CenterHandlers {
         }
     }
 
+    func followValues(
+        _ call: FollowValues, from client: UniqueName
+    ) throws(BusError) -> [FollowValues.Listed] {
+        try perform { effects throws(CenterError) in
+            try center.followValues(
+                of: client, after: call.after, most: Int(call.most), room: Wire.mostAnswerBytes,
+                byteCount: FollowValues.byteCount, effects: &effects)
+        }.map(FollowValues.Listed.init)
+    }
+
     func get(_ call: MethodCall) throws(BusError) {
         var arguments = call.arguments
         let get = try Get(from: &arguments)
@@ -312,8 +324,8 @@ struct CenterHandlers {
 
     func removeRetainedFrom(_ call: RemoveRetainedFrom, from _: UniqueName) throws(BusError) -> Int {
         try perform { effects throws(CenterError) in
-            center.removeRetained(
-                from: try call.origin(), name: call.name, object: call.object, effects: &effects)
+            let kind = NotificationKind(name: call.name, object: call.object, origin: try call.origin())
+            return center.removeRetained(kind, effects: &effects) ? 1 : 0
         }
     }
 

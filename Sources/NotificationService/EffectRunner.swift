@@ -162,6 +162,7 @@ final class EffectRunner {
                 DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client))
         case .export(let notification): sessions?.export(notification)
         case .interestChanged(let client): bus.send(InterestChangedSignal().message(to: client))
+        case .valuesRemoved(let client): bus.send(ValuesRemovedSignal().message(to: client))
         case .probe(let client): prober.probe(client)
         case .witness(let client): witness.find(client)
         case .sendAnswer(let client): answers.sendKept(for: client)

@@ -19,10 +19,13 @@ public protocol ServiceReceiver: Sendable {
     func transportChanged(to transport: Transport, because reason: String?)
     /// Others want other names than when the program asked with ``FollowInterest`` (G4).
     func interestChanged()
+    /// A value has gone since the program asked with ``FollowValues`` (G5).
+    func valuesRemoved()
 }
 
 /// For those that need not know.
 extension ServiceReceiver {
     public func transportChanged(to transport: Transport, because reason: String?) {}
     public func interestChanged() {}
+    public func valuesRemoved() {}
 }

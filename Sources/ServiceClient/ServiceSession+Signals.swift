@@ -26,6 +26,8 @@ extension ServiceSession {
                 take(signal)
             } else if try InterestChangedSignal(message) != nil {
                 receiver.interestChanged()
+            } else if try ValuesRemovedSignal(message) != nil {
+                receiver.valuesRemoved()
             }
         } catch {
             // Not one of version 1 of the interface: what it said is lost.

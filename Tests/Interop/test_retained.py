@@ -58,8 +58,10 @@ class Values(TestCase):
             (("beta", "", self.name, ""), 0),
             (("alpha", "", self.name, "y"), 0),
             (("alpha", "", self.name, "x"), 1),
-            (("", "", self.name, ""), 1),
-            (("alpha", "anna", "", ""), 1),
+            (("", "", self.name, ""), 0),
+            (("", "", self.name, "x"), 1),
+            (("alpha", "anna", "", "x"), 0),
+            (("alpha", "anna", self.name, "x"), 1),
         ):
             with self.subTest(arguments):
                 self.assertEqual(bridge.call("RemoveRetainedFrom", "ssss", *arguments), removed)

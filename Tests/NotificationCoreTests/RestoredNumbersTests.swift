@@ -138,7 +138,8 @@ struct RestoredNumbersTests {
         func changes(_ client: ClientName) -> [Change] {
             [
                 .suspension(client, true), .suspendedByActivity(client, true), .suspensionOwed(client, false),
-                .interestFollowed(client), .held(client, Self.notification(8), observers: ids, coalescing: []),
+                .interestFollowed(client), .valuesFollowed(client),
+                .held(client, Self.notification(8), observers: ids, coalescing: []),
                 .flushed(client),
                 .queuedDue(client, Self.notification(9), observers: ids, .standard), .popped(client, .flushed),
                 .lost(client, .queueFull), .unannouncedLoss(client, count: 1, observers: [], .queueFull),

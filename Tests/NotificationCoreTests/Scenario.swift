@@ -53,6 +53,7 @@ final class Scenario {
     private(set) var exported: [ExportedNotification] = []
     /// Who was told that other names are wanted, each time.
     private(set) var interestChanges: [ClientName] = []
+    private(set) var valueRemovals: [ClientName] = []
     private(set) var overflows: [ClientName: [DropReason]] = [:]
     private(set) var watched: [ClientName] = []
     private(set) var forgotten: [ClientName] = []
@@ -206,9 +207,9 @@ final class Scenario {
     }
 
     @discardableResult
-    func forget(_ name: String, _ object: String = "", from origin: OutsideOrigin?) -> Int {
+    func forget(_ name: String, _ object: String = "", from origin: OutsideOrigin?) -> Bool {
         perform { effects in
-            center.removeRetained(from: origin, name: name, object: object, effects: &effects)
+            center.removeRetained(NotificationKind(name: name, object: object, origin: origin), effects: &effects)
         }
     }
 
@@ -229,6 +230,16 @@ final class Scenario {
         try perform { effects throws(CenterError) in
             try center.followInterest(
                 of: client, after: after, most: most, room: room, byteCount: { $0.utf8.count }, effects: &effects)
+        }
+    }
+
+    /// Which values there are; asked from the beginning by default.
+    func followValues(
+        _ client: ClientName, after: UInt64 = 0, most: Int = 1000, room: Int = 1 << 20
+    ) throws -> [Notification] {
+        try perform { effects throws(CenterError) in
+            try center.followValues(
+                of: client, after: after, most: most, room: room, byteCount: { $0.byteCount }, effects: &effects)
         }
     }
 
@@ -457,6 +468,7 @@ final class Scenario {
             happened[client, default: []].append(.suspensionChanged(isSuspended, cause))
         case .export(let notification): exported.append(notification)
         case .interestChanged(let client): interestChanges.append(client)
+        case .valuesRemoved(let client): valueRemovals.append(client)
         case .revoked(let client, let observers): revoked[client, default: []] += observers
         case .probe(let client):
             probes[client, default: 0] += 1

@@ -31,4 +31,39 @@ struct BusInterestTests {
         try bridge.run("word: \(second.transcript)") { bridge.interestChanges == 3 }
         #expect(try bridge.call(FollowInterest()).names == ["Dong"])
     }
+
+    @Test("G5: which values there are, told when one has gone, across a SIGKILL", arguments: BusKind.available)
+    func values(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let first = try ServiceProcess(on: bus)
+        let (bridge, poster) = (try Client(on: bus), try Client(on: bus))
+        func post(_ name: String, by client: Client, from host: String? = nil, whileConnected: Bool = false) throws {
+            var options = PostOptions()
+            options.retention = Retention(whileConnected: whileConnected)
+            options.origin = try OutsideOrigin(host: host, user: nil)
+            try client.call(try PostCall(name: name, object: "x", options: options))
+        }
+        func listed() throws -> [String] { try bridge.call(FollowValues()).map { $0.name + ($0.host ?? "") } }
+        for name in ["A", "B"] { try post(name, by: poster) }
+        try post("A", by: bridge, from: "alpha")
+        #expect(try listed() == ["A", "B", "Aalpha"])
+        #expect(try bridge.call(FollowValues(after: 0, most: 1)).count == 1)
+        #expect(try bridge.call(RemoveRetainedFrom(host: "alpha", user: "", name: "A", object: "x")) == 1)
+        try post("B", by: poster)
+        #expect(try poster.call(RemoveRetained(name: "A", object: "")) == 1)
+        try bridge.run("word: \(first.transcript)") { bridge.valueRemovals == 1 }
+        #expect(try listed() == ["B"])
+        first.signal(SIGKILL)
+        _ = try first.waitForExit()
+        let second = try ServiceProcess(on: bus)
+        try bridge.run("word: \(second.transcript)") { bridge.valueRemovals == 2 }
+        #expect(try listed() == ["B"])
+        do {
+            let brief = try Client(on: bus)
+            try post("C", by: brief, whileConnected: true)
+            #expect(try listed() == ["B", "C"])
+        }
+        try bridge.run("word: \(second.transcript)") { bridge.valueRemovals == 3 }
+        #expect(try listed() == ["B"])
+    }
 }

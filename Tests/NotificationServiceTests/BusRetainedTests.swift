@@ -81,7 +81,7 @@ struct BusRetainedTests {
             try bridge.call(RemoveRetainedFrom(host: host, user: user, name: name, object: object))
         }
         try bring(6, host: "beta", user: nil)
-        #expect(try remove(host: "beta", user: "", "") == 1 && remove(host: "beta", user: "") == 0)
+        #expect(try remove(host: "beta", user: "") == 0 && remove(host: "beta", user: "", "Volume", "x") == 1)
         first.signal(SIGKILL)
         _ = try first.waitForExit()
         let second = try ServiceProcess(on: bus)
@@ -91,7 +91,7 @@ struct BusRetainedTests {
         #expect(late.signals.map(\.number) == [1, 3, 4, 5])
         #expect(try values() == all)
         #expect(try remove(host: "alpha", user: "", "Volume", "x") == 1)
-        #expect(try remove(host: "", user: "") == 1)
+        #expect(try remove(host: "", user: "", "Volume", "x") == 1)
         #expect(try values() == ["4 - berta", "5 alpha anna"])
         let refusal = #expect(throws: BusError.self) {
             _ = try remove(host: String(repeating: "h", count: 256), user: "")

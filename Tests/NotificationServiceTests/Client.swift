@@ -19,6 +19,8 @@ final class Client {
     private(set) var holes: [String] = []
     /// How often it was told that other names are wanted.
     private(set) var interestChanges = 0
+    /// How often it was told that values have gone.
+    private(set) var valueRemovals = 0
     private var announced: UInt64 = 0
     private let context = MainContext()
 
@@ -33,6 +35,10 @@ final class Client {
             }
             if (try? InterestChangedSignal(message)) != nil {
                 interestChanges += 1
+                return true
+            }
+            if (try? ValuesRemovedSignal(message)) != nil {
+                valueRemovals += 1
                 return true
             }
             if let signal = try? NotificationSignal(message) {

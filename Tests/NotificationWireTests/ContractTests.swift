@@ -50,6 +50,8 @@ struct ContractTests {
         #expect(try again(ListObservers(of: "nobody")).client == "nobody")
         let following = try again(FollowInterest(after: "Ding", most: 3))
         #expect(following.after == "Ding" && following.most == 3)
+        let values = try again(FollowValues(after: .max, most: 3))
+        #expect(values.after == .max && values.most == 3)
         let from = try again(ListObserversFrom(of: "nobody", after: ObserverID(rawValue: .max), most: 3))
         #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
@@ -114,6 +116,12 @@ struct ContractTests {
         for wanted in [
             DistributedCenter.Wanted(names: [], any: true), DistributedCenter.Wanted(names: ["Ding", "é"], any: false),
         ] { #expect(try reply(FollowInterest.self, wanted) == wanted) }
+        let listed = [
+            FollowValues.Listed(name: "Ding", object: "", serial: 7),
+            FollowValues.Listed(name: "é", object: "x", serial: .max, host: "alpha", user: "anna"),
+        ]
+        #expect(try reply(FollowValues.self, listed) == listed)
+        #expect(listed[0].isOfThisSession && !listed[1].isOfThisSession)
         let outcomes = [PostOutcome(receivers: 7), PostOutcome(BusError(.invalidName, message: "words"))]
         #expect(try reply(PostMany.self, outcomes) == outcomes)
         #expect(outcomes[0].error == nil && outcomes[1].error?.centerError == .invalidName)

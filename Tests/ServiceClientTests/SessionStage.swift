@@ -28,6 +28,7 @@ extension SessionTests {
             told.append("\(transport)\(reason.map { " as \($0)" } ?? "")")
         }
         func interestChanged() { told.append("interest changed") }
+        func valuesRemoved() { told.append("values removed") }
     }
 
     final class Stage {

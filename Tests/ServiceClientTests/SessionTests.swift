@@ -349,7 +349,7 @@ struct SessionTests {
         #expect(stage.bus.connection.takeSent().contains("AddObserver?"))
     }
 
-    @Test("G4: that other names are wanted is told when the service says it, and nobody else")
+    @Test("G4, G5: that other names are wanted, or values are gone, is told when the service says it, and nobody else")
     func interest() throws {
         let stage = Stage()
         try stage.ask(.register(Self.ding))
@@ -362,6 +362,10 @@ struct SessionTests {
         #expect(stage.takeTold().isEmpty)
         #expect(arrive(from: ":1.100"))
         #expect(stage.takeTold() == ["interest changed"])
+        for sender in [":1.66", ":1.100"] {
+            #expect(stage.arrive(ValuesRemovedSignal().message(to: ":1.1").carried(from: sender)))
+        }
+        #expect(stage.takeTold() == ["values removed"])
     }
 
     @Test("S4: losses that the bus may have made excuse a hole of that size, and no more")

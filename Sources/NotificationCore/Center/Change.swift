@@ -21,6 +21,8 @@ public enum Change {
     case suspensionOwed(ClientName, Bool)
     /// The client follows what others want.
     case interestFollowed(ClientName)
+    /// The client follows which values there are.
+    case valuesFollowed(ClientName)
     /// Waits for the client, due as soon as it reads.
     case queuedDue(ClientName, Notification, observers: [ObserverID], DeliveryLane)
     /// Held until the client is resumed; for the observers in `coalescing` it took the place of an earlier one.

@@ -55,6 +55,7 @@ extension DistributedCenter {
         try postingQueues.checkInvariants()
         try checkRetained()
         try checkInterest()
+        try checkValueFollowers()
     }
 
     private func check(_ client: Client) throws(BrokenInvariant) {

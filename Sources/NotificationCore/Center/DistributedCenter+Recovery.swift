@@ -16,6 +16,7 @@ extension DistributedCenter {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
             if let override = client.override { body(.suspensionOverridden(client.name, override.isSuspended)) }
             if client.followsInterest { body(.interestFollowed(client.name)) }
+            if client.followsValues { body(.valuesFollowed(client.name)) }
             if client.options != ClientOptions() { body(.options(client.name, client.options)) }
             if client.isSuspendedByActivity || client.wasSuspendedByActivity {
                 body(.suspendedByActivity(client.name, true))
@@ -77,6 +78,7 @@ extension DistributedCenter {
         case .suspensionOverridden(let name, let isSuspended):
             return withClient(name) { $0.override = isSuspended.map { SuspensionOverride(isSuspended: $0) } }
         case .interestFollowed(let name): return withClient(name) { $0.followsInterest = true }
+        case .valuesFollowed(let name): return withClient(name) { $0.followsValues = true }
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
@@ -277,6 +279,9 @@ extension DistributedCenter {
             pump(client, effects: &effects)
             // What it knows may be older.
             if client.followsInterest, informed[client.number] == nil { misinformed.append(client) }
+            if client.followsValues, knowingValues[client.number] == nil {
+                tellValuesGone(to: [client], effects: &effects)
+            }
         }
         tellInterest(effects: &effects)
     }

@@ -30,28 +30,22 @@ extension DistributedCenter {
     ///   - object: empty for any.
     /// - Returns: how many.
     public func removeRetained(name: String, object: String, effects: inout [Effect]) -> Int {
-        removeRetained(name: name, object: object, where: { _ in true }, effects: &effects)
-    }
-
-    /// Removes those of them that are from this place alone.
-    ///
-    /// - Parameter origin: nil for this session.
-    /// - Returns: how many.
-    public func removeRetained(
-        from origin: OutsideOrigin?, name: String, object: String, effects: inout [Effect]
-    ) -> Int {
-        removeRetained(name: name, object: object, where: { $0 == origin }, effects: &effects)
-    }
-
-    private func removeRetained(
-        name: String, object: String, where isMeant: (OutsideOrigin?) -> Bool, effects: inout [Effect]
-    ) -> Int {
         defer { eventEnded() }
         removeExpired(effects: &effects)
         let values = retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object)
-            .filter { isMeant($0.notification.identity?.origin) }
         for value in values { removeRetained(value, effects: &effects) }
         return values.count
+    }
+
+    /// Removes the one value of this name, this object, the empty string for none, and this place.
+    ///
+    /// - Returns: whether there was one.
+    public func removeRetained(_ kind: NotificationKind, effects: inout [Effect]) -> Bool {
+        defer { eventEnded() }
+        removeExpired(effects: &effects)
+        guard let value = retained[kind] else { return false }
+        removeRetained(value, effects: &effects)
+        return true
     }
 
     // MARK: Keeping
@@ -104,6 +98,7 @@ extension DistributedCenter {
         guard let removed = retained.remove(kind) else { return }
         giveBack(removed)
         remember(.unretained(value.notification.poster, kind), effects: &effects)
+        tellValueGone(of: value.notification.poster, effects: &effects)
     }
 
     func giveBack(_ value: RetainedValue) {

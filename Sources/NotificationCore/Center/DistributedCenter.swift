@@ -9,7 +9,7 @@ import Collections
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
 /// that wait for their time, `+Intervals` notifications that wait for theirs, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
 /// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
-/// `+Interest` who follows what others want, `+Invariants` what holds between events.
+/// `+Interest` who follows what others want, `+Values` which values there are, `+Invariants` what holds between events.
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 ///
@@ -64,6 +64,8 @@ public final class DistributedCenter {
     var informed: [Int: Client] = [:]
     /// Those that knew it until this event.
     var misinformed: [Client] = []
+    /// Clients that know which values there are, by their numbers.
+    var knowingValues: [Int: Client] = [:]
     /// Those that wait for room on the way.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -285,6 +287,7 @@ public final class DistributedCenter {
         clients[client.name] = nil
         client.isGone = true
         informed[client.number] = nil
+        knowingValues[client.number] = nil
         for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
         client.owed = []

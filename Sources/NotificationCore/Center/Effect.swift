@@ -19,6 +19,8 @@ public enum Effect {
     case revoked(ClientName, observers: [ObserverID])
     /// Tell the client that other names are wanted than when it asked (G4).
     case interestChanged(ClientName)
+    /// Tell the client that a value has gone since it asked which there are (G5).
+    case valuesRemoved(ClientName)
     /// Ask the client for an answer, and report that with ``DistributedCenter/clientAnswered(_:effects:)``.
     case probe(ClientName)
     /// Find out in another way whether the connection, which never answered, has read what it was sent, and report that

@@ -106,6 +106,11 @@ struct RetainedValues {
         return all.filter { Self.matches($0, name, object) }
     }
 
+    /// Those with a serial beyond this one, in their order.
+    func all(after serial: UInt64) -> some Sequence<RetainedValue> {
+        slots[index(from: serial == .max ? serial : serial + 1)...].lazy.compactMap(\.value)
+    }
+
     /// The first of those that a registration matches, with a serial beyond `after` and up to `through`.
     func first(matching registration: Registration, after: UInt64, through: UInt64) -> RetainedValue? {
         if let name = registration.name, let object = registration.object {

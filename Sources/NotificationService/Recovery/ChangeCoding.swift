@@ -40,6 +40,7 @@ private enum RecordKind: UInt8 {
     case delayEnded
     case suspensionOverridden
     case interestFollowed
+    case valuesFollowed
 }
 
 /// How a list of observers is written.
@@ -137,6 +138,7 @@ struct ChangeEncoder {
             begin(.suspensionOwed, name)
             records.append(isOwed)
         case .interestFollowed(let name): begin(.interestFollowed, name)
+        case .valuesFollowed(let name): begin(.valuesFollowed, name)
         case .options(let name, let options):
             begin(.options, name)
             records.append(options.batches)
@@ -362,6 +364,7 @@ struct ChangeDecoder {
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())
         case .suspensionOwed: return .suspensionOwed(client, try reader.readBool())
         case .interestFollowed: return .interestFollowed(client)
+        case .valuesFollowed: return .valuesFollowed(client)
         case .options:
             var options = ClientOptions()
             options.batches = try reader.readBool()

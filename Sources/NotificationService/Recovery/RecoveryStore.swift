@@ -225,7 +225,7 @@ final class RecoveryStore {
             case .dropped(let client, _, _, _, let sequence): countLoss(of: client, sequence: sequence)
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
-            case .export, .suspensionChanged, .revoked, .interestChanged, .probe, .witness, .sendAnswer,
+            case .export, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe, .witness, .sendAnswer,
                 .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .forget:
                 break
             }
@@ -512,7 +512,7 @@ extension Change {
             .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
         case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspensionOverridden, .options,
-            .suspendedByActivity, .suspensionOwed, .interestFollowed, .retained, .unretained, .owed:
+            .suspendedByActivity, .suspensionOwed, .interestFollowed, .valuesFollowed, .retained, .unretained, .owed:
             false
         }
     }

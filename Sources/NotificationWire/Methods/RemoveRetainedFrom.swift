@@ -3,14 +3,13 @@ import BusNames
 import DBus
 import NotificationCore
 
-/// Removes the values that are kept of a name and an object and are from one place (R1, G3); answered with how many.
+/// Removes the value of a name and an object that is from one place (R1, G3); answered with how many that was, 1 or 0.
 public struct RemoveRetainedFrom: CenterMethod {
     /// Empty for those that have none. With an empty ``user`` besides, it is this session.
     public var host: String
     public var user: String
-    /// Empty for whatever name.
     public var name: String
-    /// Empty for whatever object.
+    /// Empty for the one that has none.
     public var object: String
 
     public init(host: String, user: String, name: String, object: String = "") {

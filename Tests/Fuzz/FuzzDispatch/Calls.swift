@@ -13,7 +13,7 @@ enum Calls {
     ]
     private static let laterMembers = [
         "RemoveRetained", "WithdrawPosts", "GetClient", "OverrideSuspension", "Explain", "FollowInterest",
-        "RemoveRetainedFrom",
+        "RemoveRetainedFrom", "FollowValues",
     ]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",

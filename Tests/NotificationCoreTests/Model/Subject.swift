@@ -162,7 +162,7 @@ final class Subject {
         case .probe(let client): outcomes.append(.probed, for: number(client))
         case .witness(let client): outcomes.append(.witnessed, for: number(client))
         // Nobody has an interval in these sequences.
-        case .export, .sendAnswer, .revoked, .interestChanged, .uncarried, .startIntervalTimer: break
+        case .export, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .uncarried, .startIntervalTimer: break
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             moments[number(client), default: []].append(epoch)
             outcomes.append(.momentBegan(milliseconds: milliseconds), for: number(client))
