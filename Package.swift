@@ -9,6 +9,7 @@ let package = Package(
         .library(name: "Carillon", targets: ["Carillon", "ThreadDelivery", "MainLoop"]),
         .executable(name: "carillond", targets: ["carillond"]),
         .executable(name: "carillon", targets: ["CarillonTool"]),
+        .executable(name: "carillon-bridge", targets: ["carillon-bridge"]),
         // With the contexts and modes that its interface speaks of.
         .library(name: "LocalNotifications", targets: ["LocalNotifications", "ThreadDelivery", "MainLoop"]),
     ],
@@ -85,6 +86,8 @@ let package = Package(
                 "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "DBus", "BusNames",
                 "JSON", "MainLoop",
             ]),
+        .executableTarget(
+            name: "carillon-bridge", dependencies: ["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
 
         // The one of README.md, a poster, and an observer for each way of running.
         .executableTarget(name: "example-saved", dependencies: ["Carillon"], path: "Examples/swift/Saved"),
@@ -179,7 +182,7 @@ let package = Package(
             name: "CarillonBridgeTests",
             dependencies: [
                 "CarillonBridge", "Collections", "MQTT", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
-                "TestSupport", "TestLimits",
+                "TestSupport", "TestLimits", "carillond", "CarillonTool", "carillon-bridge",
             ]),
         .testTarget(
             name: "CarillonToolTests",
@@ -236,6 +239,13 @@ if Context.environment["CARILLON_FUZZ"] != nil {
             name: "fuzz-channel",
             dependencies: ["FuzzSupport", "NotificationWire", "NotificationCore", "DBus"],
             path: "Tests/Fuzz/FuzzChannel", swiftSettings: withoutMain
+        ),
+        .executableTarget(
+            name: "fuzz-bridge",
+            dependencies: [
+                "FuzzSupport", "CarillonBridge", "MQTT", "ServiceClient", "NotificationWire", "NotificationCore",
+            ],
+            path: "Tests/Fuzz/FuzzBridge", swiftSettings: withoutMain
         ),
     ]
 }

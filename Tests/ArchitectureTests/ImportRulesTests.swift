@@ -48,6 +48,7 @@ private enum ImportRules {
             "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "DBus", "BusNames", "JSON",
             "MainLoop",
         ]),
+        "carillon-bridge": system.union(["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
     ]
 
     /// The C library.

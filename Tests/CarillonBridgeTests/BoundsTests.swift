@@ -72,6 +72,10 @@ struct BoundsTests {
         #expect(any.filters(in: "r").contains("carillon/1/r/+/+/n/c/#"))
         let all = WantedNames(observed: ["x"], isAnyObserved: true, imports: try list("*"), mostSubscriptions: 100)
         #expect(all.contains("x") && !all.contains("y") && all.filters(in: "r").count == 2)
+        let long = String(repeating: "a.", count: 300) + "b"
+        let impossible = WantedNames(
+            observed: [long, "c.\(long)", "c.d"], isAnyObserved: false, imports: try list("*"), mostSubscriptions: 100)
+        #expect(impossible.filters(in: "r").count == 2, "one name that no broker takes is not to spoil the others")
         let own = WantedNames(
             observed: ["org.carillon.Bridge.Lost"], isAnyObserved: false, imports: try list("*"), mostSubscriptions: 100
         )

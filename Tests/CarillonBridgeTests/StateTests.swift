@@ -62,6 +62,17 @@ struct StateTests {
         #expect(StateFile(directory: directory.path).take() == nil)
     }
 
+    @Test("Its name at the broker is made once, and is nobody else's")
+    func clientID() throws {
+        let (one, other) = (try TemporaryDirectory(), try TemporaryDirectory())
+        let id = try #require(StateFile(directory: one.entry("deep/er")).clientID())
+        #expect(id.utf8.count > 16 && StateFile(directory: one.entry("deep/er")).clientID() == id)
+        #expect(StateFile(directory: other.path).clientID() != id)
+        try other.write("a b\n", to: "bridge-id")
+        #expect(try #require(StateFile(directory: other.path).clientID()).utf8.count > 16)
+        #expect(StateFile(directory: nil).clientID() == nil)
+    }
+
     @Test("Without a place to keep it nothing is kept, and that is said")
     func nowhere() throws {
         #expect(!StateFile(directory: nil).save(state()))

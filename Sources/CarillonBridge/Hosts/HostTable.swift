@@ -54,6 +54,12 @@ struct HostTable {
             isStripped: isBridge && !hasProperty)
     }
 
+    /// Which process of a bridge says that it is there; nil for what does not say so.
+    static func run(in publication: Publication) -> String? {
+        guard let json = try? JSON(publication.payload), json["online"]?.isTrue == true else { return nil }
+        return json["run"]?.text
+    }
+
     /// What a bridge says of itself.
     static func message(isOnline: Bool, run: String, topic: String) -> Publication {
         let payload = PropertyListJSON.object([

@@ -33,8 +33,8 @@ struct WantedNames: Equatable {
             for pattern in imports {
                 switch pattern {
                 case .all: break
-                case .below(let prefix): add(prefix, to: &prefixes)
-                case .exactly(let name): add(name, to: &names)
+                case .below(let prefix): if BridgeTopic.isPossible(name: prefix) { add(prefix, to: &prefixes) }
+                case .exactly(let name): if Self.mayImport(name, imports) { add(name, to: &names) }
                 }
             }
         }
@@ -45,7 +45,7 @@ struct WantedNames: Equatable {
     static let ownNames = NamePattern.below("org.carillon.Bridge.")
 
     static func mayImport(_ name: String, _ imports: [NamePattern]) -> Bool {
-        !ownNames.matches(name) && imports.contains { $0.matches(name) }
+        !ownNames.matches(name) && BridgeTopic.isPossible(name: name) && imports.contains { $0.matches(name) }
     }
 
     private func isBelowPrefix(_ name: String) -> Bool {

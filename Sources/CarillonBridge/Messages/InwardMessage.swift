@@ -48,7 +48,8 @@ struct InwardMessage {
         self.topic = publication.topic
         self.properties = properties
         isKept = publication.isRetained
-        expiresAfter = publication.expiry
+        // The last second of it is one.
+        expiresAfter = publication.expiry.map { max($0, 1) }
         isToldAnew = properties.isOldValue
         if publication.isRetained, publication.payload.isEmpty {
             content = .removal

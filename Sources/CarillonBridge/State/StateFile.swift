@@ -36,6 +36,31 @@ struct StateFile {
 
     private var path: String? { directory.map { $0 + "/bridge-state.json" } }
 
+    /// What tells this bridge from others at the broker, and nobody can guess: made once and kept beside the state.
+    ///
+    /// - Returns: nil where it can't be kept, as it would be another one each time.
+    func clientID() -> String? {
+        guard let directory else { return nil }
+        let path = directory + "/bridge-id"
+        do throws(FileError) {
+            if let bytes = try RegularFile.contents(of: path, atMost: 64) {
+                let text = String(decoding: bytes, as: UTF8.self)
+                if !text.isEmpty, text.utf8.allSatisfy(Self.isPlain) { return text }
+            }
+            makeDirectory(directory)
+            let id = (0..<2).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }.joined()
+            try RegularFile(path, for: .newLog)?.append(Array(id.utf8))
+            return id
+        } catch {
+            Log.warning("the bridge's name at the broker can't be kept: \(error)")
+            return nil
+        }
+    }
+
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
+    }
+
     /// Takes what an earlier bridge left.
     func take() -> SavedState? {
         guard let path else { return nil }

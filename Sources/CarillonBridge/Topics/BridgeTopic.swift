@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Collections
+import NotificationCore
 
 /// A topic of the bridge's part of a broker: `carillon/1/<realm>/<host>/<user>/…`, version 1 of it. The one place that
 /// knows how topics are written.
@@ -20,9 +21,9 @@ struct BridgeTopic {
     }
 
     /// The longest that MQTT has, in bytes.
-    static let mostBytes = 65_535
+    private static let mostBytes = 65_535
     /// Brokers bound the levels of a topic: mosquitto has 200.
-    static let mostLevels = 200
+    private static let mostLevels = 200
 
     let origin: Origin
     let subject: Subject
@@ -87,6 +88,13 @@ struct BridgeTopic {
     private static func levels(of name: String) -> String {
         name.unicodeScalars.split(separator: ".", omittingEmptySubsequences: false)
             .map { TopicLevel.encoded(Substring($0)) }.joined(separator: "/")
+    }
+
+    /// Whether notifications of a name can have a topic, and be subscribed to.
+    static func isPossible(name: String) -> Bool {
+        let count = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).count
+        // With root, kind and an object before and behind it, each text as long as it can be.
+        return count + 8 <= mostLevels && levels(of: name).utf8.count + 3 * 4 * OutsideOrigin.mostBytes <= mostBytes
     }
 
     // MARK: Filters

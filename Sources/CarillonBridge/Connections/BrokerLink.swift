@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+
+/// What a ``BrokerLink`` tells. Called on the loop's thread.
+protocol BrokerLinkDelegate: AnyObject {
+    func brokerChanged()
+    /// - Parameter sessionPresent: whether the broker kept what there was.
+    func brokerConnected(sessionPresent: Bool)
+    func brokerSent(_ publication: Publication)
+    func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
+    func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
+}
+
+/// The connection to the broker: made again and again, more and more seldom, and not at all while it would do harm.
+final class BrokerLink {
+    enum State: Equatable {
+        /// What the session wants is not known yet.
+        case starting
+        case connecting
+        case connected
+        /// The next attempt is due.
+        case waiting(reason: String)
+        /// Another bridge has taken the name: both would throw each other out again and again.
+        case takenOver
+        /// There is nobody in the session to take anything; the broker keeps it.
+        case held
+        case stopped
+
+        /// As programs read it.
+        var name: String {
+            switch self {
+            case .starting: "starting"
+            case .connecting: "connecting"
+            case .connected: "connected"
+            case .waiting: "waiting"
+            case .takenOver: "taken-over"
+            case .held: "held"
+            case .stopped: "stopped"
+            }
+        }
+    }
+
+    /// How long a bridge stays away whose name another one has taken.
+    static let patienceAfterTakeover: UInt32 = 300_000
+
+    weak var delegate: (any BrokerLinkDelegate)?
+    private let client: MQTTClient
+    private let context: MainContext
+    private(set) var state = State.starting {
+        didSet { if state != oldValue { delegate?.brokerChanged() } }
+    }
+    private(set) var limits: BrokerLimits?
+    private var pause: UInt32 = 1_000
+    private var timer: EventSource?
+    /// What is done when the last words have been said.
+    private var farewell: (id: PacketID?, then: State, done: () -> Void)?
+
+    init(_ settings: MQTTClient.Settings, context: MainContext) throws(MQTTError) {
+        client = try MQTTClient(settings, context: context)
+        self.context = context
+        client.delegate = self
+    }
+
+    var isConnected: Bool { state == .connected && farewell == nil }
+
+    func connect() {
+        timer = nil
+        guard farewell == nil else { return }
+        state = .connecting
+        do throws(MQTTError) {
+            try client.connect()
+        } catch {
+            wait(because: error.description)
+        }
+    }
+
+    /// Says `lastWords` and ends the connection; the broker keeps the session.
+    ///
+    /// - Parameter done: called when that is over, which takes no longer than a second.
+    func end(as state: State, _ lastWords: Publication?, _ done: @escaping () -> Void = {}) {
+        timer = nil
+        // Somebody is in a hurry.
+        endFarewell()
+        guard self.state == .connected else {
+            client.disconnect()
+            self.state = state
+            return done()
+        }
+        let id = lastWords.flatMap { try? client.publish($0) }
+        farewell = (id, state, done)
+        if id == nil { return endFarewell() }
+        timer = .once(milliseconds: 1_000, on: context) { [unowned self] in endFarewell() }
+    }
+
+    private func endFarewell() {
+        guard let farewell else { return }
+        self.farewell = nil
+        timer = nil
+        client.disconnect()
+        state = farewell.then
+        farewell.done()
+    }
+
+    private func wait(because reason: String, milliseconds: UInt32? = nil) {
+        if state != .waiting(reason: reason) { Log.notice("no broker: \(reason)") }
+        state = .waiting(reason: reason)
+        // Not all hosts of a realm at once, when their broker comes back.
+        tryAgain(in: milliseconds ?? UInt32.random(in: pause - pause / 4...pause + pause / 4))
+        pause = min(pause * 2, 60_000)
+    }
+
+    private func tryAgain(in milliseconds: UInt32) {
+        timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in connect() }
+    }
+
+    /// Another bridge has the same realm, host and user: leaves it alone for a while, without a word that would be
+    /// taken for its own.
+    func giveWay() {
+        guard isConnected else { return }
+        client.disconnect()
+        stayAway()
+    }
+
+    private func stayAway() {
+        Log.warning(
+            "another bridge has connected with the same realm, host and user: this one stays away for "
+                + "\(Self.patienceAfterTakeover / 60_000) minutes; give one of them another name in bridge.conf")
+        state = .takenOver
+        tryAgain(in: Self.patienceAfterTakeover)
+    }
+
+    // MARK: Sending
+
+    func publish(_ publication: Publication) throws(MQTTError) -> PacketID { try client.publish(publication) }
+
+    func subscribe(_ filters: [TopicFilter]) -> PacketID? {
+        guard isConnected, !filters.isEmpty else { return nil }
+        do throws(MQTTError) {
+            return try client.subscribe(filters)
+        } catch {
+            Log.warning("can't subscribe: \(error)")
+            return nil
+        }
+    }
+
+    func unsubscribe(_ topics: [String]) {
+        guard isConnected, !topics.isEmpty else { return }
+        do throws(MQTTError) {
+            _ = try client.unsubscribe(topics)
+        } catch {
+            Log.warning("can't unsubscribe: \(error)")
+        }
+    }
+
+    var isReadingPaused: Bool {
+        get { client.isReadingPaused }
+        set { if client.isReadingPaused != newValue { client.isReadingPaused = newValue } }
+    }
+}
+
+extension BrokerLink: MQTTClientDelegate {
+    func connected(sessionPresent: Bool, limits: BrokerLimits) {
+        self.limits = limits
+        pause = 1_000
+        state = .connected
+        delegate?.brokerConnected(sessionPresent: sessionPresent)
+    }
+
+    func disconnected(_ error: MQTTError) {
+        if farewell != nil { return endFarewell() }
+        switch state {
+        case .starting, .stopped, .held: return
+        case .connecting, .connected, .waiting, .takenOver: break
+        }
+        guard error.reason == .sessionTakenOver else { return wait(because: error.description) }
+        stayAway()
+    }
+
+    func received(_ publication: Publication) { delegate?.brokerSent(publication) }
+
+    func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
+        if let farewell, farewell.id == id { return endFarewell() }
+        delegate?.brokerAcknowledged(id, reason)
+    }
+
+    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) { delegate?.brokerSubscribed(id, reasons) }
+    func unsubscribed(_: PacketID) {}
+}

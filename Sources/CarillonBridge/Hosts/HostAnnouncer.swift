@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationWire
+
+/// Tells the session which hosts of the realm are there, and whether the bridge is connected: as values, which go with the
+/// bridge (R1).
+final class HostAnnouncer {
+    /// Of each host, with ``Origin/text`` as its object.
+    static let hostName = "org.carillon.Bridge.Host"
+    static let connectionName = "org.carillon.Bridge.Connection"
+
+    private let configuration: BridgeConfiguration
+    private let center: CenterLink
+
+    init(_ configuration: BridgeConfiguration, center: CenterLink) {
+        self.configuration = configuration
+        self.center = center
+    }
+
+    func tell(_ origin: Origin, _ host: HostTable.Host, isNewlyStripped: Bool) {
+        if isNewlyStripped {
+            Log.warning(
+                "nothing of \(origin.text) is taken: something between its broker and this one speaks MQTT 3.1.1, which "
+                    + "strips what tells losses and repetitions; set bridge_protocol_version mqttv50 in mosquitto.conf")
+        }
+        if configuration.followsPresence { tell(origin, host) }
+    }
+
+    private func tell(_ origin: Origin, _ host: HostTable.Host) {
+        center.tell(
+            Self.hostName, about: origin.text,
+            ["host": .string(origin.host), "user": .string(origin.user), "online": .boolean(host.isOnline)],
+            isValue: true)
+    }
+
+    func tellConnection(_ isConnected: Bool, broker: String, reason: String) {
+        center.tell(
+            Self.connectionName,
+            ["connected": .boolean(isConnected), "broker": .string(broker), "reason": .string(reason)], isValue: true)
+    }
+
+    /// A service that does not know the bridge has none of its values.
+    func tellAll(_ table: HostTable) {
+        guard configuration.followsPresence else { return }
+        for (origin, host) in table.hosts.sorted(by: { $0.key.text < $1.key.text }) { tell(origin, host) }
+    }
+}

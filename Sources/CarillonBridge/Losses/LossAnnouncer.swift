@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+import JSON
+import MQTT
+import MainLoop
+import NotificationWire
+
+/// Tells what is lost: in the session, by a notification for each name and reason, and at the broker, on the host's topic
+/// for its status. At most once a second.
+final class LossAnnouncer {
+    /// What it posts.
+    static let name = "org.carillon.Bridge.Lost"
+    private static let calm: UInt32 = 1_000
+    /// Names that the status at the broker tells apart.
+    private static let mostNames = 100
+
+    private let configuration: BridgeConfiguration
+    private let center: CenterLink
+    private let broker: BrokerLink
+    private let context: MainContext
+    private var ledger = LossLedger()
+    private var timer: EventSource?
+    /// What went out and did not come there, by its name.
+    private var outwards: [String: UInt64] = [:]
+    private var mustTellBroker = false
+
+    init(_ configuration: BridgeConfiguration, center: CenterLink, broker: BrokerLink, context: MainContext) {
+        self.configuration = configuration
+        self.center = center
+        self.broker = broker
+        self.context = context
+    }
+
+    /// Ever.
+    var outwardsCount: UInt64 { ledger.outwards }
+    var inwardsCount: UInt64 { ledger.inwards }
+
+    func lostOutwards(_ count: UInt64, _ name: String?, _ reason: LossReason) {
+        ledger.lost(count, of: name, from: configuration.origin, because: reason, .outwards)
+        let name = name ?? ""
+        outwards[outwards[name] != nil || outwards.count < Self.mostNames ? name : "", default: 0] &+= count
+        mustTellBroker = true
+        tellSoon()
+    }
+
+    func lostInwards(_ count: UInt64, _ name: String?, _ origin: Origin, _ reason: LossReason) {
+        ledger.lost(count, of: name, from: origin, because: reason, .inwards)
+        tellSoon()
+    }
+
+    private func tellSoon() {
+        guard timer == nil else { return }
+        timer = .once(milliseconds: Self.calm, on: context) { [unowned self] in
+            timer = nil
+            tell()
+        }
+    }
+
+    private func tell() {
+        // The service has to be there to be told; what is lost meanwhile is added.
+        guard center.isThere else { return tellSoon() }
+        for (entry, count) in ledger.takePending() {
+            let name = entry.name?.text ?? ""
+            Log.warning(
+                "\(count) of \(name.isEmpty ? "several names" : name) from \(entry.origin.text) are lost: "
+                    + entry.reason.rawValue)
+            center.tell(
+                Self.name, about: name,
+                [
+                    "name": .string(name), "host": .string(entry.origin.host), "user": .string(entry.origin.user),
+                    "count": .uint64(count), "reason": .string(entry.reason.rawValue),
+                ])
+        }
+        tellBroker()
+    }
+
+    /// To be called when the broker is there again.
+    func tellBroker() {
+        guard mustTellBroker, broker.isConnected else { return }
+        let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
+        let payload = PropertyListJSON.object([
+            ("lost", String(ledger.outwards)), ("names", PropertyListJSON.object(names)),
+        ])
+        let topic = BridgeTopic(.status, of: configuration.origin).text(in: configuration.realm)
+        do throws(MQTTError) {
+            _ = try broker.publish(
+                Publication(
+                    topic: topic, payload: Array(payload.utf8), isRetained: true,
+                    contentType: Payload.Format.json.contentType))
+            mustTellBroker = false
+        } catch {
+            Log.info("the status can't be published: \(error)")
+        }
+    }
+}
