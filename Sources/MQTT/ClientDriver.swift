@@ -215,7 +215,6 @@ final class ClientDriver: PolledSourceDelegate {
         updateWatch()
         log = ConnectionLog()
         refusal = nil
-        isReached = false
         secondsConnecting = 0
         try setFiles()
         try setProperties()
@@ -232,6 +231,8 @@ final class ClientDriver: PolledSourceDelegate {
             throw error
         }
         _ = fcntl(mosquitto_socket(handle), F_SETFD, FD_CLOEXEC)
+        // What is written at once is not waited for.
+        isReached = settings.tls == nil && !mosquitto_want_write(handle)
         state = .connecting
         startTimer()
         updateWatch()
