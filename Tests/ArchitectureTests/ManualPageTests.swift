@@ -98,19 +98,21 @@ struct ManualPageTests {
         }
     }
 
-    @Test(
-        "Exit statuses are those of the source",
-        arguments: [
-            ("carillon.1", "Sources/CarillonTool", "carillon"), ("carillond.1", "Sources/carillond", "carillond"),
-        ])
-    func exitCodes(page: String, folder: String, program: String) throws {
+    /// The programs that serve, with a folder of their own name.
+    private static let services = ["carillond", "carillon-bridge"].filter(SourceFile.folders.contains)
+
+    @Test("Exit statuses are those of the source", arguments: ["carillon"] + services)
+    func exitCodes(program: String) throws {
+        let folder = program == "carillon" ? "Sources/CarillonTool" : "Sources/\(program)"
         let source = try #require(
             try Document.all(in: folder, suffix: ".swift").first { $0.text.contains("enum ExitCode: Int32") },
             "no file in \(folder) has enum ExitCode: Int32")
         let cases = source.text.split(separator: "enum ExitCode: Int32")[1].prefix { $0 != "}" }
         let codes = cases.matches(of: /\bcase \w+ = ([0-9]+)/).compactMap { Int($0.1) }
         try #require(!codes.isEmpty)
-        let listed = try Page(page).section(".Sh EXIT STATUS").matches(of: /\.It ([0-9]+)\n/).compactMap { Int($0.1) }
+        let listed = try Page("\(program).1").section(".Sh EXIT STATUS").matches(of: /\.It ([0-9]+)\n/).compactMap {
+            Int($0.1)
+        }
         #expect(listed == codes.sorted())
         #expect(Set(codes).isSuperset(of: try HelpText(of: program).exitCodes))
     }
@@ -128,27 +130,50 @@ struct ManualPageTests {
         }
     }
 
-    // MARK: carillond
+    // MARK: Programs that serve
 
-    @Test("carillond(1) has every option, and no other")
-    func service() throws {
-        let page = try Page("carillond.1")
-        let help = try HelpText(of: "carillond")
+    @Test("The page of a program that serves has every option, and no other", arguments: services)
+    func service(program: String) throws {
+        let page = try Page("\(program).1")
+        let help = try HelpText(of: program)
         try #require(!help.options.isEmpty)
         #expect(options(in: try page.section(".Sh SYNOPSIS")) == help.longOptions)
         let description = try page.section(".Sh DESCRIPTION")
         #expect(options(in: description) == help.longOptions)
-        for option in help.options { try check(option, in: description, of: "carillond") }
+        for option in help.options { try check(option, in: description, of: program) }
+    }
+
+    @Test("carillon-bridge(1) has every key of the sample, in its group, with the standard value")
+    func bridgeKeys() throws {
+        let page = try Page("carillon-bridge.1")
+        var values: [String: String] = [:]
+        var keys: [String: [String]] = [:]
+        var group = ""
+        for line in try Document("data/bridge.conf").lines {
+            if let match = line.wholeMatch(of: /\[(\w+)\]/) { group = String(match.1) }
+            guard let match = line.wholeMatch(of: /#([a-z-]+)=(.*)/) else { continue }
+            keys[group, default: []].append(String(match.1))
+            values[String(match.1) + " of \(group)"] = String(match.2)
+        }
+        #expect(keys.keys.sorted() == ["Bridge", "Broker", "Limits"])
+        for (group, keys) in keys {
+            let items = try page.section(".Ss [\(group)]").split(separator: "\n.It Cm ").dropFirst()
+            #expect(items.flatMap { $0.prefix { $0 != "\n" }.split(separator: " , ").map(String.init) } == keys)
+            for item in items {
+                let key = item.prefix { !$0.isWhitespace }
+                let value = try #require(values["\(key) of \(group)"])
+                #expect(value.isEmpty || item.dropFirst(key.count).contains(value), "\(key)")
+            }
+        }
     }
 
     // MARK: Version
 
-    @Test(
-        "The version is that of meson.build", arguments: [("carillon", "carillon.1"), ("carillond", "carillond.1")])
-    func version(program: String, page: String) throws {
+    @Test("The version is that of meson.build", arguments: ["carillon"] + services)
+    func version(program: String) throws {
         let declared = try #require(try Document("meson.build").text.firstMatch(of: /\n  version: '([^']+)'/)).1
         let result = try Command.run(try Executables.path(of: program), ["--version"])
         #expect(result.standardOutput == "\(program) \(declared)\n")
-        #expect(try Page(page).text.contains("\n.Os Carillon \(declared)\n"))
+        #expect(try Page("\(program).1").text.contains("\n.Os Carillon \(declared)\n"))
     }
 }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+import Testing
+
+@Suite("Units of the user manager", .timeLimit(.minutes(20)))
+struct UnitTests {
+    /// The settings of a unit's section, in their order.
+    private func settings(_ section: String, of unit: String) throws -> [String] {
+        let text = try Document("data/\(unit).service.in").text
+        let start = try #require(text.firstRange(of: "[\(section)]\n")).upperBound
+        let lines = text[start...].split(separator: "\n").prefix { !$0.hasPrefix("[") }
+        return lines.filter { !$0.hasPrefix("#") }.map(String.init)
+    }
+
+    @Test("The bridge is bounded as the service is, but may use the network")
+    func bounds() throws {
+        let first = "NoNewPrivileges=yes"
+        func bounds(_ unit: String) throws -> [String] {
+            Array(try settings("Service", of: unit).drop { $0 != first })
+        }
+        let (service, bridge) = (try bounds("carillond"), try bounds("carillon-bridge"))
+        #expect(service.count > 10)
+        func others(_ settings: [String]) -> [String] {
+            settings.filter { !$0.hasPrefix("RestrictAddressFamilies=") }
+        }
+        #expect(others(bridge) == others(service))
+        #expect(bridge.contains("RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"))
+        #expect(!service.contains { $0.contains("AF_INET") })
+    }
+
+    @Test("The bridge is started where there is a configuration, in any of its places")
+    func conditions() throws {
+        let conditions = try settings("Unit", of: "carillon-bridge").filter { $0.hasPrefix("Condition") }
+        #expect(
+            conditions == [
+                "ConditionPathExists=|%E/carillon/bridge.conf",
+                "ConditionPathExists=|@xdg_config_dir@/carillon/bridge.conf",
+            ])
+    }
+}
