@@ -76,7 +76,7 @@ struct OutwardMessage: Equatable {
         var seconds: UInt32?
         if let expiry {
             guard expiry > now else { return nil }
-            seconds = UInt32(clamping: (expiry - now + 999_999) / 1_000_000)
+            seconds = UInt32(clamping: max(1, (expiry - now + 500_000) / 1_000_000))
         }
         return Publication(
             topic: topic, payload: payload, isRetained: isRetained, contentType: contentType, expiry: seconds,
