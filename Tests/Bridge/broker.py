@@ -184,18 +184,18 @@ class Broker:
         return words
 
     def publish(self, user, topic, payload, *options, properties=(), lines=False):
-        """Publishes with mosquitto_pub, quality of service 1. payload is text; `lines` makes each line a message."""
+        """Publishes with mosquitto_pub, quality of service 1; `lines` makes each line a message. Returns the exit status, and
+        what it said: of a message that the broker refuses that is all."""
         words = self.client_words("mosquitto_pub", user)
         words += ["-q", "1", "-t", topic, *options]
         for key, value in properties:
             words += ["-D", "publish", "user-property", key, value]
         words += ["-l"] if lines else ["-s"] if payload else ["-n"]
         done = subprocess.run(
-            self.lab.network.command(self.name, words), input=payload, capture_output=True, text=True, timeout=60,
-            env=self.lab.environment(), check=False,
+            self.lab.network.command(self.name, words), input=payload.encode() if isinstance(payload, str) else payload,
+            capture_output=True, timeout=60, env=self.lab.environment(), check=False,
         )  # fmt: skip
-        # A message that the broker refuses is told on standard error only.
-        return done.returncode, done.stderr
+        return done.returncode, done.stderr.decode(errors="replace")
 
     def listen(self, user, *topics, options=()):
         """A mosquitto_sub that goes on; `messages` of what it returns has what came."""

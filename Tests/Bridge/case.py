@@ -36,6 +36,13 @@ class BridgeTest(unittest.TestCase):
 
     maxDiff = 4000
 
+    def setUp(self):
+        self._failed_before = self._failures()
+
+    def _failures(self):
+        result = self._outcome.result
+        return len(result.failures) + len(result.errors)
+
     def lab(self, **options):
         lab = Lab(**options)
         self.addCleanup(lab.close)
@@ -43,7 +50,7 @@ class BridgeTest(unittest.TestCase):
         return lab
 
     def _report(self, lab):
-        if not self._outcome.success:
+        if self._failures() > self._failed_before:
             print(f"\n=== {self.id()} failed. What was logged:\n{lab.logs()}", flush=True)
 
     def pair(self, exports="com.example.*", imports="com.example.*", lab=None, settings=None, receiver=None):

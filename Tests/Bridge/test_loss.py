@@ -258,15 +258,18 @@ class Senders(BridgeTest):
         self.assertEqual(observer.numbers, list(range(100)))
         self.assertEqual(losses.notifications, [])
 
-    def test_what_waits_goes_before_the_end(self):
-        _, desk, laptop = self.pair()
+    def test_what_waits_goes_after_a_restart(self):
+        lab, desk, laptop = self.pair()
         observer = self.observe(laptop, NAME)
+        lab.broker.freeze()
         desk.post_many(NAME, range(500))
+        desk.wait_status(lambda status: status["queued"] + status["in-flight"] >= 500, "that all of it waits")
         desk.bridge.stop()
-        observer.wait(1)
-        posted = observer.wait_for(lambda each: each["userInfo"]["n"] == 499, "the last")
-        self.assertEqual(posted["name"], NAME)
-        self.assertEqual(observer.numbers, list(range(500)))
+        lab.broker.thaw()
+        desk.start_bridge()
+        desk.post(NAME, {"n": 500})
+        observer.wait_for(lambda each: each["userInfo"]["n"] == 500, "the last")
+        self.assertEqual(observer.numbers, list(range(501)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients without Carillon: mosquitto_pub reaches observers, mosquitto_sub reads what is posted, and nonsense does no harm."""
 
-import os
 import unittest
 
 from case import BridgeTest, lost
@@ -72,7 +71,7 @@ class Publishing(BridgeTest):
     def test_duplicates_and_holes_of_who_counts(self):
         lab, laptop, observer = self.one()
         losses = laptop.observe(LOST)
-        for count, run in ((1, "a"), (2, "a"), (2, "a"), (1, "a"), (5, "a"), (4, "a"), (1, "b"), (2, "b"), (2, "a")):
+        for count, run in ((1, "a"), (2, "a"), (2, "a"), (1, "a"), (5, "a"), (4, "a"), (1, "b"), (2, "b")):
             lab.broker.publish("sensor", TOPIC, f'{{"count": {count}, "run": "{run}"}}',
                                properties=[("count", str(count)), ("run", run)])  # fmt: skip
         lab.broker.publish("sensor", TOPIC, '{"count": 0, "run": "end"}')
@@ -82,7 +81,7 @@ class Publishing(BridgeTest):
         self.assertEqual(arrived, [("a", 1), ("a", 2), ("a", 5), ("a", 4), ("b", 1), ("b", 2), ("end", 0)])
         losses.wait_until(lambda: lost(losses, NAME) >= 1, "of the hole", lambda: f"{lost(losses, NAME)} announced")
         self.assertEqual(lost(losses, NAME), 1)
-        self.assertEqual(laptop.status()["duplicates"], 3)
+        self.assertEqual(laptop.status()["duplicates"], 2)
 
 
 class Nonsense(BridgeTest):
@@ -96,10 +95,7 @@ class Nonsense(BridgeTest):
                b'{"d": {"$data": "no base64!"}}', b'{"d": {"$date": "yesterday"}}', b"NaN", b"'n'", b"\xef\xbb\xbf{}x",
                b"{\"a\": \"" + b"x" * 3_000_000 + b"\"}"]  # fmt: skip
         for payload in bad:
-            path = os.path.join(lab.directory, "payload")
-            with open(path, "wb") as file:
-                file.write(payload)
-            lab.broker.publish("sensor", TOPIC, "", "-f", path)
+            self.assertEqual(lab.broker.publish("sensor", TOPIC, payload), (0, ""), payload[:40])
         lab.broker.publish("sensor", TOPIC, '{"n": 4}')
         observer.wait_for(lambda each: each["userInfo"].get("n") == 4, "the good one behind them")
         status = laptop.status()
