@@ -4,9 +4,11 @@
 """shell.py [HOST …]: what `tools/bridge-lab shell` gives: hosts that send and take com.example.*, and a shell among them."""
 
 import os
+import pty
 import shlex
 import subprocess
 import sys
+import threading
 
 from lab import Lab
 
@@ -43,17 +45,26 @@ def main(names):
         print(f"On {lab.network.kind}: {', '.join(names)}. on HOST COMMAND …, pull HOST, plug HOST, where; exit ends all of it.")
         reading, writing = os.pipe()
         os.set_inheritable(writing, True)
-        environment = os.environ | {"LAB_DIRECTORY": lab.directory, "LAB_CABLES": str(writing)}
-        shell = subprocess.Popen(["bash", "--noprofile", "--rcfile", file, "-i"], env=environment, pass_fds=[writing])
-        os.close(writing)
-        with open(reading, encoding="utf-8") as orders:
-            for order in orders:
-                what, _, name = order.strip().partition(" ")
-                if name in hosts:
-                    hosts[name].pull_cable() if what == "pull" else hosts[name].put_cable_back()
-                else:
-                    print(f"{what}: there is no {name}", file=sys.stderr)
-        return shell.wait()
+        os.environ |= {"LAB_DIRECTORY": lab.directory, "LAB_CABLES": str(writing)}
+        threading.Thread(target=obey, args=(reading, hosts), daemon=True).start()
+        words = ["bash", "--noprofile", "--rcfile", file, "-i"]
+        # With a terminal of its own: that of the caller belongs to processes that can't be seen from these namespaces.
+        if sys.stdin.isatty():
+            return os.waitstatus_to_exitcode(pty.spawn(words))
+        return subprocess.run(words, close_fds=False, check=False).returncode
+
+
+def obey(reading, hosts):
+    """Does what the functions of the shell ask for."""
+    with open(reading, encoding="utf-8") as orders:
+        for order in orders:
+            what, _, name = order.strip().partition(" ")
+            if name not in hosts:
+                print(f"{what}: there is no {name}\r", file=sys.stderr)
+            elif what == "pull":
+                hosts[name].pull_cable()
+            else:
+                hosts[name].put_cable_back()
 
 
 def path():
