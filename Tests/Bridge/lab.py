@@ -20,13 +20,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 class Lab:
     """With `with`: closed at the end. With tls=False there are no certificates, and everybody is anonymous."""
 
-    def __init__(self, settings="", access=None, tls=True, directory=None, keep=False):
-        self.keep = keep
-        self.directory = directory or tempfile.mkdtemp(prefix="carillon-lab-")
+    def __init__(self, settings="", access=None, tls=True, network_=None):
+        self.directory = tempfile.mkdtemp(prefix="carillon-lab-")
         self.programs = []
         self.hosts = {}
         self._files = itertools.count(1)
-        self.network = network.make()
+        self.network = network_ or network.make()
         try:
             self.authority = Authority(os.path.join(self.directory, "authority")) if tls else None
             options = {"access": access} if access else {} if tls else {"access": "topic readwrite #\n"}
@@ -88,5 +87,5 @@ class Lab:
             program.kill() if program.is_running else program.stop()
         self.programs = []
         self.network.close()
-        if not self.keep:
+        if os.environ.get("CARILLON_LAB_KEEP") != "1":
             shutil.rmtree(self.directory, ignore_errors=True)
