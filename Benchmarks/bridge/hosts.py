@@ -34,7 +34,7 @@ SINGLE, MANY = 300, 20_000
 #: Posts of which every host gets each.
 WIDE = 50
 BROKER = "log_type error\nlog_type notice\nlog_type information\nlog_type subscribe\nmax_queued_messages 100000\n" \
-         "sys_interval 0\npersistence false\n"
+         "sys_interval 0\npersistence false\nset_tcp_nodelay true\n"
 
 
 def progress(text):

@@ -30,6 +30,7 @@ SETTINGS = """\
 allow_anonymous false
 max_queued_messages 10000
 max_inflight_messages 20
+set_tcp_nodelay true
 persistence true
 sys_interval 1
 log_type all

@@ -156,6 +156,20 @@ class Identity(BridgeTest):
         self.assertEqual(observer.numbers, [1])
         self.assertEqual([message for message in listener.messages if "/desk/" in message.topic], [])
 
+    def test_nobody_takes_the_place_of_another(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, "com.example.A")
+        liar = lab.host("mallory", export="*", imports="*", bridge=False, settings={"Bridge": {"host": "desk", "user": "anna"}})
+        liar.observe("com.example.A")
+        liar.start_bridge(wait=False)
+        lab.broker.wait_connected("mallory")
+        for number in range(10):
+            desk.post("com.example.A", {"n": number})
+        observer.wait(10)
+        self.assertEqual(observer.numbers, list(range(10)))
+        self.assertTrue(desk.status()["connected"])
+        self.assertEqual(lab.broker.text().count("u'desk'"), 1, "it had to connect again")
+
 
 if __name__ == "__main__":
     unittest.main()
