@@ -38,7 +38,6 @@ public struct BridgeConfiguration: Equatable {
     var imports: [NamePattern] = []
     /// Whether it tells which hosts are there.
     var followsPresence = true
-    var format = Payload.Format.json
 
     var queue = ExportQueue.Limits()
     /// Messages that the broker was sent and has not confirmed, at most.
@@ -89,7 +88,7 @@ public struct BridgeConfiguration: Equatable {
 
     private enum Key {
         case host, port, tls, authorityFile, certificateFile, keyFile, userName, passwordFile, keepAlive, sessionExpiry
-        case realm, originHost, user, exports, imports, presence, format
+        case realm, originHost, user, exports, imports, presence
         case queue, queueBytes, inFlight, receiveMaximum, subscriptions
     }
 
@@ -101,7 +100,7 @@ public struct BridgeConfiguration: Equatable {
         ],
         "Bridge": [
             ("realm", .realm), ("host", .originHost), ("user", .user), ("export", .exports), ("import", .imports),
-            ("presence", .presence), ("format", .format),
+            ("presence", .presence),
         ],
         "Limits": [
             ("queue", .queue), ("queue-bytes", .queueBytes), ("in-flight", .inFlight),
@@ -129,17 +128,11 @@ public struct BridgeConfiguration: Equatable {
         case .keepAlive: keepAlive = try number(entry, of: file, 5...UInt64(UInt16.max))
         case .sessionExpiry: sessionExpiry = try number(entry, of: file, 0...UInt64(UInt32.max))
         case .realm: realm = try text(entry, of: file)
-        case .originHost: host = try text(entry, of: file)
-        case .user: user = try text(entry, of: file)
+        case .originHost: host = entry.value.isEmpty ? Self.hostName : try text(entry, of: file)
+        case .user: user = entry.value.isEmpty ? Self.userName : try text(entry, of: file)
         case .exports: exports = try names(entry, of: file)
         case .imports: imports = try names(entry, of: file)
         case .presence: followsPresence = try boolean(entry, of: file)
-        case .format:
-            guard let value = Payload.Format(rawValue: entry.value) else {
-                let known = Payload.Format.allCases.map(\.rawValue).joined(separator: ", ")
-                throw file.fault(entry, "'\(entry.value)' is no format of payloads; there are: \(known)")
-            }
-            format = value
         case .queue: queue.count = try number(entry, of: file, 1...1_000_000)
         case .queueBytes: queue.byteCount = try number(entry, of: file, 1...1 << 30)
         case .inFlight: inFlight = try number(entry, of: file, 1...UInt64(UInt16.max))

@@ -23,7 +23,7 @@ struct UnitTests {
             settings.filter { !$0.hasPrefix("RestrictAddressFamilies=") }
         }
         #expect(others(bridge) == others(service))
-        #expect(bridge.contains("RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6"))
+        #expect(bridge.contains("RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK"))
         #expect(!service.contains { $0.contains("AF_INET") })
     }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Foundation
 import MainLoop
 import TestLimits
 import TestSupport
@@ -24,6 +25,19 @@ struct ConfigurationTests {
         #expect(configuration.port == 8883 && configuration.tls != nil)
         #expect(!configuration.origin.host.isEmpty && !configuration.origin.host.contains("."))
         #expect(try configuration.password() == nil)
+    }
+
+    @Test("The sample has each key, with what holds without it")
+    func sample() throws {
+        let text = try String(contentsOfFile: Executables.packageRoot + "/data/bridge.conf", encoding: .utf8)
+        let lines = text.split(separator: "\n").compactMap { line -> String? in
+            if line.hasPrefix("[") { return String(line) }
+            // The port depends on another key.
+            guard let key = line.wholeMatch(of: #/#([a-z-]+=.*)/#), !key.1.hasPrefix("port=") else { return nil }
+            return String(key.1)
+        }
+        #expect(lines.count == 22 + 1)
+        #expect(try read(lines.joined(separator: "\n")) == BridgeConfiguration(standard: ()))
     }
 
     @Test("Each key is read")

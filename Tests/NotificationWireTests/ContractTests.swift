@@ -116,12 +116,12 @@ struct ContractTests {
         for wanted in [
             DistributedCenter.Wanted(names: [], any: true), DistributedCenter.Wanted(names: ["Ding", "é"], any: false),
         ] { #expect(try reply(FollowInterest.self, wanted) == wanted) }
-        let listed = [
+        let values = [
             FollowValues.Listed(name: "Ding", object: "", serial: 7),
             FollowValues.Listed(name: "é", object: "x", serial: .max, host: "alpha", user: "anna"),
         ]
-        #expect(try reply(FollowValues.self, listed) == listed)
-        #expect(listed[0].isOfThisSession && !listed[1].isOfThisSession)
+        #expect(try reply(FollowValues.self, values) == values)
+        #expect(values[0].isOfThisSession && !values[1].isOfThisSession)
         let outcomes = [PostOutcome(receivers: 7), PostOutcome(BusError(.invalidName, message: "words"))]
         #expect(try reply(PostMany.self, outcomes) == outcomes)
         #expect(outcomes[0].error == nil && outcomes[1].error?.centerError == .invalidName)

@@ -85,7 +85,7 @@ final class LossAnnouncer {
             _ = try broker.publish(
                 Publication(
                     topic: topic, payload: Array(payload.utf8), isRetained: true,
-                    contentType: Payload.Format.json.contentType))
+                    contentType: Payload.contentType))
             mustTellBroker = false
         } catch {
             Log.info("the status can't be published: \(error)")

@@ -15,15 +15,15 @@ struct OutwardMessage: Equatable {
     var properties: MessageProperties
 
     /// - Parameter details: what the service told of it, which it was asked for (P1).
-    init(_ notification: ArrivedNotification, details: [String: PropertyList], as format: Payload.Format) {
+    init(_ notification: ArrivedNotification, details: [String: PropertyList]) {
         func isTrue(_ detail: Detail) -> Bool { details[detail.rawValue] == .boolean(true) }
         func microseconds(_ detail: Detail) -> Int64? {
             if case .int64(let time)? = details[detail.rawValue] { time } else { nil }
         }
         name = notification.name
         object = notification.object
-        payload = Payload.bytes(of: notification.userInfo.decoded(), as: format)
-        contentType = format.contentType
+        payload = Payload.bytes(of: notification.userInfo.decoded())
+        contentType = Payload.contentType
         isRetained = isTrue(.kept)
         expiry = microseconds(.expiry)
         properties = MessageProperties()

@@ -62,7 +62,7 @@ final class Exporter {
             return lost(1, notification.name, .refused)
         }
         guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
-        let message = OutwardMessage(notification, details: details, as: configuration.format)
+        let message = OutwardMessage(notification, details: details)
         if message.isRetained, values.count < Self.mostValues {
             values.insert(ValueKind(message.name, message.object))
         }
