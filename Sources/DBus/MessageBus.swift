@@ -161,6 +161,24 @@ extension MessageBus {
         }
     }
 
+    /// Asks the bus for the unique names of all connections to it.
+    public func connections(completion: @escaping (Result<Set<UniqueName>, BusError>) -> Void) {
+        call(.busCall("ListNames")) { result in
+            completion(
+                result.flatMap { reply in
+                    Result { () throws(BusError) in
+                        var reader = MessageReader(reply)
+                        var elements = try reader.readContainer(.array)
+                        var names: Set<UniqueName> = []
+                        while !elements.isAtEnd {
+                            if let name = UniqueName(rawValue: try elements.readString()) { names.insert(name) }
+                        }
+                        return names
+                    }
+                })
+        }
+    }
+
     /// Asks the bus who is behind a connection.
     ///
     /// - Parameter completion: gets what the kernel told the bus, or NameHasNoOwner when the connection is gone.

@@ -68,6 +68,8 @@ final class Callers {
     private unowned let bus: any MessageBus
     /// Where the bus is asked; by default on the connection that is served.
     weak var control: (any MessageBus)?
+    /// Where the bus answers soonest.
+    var way: any MessageBus { control ?? bus }
     private let table: any ProcessTable
     /// Called when it is known who is behind a connection, before its first call is served.
     var onKnown: ((UniqueName, Caller) -> Void)!
@@ -128,7 +130,7 @@ final class Callers {
     private func ask(about name: UniqueName) {
         guard asked[name] == nil else { return }
         asked[name] = table.now
-        (control ?? bus).credentials(of: name) { [weak self] result in
+        way.credentials(of: name) { [weak self] result in
             switch result {
             case .success(let credentials): self?.learned(credentials, of: name)
             // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked

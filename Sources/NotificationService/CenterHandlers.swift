@@ -18,6 +18,7 @@ struct CenterHandlers {
     unowned let channelPosts: ChannelPosts
     unowned let configuration: ConfigurationKeeper
     unowned let sessions: Sessions
+    unowned let present: PresentConnections
 
     /// The contract as the table that calls are dispatched by, and that introspection is made of.
     var interface: Interface {
@@ -34,6 +35,7 @@ struct CenterHandlers {
                     OverrideSuspension.self, needs: { _ in .session("override who is suspended") },
                     handler: overrideSuspension),
                 method(ListClients.self, shows: listClients),
+                method(ListPosters.self, shows: listPosters),
                 method(ListObservers.self, shows: listObservers),
                 method(ListObserversFrom.self, shows: listObserversFrom),
                 // Policy is asked about each post (``ManyPosts``).
@@ -207,13 +209,42 @@ struct CenterHandlers {
 
     private func listed(_ client: ClientStatus) -> ListedClient {
         let process = clients.process(of: client.name)
+        // Of one that has no observers, and is listed as it does not read, that is known as it has called.
+        let identity = callers[client.name]?.identity
         return ListedClient(
-            name: client.name, processID: process?.id ?? 0, process: process?.name ?? "",
+            name: client.name, processID: process?.id ?? identity?.processID ?? 0,
+            process: process?.name ?? identity?.process ?? "",
             isSuspended: client.isSuspended, cause: client.cause.rawValue, observers: UInt32(client.observers),
             queued: UInt32(client.queued), delivered: client.delivered, dropped: client.dropped,
             flow: client.flow.rawValue, unconfirmed: UInt32(client.unconfirmed), posted: client.posted,
-            userID: callers[client.name]?.userID, application: callers[client.name]?.application ?? "",
+            userID: identity?.userID, application: identity?.application ?? "",
             hasChannel: driver.effects.channels[client.name] != nil)
+    }
+
+    func listPosters(_ call: MethodCall, _ sight: PolicyGate.Sight) throws(BusError) {
+        var arguments = call.arguments
+        let most = try ListPosters(from: &arguments).most
+        try call.expectNoDescriptors()
+        try present.ask { names in
+            let posters = center.posterStatuses(most: Int(most)) { name in
+                sight.shows(name) && names?.contains(name) != false
+            }
+            var room = Wire.mostAnswerBytes
+            call.reply(
+                to: ListPosters.self,
+                posters.map(listed).prefix { poster in
+                    room -= poster.byteCount
+                    return room >= 0
+                })
+        }
+    }
+
+    private func listed(_ poster: PosterStatus) -> ListedPoster {
+        let identity = poster.identity
+        return ListedPoster(
+            name: poster.name, processID: identity.processID ?? 0, process: identity.process ?? "",
+            application: identity.application ?? "", userID: identity.userID, posted: poster.posted,
+            refused: poster.refused)
     }
 
     func listObservers(_ call: ListObservers, _ sight: PolicyGate.Sight) throws(BusError) -> [ListedObserver] {

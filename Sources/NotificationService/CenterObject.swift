@@ -23,6 +23,7 @@ package final class CenterObject {
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
     private let sessions: Sessions
+    private let present: PresentConnections
     private var exporter: ObjectExporter!
     /// Nil where nothing is read from a bus.
     private var calls: CallQueue?
@@ -48,12 +49,13 @@ package final class CenterObject {
         configuration = inherited ?? ConfigurationKeeper(reading: machine.readConfiguration)
         clients = ClientRegistry(bus: bus, table: machine.processes)
         callers = Callers(bus: bus, table: machine.processes)
+        present = PresentConnections(callers)
         gate = PolicyGate(callers: callers, maySandboxesCall: machine.maySandboxesCall)
         barrier = BusBarrier(bus: bus)
         driver = CenterDriver(bus: bus, clients: clients, barrier: barrier, machine: machine)
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
-        refusals = Refusals(clients: clients)
+        refusals = Refusals(driver: driver, clients: clients)
         manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals)
         channelPosts = ChannelPosts(
             driver: driver, turns: turns, callers: callers, gate: gate, refusals: refusals,
@@ -61,7 +63,7 @@ package final class CenterObject {
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
             refusals: refusals, manyPosts: manyPosts, channelPosts: channelPosts, configuration: configuration,
-            sessions: self.sessions)
+            sessions: self.sessions, present: present)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
@@ -155,7 +157,7 @@ package final class CenterObject {
         channelPosts.endAll(isLast: true)
         guard callers.isAnythingWaiting else { return driver.settle(completion) }
         // Behind the answers that are waited for.
-        (callers.control ?? bus).busID { [weak self] result in
+        callers.way.busID { [weak self] result in
             guard let self, case .success = result else { return completion() }
             settle(completion)
         }
@@ -281,7 +283,7 @@ package final class CenterObject {
     /// Whoever does not read its answers is not served before it does (A4).
     private func isServed(_ call: Message, of sender: UniqueName) -> Bool {
         guard !call.expectsNoReply, !driver.center.isServed(sender) else { return true }
-        refusals.noteUnserved(sender)
+        refusals.noteUnserved(call, of: sender)
         return false
     }
 

@@ -2,6 +2,7 @@
 import BusNames
 import DBus
 import MainLoop
+import NotificationWire
 
 /// What was refused, counted and logged: an error whose sender wanted no answer is lost silently nowhere (D3).
 final class Refusals {
@@ -9,9 +10,12 @@ final class Refusals {
     private(set) var refused: UInt64 = 0
     /// Signals that the bus did not carry for want of room.
     private(set) var rejected: UInt64 = 0
+    private unowned let driver: CenterDriver
     private let clients: ClientRegistry
 
-    init(clients: ClientRegistry) {
+    /// - Parameter driver: the caller keeps it.
+    init(driver: CenterDriver, clients: ClientRegistry) {
+        self.driver = driver
         self.clients = clients
     }
 
@@ -19,6 +23,7 @@ final class Refusals {
     func note(_ call: MethodCall, _ error: BusError, post: String? = nil) {
         refused += 1
         let sender = call.sender
+        if post != nil || Self.isOfPosts(call.message) { driver.center.postWasRefused(of: sender) }
         guard call.message.expectsNoReply else {
             return Log.debug("refused a call of \(sender): \(error.name)", fields(of: call, error, post))
         }
@@ -33,6 +38,7 @@ final class Refusals {
     func note(_ post: ChannelPost, _ error: BusError, name: String) {
         refused += 1
         let sender = post.channel.client
+        driver.center.postWasRefused(of: sender)
         let fields: Log.Fields = [
             "CARILLON_CLIENT": sender.rawValue, "CARILLON_NAME": String(name.prefix(256)),
             "CARILLON_REASON": error.name.rawValue,
@@ -44,12 +50,18 @@ final class Refusals {
     }
 
     /// A call was dropped, as its sender wants an answer and reads none.
-    func noteUnserved(_ sender: UniqueName) {
+    func noteUnserved(_ call: Message, of sender: UniqueName) {
         refused += 1
+        if Self.isOfPosts(call) { driver.center.postWasRefused(of: sender) }
         guard let count = clients.countRefusal(of: sender) else { return }
         Log.warning(
             "\(sender) does not read its answers: its calls are no longer served (\(count) refused so far)",
             ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "answers"])
+    }
+
+    /// Calls that are refused as a whole count as one post, also one of many: nobody has counted what is in it.
+    private static func isOfPosts(_ call: Message) -> Bool {
+        call.hasMember(PostCall.member) || call.hasMember(PostMany.member)
     }
 
     /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.

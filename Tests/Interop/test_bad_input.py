@@ -99,6 +99,7 @@ class Calls(TestCase):
             ],
             "RemoveObservers": [None, "('name',)", "('name', '', '')", "(uint64 1, '')"],
             "ListClients": ["('name',)", "(@a{sv} {},)"],
+            "ListPosters": [None, "('name',)", "(1,)", "(uint64 1,)", "(uint32 1, uint32 1)"],
             "ListObservers": [None, "(uint32 1,)", "(':1.1', ':1.2')"],
         }
         for method, arguments_of_method in wrong.items():
@@ -573,6 +574,7 @@ class WithoutReply(TestCase):
             ("Post", post_arguments(self.name)),
             ("AddObserver", GLib.Variant("(ssa{sv})", (self.name, "", {}))),
             ("ListClients", None),
+            ("ListPosters", GLib.Variant("(u)", (10,))),
             ("SetSuspended", GLib.Variant("(b)", (True,))),
         ]
         with open("/dev/null", "rb") as null:

@@ -395,6 +395,39 @@ class Listing(carillon_interop.TestCase):
         self.assertEqual((values["observers"], values["delivered"]), (2, 1))
         self.assertEqual((values["queued"], values["dropped"]), (0, 0))
 
+    def list_posters(self, most=2**32 - 1):
+        """The posters by unique name, in their order, each a dictionary."""
+        reply = self.control.call("ListPosters", GLib.Variant("(u)", (most,)))
+        self.assertEqual(reply.get_type_string(), "(aa{sv})")
+        return {poster["name"]: poster for poster in reply.unpack()[0]}
+
+    def test_list_posters(self):
+        """B3: who posts is listed, the busiest first, for as long as it is on the bus."""
+        quiet, busy, silent = (self.client() for _ in range(3))
+        silent.ping()
+        quiet.post(self.name)
+        for _ in range(500):
+            busy.post_without_reply(self.name)
+        busy.post_without_reply("")
+        with self.assertRaises(Refused):
+            busy.post("")
+        posters = self.list_posters()
+        self.assertNotIn(silent.unique_name, posters)
+        with open(f"/proc/{os.getpid()}/comm") as file:
+            process = file.read().strip()
+        expected = {"pid": os.getpid(), "process": process, "uid": os.getuid()}
+        for client, counts in ((quiet, (1, 0)), (busy, (500, 2))):
+            poster = posters[client.unique_name]
+            self.assertEqual((poster["posted"], poster["refused"]), counts)
+            self.assertEqual(poster | expected, poster)
+            self.assertEqual(set(poster), {"name", "pid", "process", "app", "uid", "posted", "refused"})
+        order = list(posters)
+        self.assertLess(order.index(busy.unique_name), order.index(quiet.unique_name))
+        self.assertEqual(list(self.list_posters(most=1)), order[:1])
+        self.assertEqual(self.list_posters(most=0), {})
+        busy.close()
+        wait_until(lambda: busy.unique_name not in self.list_posters(), "it has left")
+
     def test_list_observers(self):
         client = self.client()
         first = client.add_observer(self.name, "bell", {"suspension-behavior": GLib.Variant("s", "hold")})

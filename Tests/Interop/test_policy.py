@@ -97,6 +97,10 @@ class Sandbox:
         """The clients that it sees."""
         return {each["name"] for each in self.call("ListClients")[0]}
 
+    def posters(self):
+        """Those who post that it sees."""
+        return {each["name"]: (each["posted"], each["refused"]) for each in self.call("ListPosters", "(u)", 1000)[0]}
+
     def heard(self):
         """The names of the notifications so far, after a round trip."""
         self.call("Ping", interface=carillon_interop.PEER)
@@ -232,7 +236,14 @@ class Sandboxes(PolicyTestCase):
         for name in (other.unique_name, stranger.unique_name, ":1.99999"):
             self.assertEqual(first.call("ListObservers", "(s)", name), [[]])
             self.assertEqual(first.call("ListObserversFrom", "(stu)", name, 0, 10), [[]])
+        for poster, name in ((other, self.name), (stranger, "org.example.Other"), (first, "org.example.Boxed.Ding")):
+            poster.post(name)
+        self.assert_refused(NOT_ALLOWED, first.post, self.name)
+        self.assertEqual(first.posters(), {first.unique_name: (1, 1)})
+        self.assertEqual(second.posters(), {first.unique_name: (1, 1)})
         # From outside everybody is seen.
+        listed = self.control.call("ListPosters", GLib.Variant("(u)", (1000,))).unpack()[0]
+        self.assertLessEqual({each.unique_name for each in (other, stranger, first)}, {each["name"] for each in listed})
         self.assertLessEqual({other.unique_name, stranger.unique_name, *observers}, set(self.control.list_clients()))
 
     def test_channel(self):

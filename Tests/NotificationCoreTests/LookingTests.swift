@@ -80,6 +80,47 @@ struct LookingTests {
         #expect(center.center.clientStatuses.count == 1)
     }
 
+    @Test("B3: who has posted is listed, the busiest first, whether it observes or not, and who is behind it")
+    func posters() throws {
+        func posters(_ most: Int = .max, without hidden: ClientName? = nil) -> [String] {
+            center.center.posterStatuses(most: most) { $0 != hidden }.map { "\($0.name) \($0.posted) \($0.refused)" }
+        }
+        for (number, name) in [one, two, three].enumerated() {
+            center.identify(name, as: UInt32(number + 1), Identity(processID: UInt32(number + 1)))
+        }
+        try center.observe(one, "A")
+        #expect(posters() == [], "nobody has posted")
+        try center.post("A", from: two)
+        for _ in 0..<2 { try center.post("A", from: one) }
+        center.center.postWasRefused(of: three)
+        #expect(posters() == ["\(one) 2 0", "\(two) 1 0", "\(three) 0 1"])
+        #expect(posters(2) == ["\(one) 2 0", "\(two) 1 0"] && posters(0) == [])
+        #expect(posters(1, without: one) == ["\(two) 1 0"])
+        #expect(center.center.posterStatuses(most: 9) { _ in true }.map(\.identity.processID) == [1, 2, 3])
+        try center.post("A", style: .asap, from: two)
+        #expect(posters(without: one).first == "\(two) 1 0", "it waits")
+        center.postQueued(.asap)
+        center.center.postWasRefused(of: two)
+        #expect(posters() == ["\(two) 2 1", "\(one) 2 0", "\(three) 0 1"])
+        for name in [one, two] { center.disappear(name) }
+        #expect(posters() == ["\(three) 0 1"])
+        // Nothing is kept of whom nobody knows.
+        center.center.postWasRefused(of: ":1.77")
+        try center.post("A", from: ":1.77")
+        #expect(posters() == ["\(three) 0 1"])
+    }
+
+    @Test("B3, E4: of those who only post no more are remembered than of all who call and are no clients")
+    func manyPosters() throws {
+        try center.observe(one, "A")
+        for number in 1...3000 {
+            let name = ClientName(rawValue: ":2.\(number)")!
+            center.identify(name, as: UInt32(number), Identity(processID: UInt32(number)))
+            try center.post("A", from: name)
+        }
+        #expect(center.center.posterStatuses(most: .max) { _ in true }.count == 1024)
+    }
+
     @Test("E3: posts that an earlier process could not keep are counted")
     func lostPosts() {
         center.center.countLostPosts(3)

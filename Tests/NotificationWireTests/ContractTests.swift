@@ -46,6 +46,7 @@ struct ContractTests {
         let question = try again(Explain("nobody", name: "Ding", object: "Glocke"))
         #expect(question.client == "nobody" && question.name == "Ding" && question.object == "Glocke")
         _ = try again(ListClients())
+        #expect(try again(ListPosters(most: 3)).most == 3)
         _ = try again(ReloadConfiguration())
         #expect(try again(ListObservers(of: "nobody")).client == "nobody")
         let following = try again(FollowInterest(after: "Ding", most: 3))
@@ -161,6 +162,32 @@ struct ContractTests {
                 "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped",
                 "flow", "unconfirmed", "posted", "app", "uid", "channel",
             ])
+    }
+
+    @Test("A poster comes back as it was told, with what a later service tells besides; what is missing is an error")
+    func posterRows() throws {
+        func row(_ poster: ListedPoster) throws -> ListedPoster {
+            try #require(try reply(ListPosters.self, [poster]).first)
+        }
+        var poster = ListedPoster(
+            name: ":1.42", processID: 7, process: "bell", application: "org.example.Bell", userID: 1000, posted: .max,
+            refused: 3)
+        var back = try row(poster)
+        #expect(back.name == ":1.42" && back.processID == 7 && back.process == "bell" && back.userID == 1000)
+        #expect(back.application == "org.example.Bell" && back.posted == .max && back.refused == 3)
+        #expect(back.entries.map(\.key) == ["name", "pid", "process", "app", "uid", "posted", "refused"])
+        poster.userID = nil
+        poster.others = ["battery": .string("low")]
+        back = try row(poster)
+        #expect(back.userID == nil && back.others == poster.others)
+        let message = Wire.methodCall("Reply")
+        var writer = MessageWriter(message)
+        writer.array(of: "a{sv}") { writer in
+            writer.array(of: "{sv}") { writer in
+                for (key, text) in [("name", ":1.42"), ("process", "bell")] { writer.entry(key, text) }
+            }
+        }
+        #expect(throws: BusError.self) { try ListPosters.reply(in: message) }
     }
 
     @Test("What a later service tells of a client besides is kept; what is missing, or of another type, is an error")

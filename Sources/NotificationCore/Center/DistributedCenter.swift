@@ -357,6 +357,24 @@ public final class DistributedCenter {
         }
     }
 
+    /// Connections that have posted, those with the most accepted posts first.
+    ///
+    /// They are counted with the connections that call, so there are no more than clients and as many strangers as are
+    /// remembered (E4). Of strangers nobody says when they leave: they are here until they are forgotten.
+    ///
+    /// - Parameters:
+    ///   - most: how many are wanted at most.
+    ///   - isWanted: whether one is; asked about each that has posted.
+    public func posterStatuses(most: Int, where isWanted: (ClientName) -> Bool) -> [PosterStatus] {
+        let posters = peers.values.compactMap(PosterStatus.init).filter { isWanted($0.name) }
+        return Array(posters.sorted { $0.precedes($1) }.prefix(most))
+    }
+
+    /// A post of a connection was refused, by the center or before it came here.
+    public func postWasRefused(of poster: ClientName) {
+        peers[poster]?.refused += 1
+    }
+
     /// What `client` was sent so far: of its losses, those that it was told of.
     public func toldCounts(of client: ClientName) -> ClientCounts? {
         guard let client = clients[client] else { return nil }

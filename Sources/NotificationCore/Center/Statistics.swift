@@ -29,6 +29,31 @@ public struct ClientStatus: Sendable {
     }
 }
 
+/// A connection that has posted, as it is shown to others.
+public struct PosterStatus: Equatable, Sendable {
+    public let name: ClientName
+    public let identity: Identity
+    /// Posts of it that were accepted, and posted for real.
+    public let posted: UInt64
+    /// Posts of it that were refused.
+    public let refused: UInt64
+
+    /// Nil for one that has not posted, and where nothing tells who it is.
+    init?(_ peer: Peer) {
+        guard peer.posted > 0 || peer.refused > 0, let identity = peer.identity else { return nil }
+        name = peer.name
+        self.identity = identity
+        posted = peer.posted
+        refused = peer.refused
+    }
+
+    /// The busiest comes first.
+    func precedes(_ other: PosterStatus) -> Bool {
+        if posted != other.posted { return posted > other.posted }
+        return refused != other.refused ? refused > other.refused : name < other.name
+    }
+}
+
 /// Counters over a center's life, and what it holds at the moment.
 public struct Statistics: Equatable, Sendable {
     /// Posts that were posted for real: each has a serial. What waits in posters' queues comes on top.

@@ -64,6 +64,8 @@ final class Peer: Sizable {
     var answers = Deque<Int>()
     /// Posts that it made, and that were accepted.
     var posted: UInt64 = 0
+    /// Posts that it made, and that were refused.
+    var refused: UInt64 = 0
     /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait.
     var isKnown = true
     /// Where it stands among the clients of its account.

@@ -23,6 +23,7 @@ def deaf(scene):
         calls = [
             message("ListObservers", own, answer=True),
             message("ListClients", answer=True),
+            message("ListPosters", GLib.Variant("(u)", (1000,)), answer=True),
             message("Introspect", interface=INTROSPECTABLE, answer=True),
             message("GetAll", whole, interface=PROPERTIES, answer=True),
             message("SetSuspended", GLib.Variant("(b)", (True,)), answer=True),
@@ -104,7 +105,7 @@ def malformed(scene):
     arguments.append(GLib.Variant("(ssa{sv}a{sv})", ("x", "", {"deep": deep}, {})))
     methods = [
         "AddObserver", "RemoveObserver", "RemoveObservers", "Post", "SetSuspended", "FollowActivity", "ListClients",
-        "ListObservers", "ListObserversFrom", "ReloadConfiguration", "Nonsense",
+        "ListPosters", "ListObservers", "ListObserversFrom", "ReloadConfiguration", "Nonsense",
     ]
     connection = scene.connect()
     while scene.going():

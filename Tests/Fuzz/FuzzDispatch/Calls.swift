@@ -13,7 +13,7 @@ enum Calls {
     ]
     private static let laterMembers = [
         "RemoveRetained", "WithdrawPosts", "GetClient", "OverrideSuspension", "Explain", "FollowInterest",
-        "RemoveRetainedFrom", "FollowValues",
+        "RemoveRetainedFrom", "FollowValues", "ListPosters",
     ]
     private static let interfaces = [
         Wire.interface.rawValue, "", "org.freedesktop.DBus.Properties", "org.freedesktop.DBus.Introspectable",
@@ -160,7 +160,13 @@ enum Calls {
         case let kind where isLater(selector):
             switch kind {
             case 0...2: message = method("GetClient", [.string(kind == 0 ? "slip" : ":1.\(input.byte() % 8)")])
-            case 4: message = method("FollowInterest", [name(&input), .fixed("u", UInt64(input.byte()))])
+            case 4:
+                let most = WireValue.fixed("u", UInt64(input.byte()))
+                switch input.number(below: 3) {
+                case 0: message = method("FollowInterest", [name(&input), most])
+                case 1: message = method("FollowValues", [.fixed("t", UInt64(input.byte())), most])
+                default: message = method("ListPosters", [most])
+                }
             case 5:
                 message = method("Explain", [.string(":1.\(input.byte() % 8)"), name(&input), object(&input)])
             case 6:

@@ -51,7 +51,9 @@ struct Liar {
         case .answersForOthers: answerForOthers()
         case .ambush: preconditionFailure("that lasts: Ambush")
         case .nonsense:
-            for member: MemberName in ["Post", "AddObserver", "SetSuspended", "NoSuchMethod", "ListObserversFrom"] {
+            for member: MemberName in [
+                "Post", "AddObserver", "SetSuspended", "NoSuchMethod", "ListObserversFrom", "ListPosters",
+            ] {
                 let call = Message.methodCall(
                     to: Wire.busName, path: Wire.path, interface: Wire.interface, member: member)
                 var writer = MessageWriter(call)

@@ -196,6 +196,7 @@ final class PlainClient: Client {
         whenNamed { [unowned self] witness in
             call(ListObservers(of: witness.client.rawValue).message()) { _ in }
             call(ListClients().message()) { _ in }
+            call(ListPosters().message()) { _ in }
         }
     }
 

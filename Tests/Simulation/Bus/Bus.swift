@@ -292,6 +292,10 @@ final class Bus {
                 return refuse(BusError(name: BusError.nameHasNoOwnerName, message: "the name has no owner"))
             }
             reply { $0.append(owner.rawValue) }
+        case "ListNames":
+            reply { writer in
+                writer.array(of: "s") { writer in for name in peers.keys { writer.append(name.rawValue) } }
+            }
         case "GetConnectionCredentials":
             guard let name = try? arguments.readString(), let peer = find(AnyBusName(unchecked: name)) else {
                 return refuse(BusError(name: BusError.nameHasNoOwnerName, message: "the name has no owner"))
