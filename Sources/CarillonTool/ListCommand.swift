@@ -12,9 +12,16 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon clients", usage: "", summary: "Lists the programs that the service knows.",
             description: description)
+        let posters = parser.flag("posters", short: "p", help: "List who has posted instead, the busiest first")
         guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
+        let wantsPosters = parser.value(posters)
         return CommandSession.run(startsService: false) { session in
+            guard !wantsPosters else {
+                return session.ask(ListPosters()) { posters in
+                    show(posters.map(\.entries), columns: posterColumns, isJSON: isJSON, on: terminal, session)
+                }
+            }
             session.ask(ListClients()) { clients in
                 show(clients.map(\.entries), columns: clientColumns, isJSON: isJSON, on: terminal, session)
             }
@@ -53,6 +60,7 @@ enum ListCommand {
         "name", "pid", "process", "suspended", "cause", "observers", "queued", "delivered", "dropped", "flow",
         "unconfirmed", "posted", "channel", "app",
     ]
+    private static let posterColumns = ["name", "pid", "process", "posted", "refused", "app"]
     private static let observerColumns = ["client", "id", "name", "object", "suspension-behavior"]
 
     /// - Returns: nil when only the version was wanted.
@@ -123,7 +131,7 @@ enum ListCommand {
         switch (key, value) {
         case ("suspended", .boolean(true)): .warning
         case ("flow", .string(let flow)) where !["", "open"].contains(flow): .warning
-        case ("dropped", _) where value.count ?? 0 > 0: .bad
+        case ("dropped", _), ("refused", _): value.count ?? 0 > 0 ? .bad : nil
         default: nil
         }
     }

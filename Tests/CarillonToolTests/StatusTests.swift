@@ -46,6 +46,29 @@ struct StatusTests {
         observer.terminate()
     }
 
+    @Test("clients --posters lists who has posted and is there, the busiest first, whether it observes or not")
+    func posters() throws {
+        let bell = try Bell()
+        #expect(try lines(bell.run("clients", "--posters")).count == 1, "the titles")
+        let observer = try bell.observe("Ding")
+        let both = try ChattyClient(on: bell.bus, observing: "Dong")
+        let poster = try ChattyClient(on: bell.bus, observing: nil)
+        try both.post("Ding", times: 1)
+        try poster.post("Ding", times: 2)
+        let table = try lines(bell.run("clients", "--posters")).map(words)
+        #expect(table.first == ["name", "pid", "process", "posted", "refused", "app"], "\(table)")
+        #expect(
+            table.dropFirst().map { Array($0[1...4]) }
+                == [["\(poster.pid)", "python3", "2", "0"], ["\(both.pid)", "python3", "1", "0"]], "\(table)")
+        let rows = try lines(bell.run("clients", "-p", "--json")).map(json)
+        #expect(rows.map { $0["posted"] as? Int } == [2, 1] && rows.map { $0["refused"] as? Int } == [0, 0])
+        #expect(rows.map { $0["pid"] as? Int } == [Int(poster.pid), Int(both.pid)])
+        #expect(try lines(bell.run("clients")).count == 3, "without those that only post")
+        poster.end()
+        try eventually("it is gone") { try lines(bell.run("clients", "--posters")).count == 2 }
+        observer.terminate()
+    }
+
     @Test("G1: post --all-sessions asks for that, and status shows other sessions where there may be some")
     func sessions() throws {
         let bell = try Bell()

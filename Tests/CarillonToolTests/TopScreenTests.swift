@@ -64,6 +64,18 @@ struct TopScreenTests {
             return row[1] == "python3" && (Double(row[4]) ?? 0) > 0
         }
 
+        // Whether it observes or not.
+        let silent = try ChattyClient(on: bell.bus, observing: nil)
+        try eventually("a program posts most that observes nothing") {
+            try silent.post("Dong", times: 50)
+            guard let row = try screen.lines().first(where: { $0.hasPrefix(":") })?.split(separator: " ") else {
+                return false
+            }
+            return row[1] == "python3" && row[3] == "0" && (Double(row[4]) ?? 0) > 0
+        }
+        silent.end()
+        try screen.wait("it is gone") { rows($0, below: "name ").count == 3 }
+
         try screen.press("O")
         try screen.wait("it is sorted by observers") { lines in
             lines.contains { $0.contains("by observers") } && observers(lines) == ["3", "1", "1"]

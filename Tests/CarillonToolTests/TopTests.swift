@@ -62,6 +62,35 @@ struct TopTests {
         observer.terminate()
     }
 
+    @Test("Programs that only post are among the clients, without observers, and sorted by what they post")
+    func posters() throws {
+        let bell = try Bell()
+        let observer = try bell.observe("Ding")
+        let poster = try ChattyClient(on: bell.bus, observing: nil)
+        try poster.post("Ding", times: 1)
+        let top = try top(bell, "--json", "--interval", "0.1")
+        func found(_ line: String) -> [String: Any]? {
+            ((try? json(line))?["clients"] as? [[String: Any]])?.first { $0["pid"] as? Int == Int(poster.pid) }
+        }
+        let first = try #require(found(try top.nextLine()))
+        #expect(first["observers"] as? Int == 0 && first["posted"] as? Int == 1 && first["refused"] as? Int == 0)
+        #expect(first["process"] as? String == "python3" && first["posted-per-second"] is NSNull)
+        try poster.post("Ding", times: 3)
+        let busy = try top.nextLine { (found($0)?["posted-per-second"] as? Double ?? 0) > 0 }
+        #expect((found(busy)?["posted"] as? Int ?? 0) > 1)
+        _ = try top.nextLine { found($0)?["posted-per-second"] as? Double == 0 }
+        top.terminate()
+
+        let page = try bell.run("top", "--batch", "-n", "1", "--sort", "observers", "--reverse")
+        let rows = page.standardOutput.split(separator: "\n").filter { $0.hasPrefix(":") }
+        #expect(rows.count == 2 && rows[0].contains("python3") && rows[1].contains("carillon"), "\(page)")
+        poster.end()
+        try eventually("it is gone") {
+            try !bell.run("top", "--batch", "-n", "1").standardOutput.contains("python3")
+        }
+        observer.terminate()
+    }
+
     @Test("For people: a header and the table of a view, sorted and filtered, as often as is wanted")
     func pages() throws {
         let bell = try Bell()

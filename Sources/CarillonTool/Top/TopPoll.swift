@@ -54,8 +54,23 @@ final class TopPoll: @unchecked Sendable {
             guard let properties = take($0) else { return }
             inquirer.ask(ListClients()) { [self] in
                 guard let clients = take($0) else { return }
-                findProcess { [self] in askValues(properties, clients) }
+                inquirer.ask(ListPosters()) { [self] in
+                    guard let all = add($0, to: clients) else { return }
+                    findProcess { [self] in askValues(properties, all) }
+                }
             }
+        }
+    }
+
+    /// Those that only post come behind the clients, as such without observers.
+    private func add(_ posters: Result<[ListedPoster], ServiceError>, to clients: [ListedClient]) -> [ListedClient]? {
+        switch posters {
+        case .success(let posters): return ListedClient.adding(posters, to: clients)
+        // An earlier service does not tell.
+        case .failure(.refused): return clients
+        case .failure(let error):
+            fail(error)
+            return nil
         }
     }
 

@@ -12,6 +12,7 @@ struct TopSample: Sendable {
     /// Nil where the bus or the kernel does not tell.
     let process: ProcessFacts?
     let properties: CenterProperties
+    /// With those that only post.
     let clients: [ListedClient]
     /// Nil when they were not asked for; an error where the service did not list them.
     let values: Result<[KeptValue], ValuesError>?
@@ -61,5 +62,26 @@ struct TopRates: Sendable {
         guard let elapsed else { return nil }
         let before = clients[client.name]?[keyPath: count] ?? 0
         return client[keyPath: count] >= before ? Double(client[keyPath: count] - before) / elapsed : nil
+    }
+}
+
+extension ListedClient {
+    /// Clients, and behind them those of the posters that are none. What was refused goes with each that posts.
+    static func adding(_ posters: [ListedPoster], to clients: [ListedClient]) -> [ListedClient] {
+        let refused = Dictionary(posters.map { ($0.name, $0.refused) }) { $1 }
+        let known = Set(clients.map(\.name))
+        let all = clients + posters.filter { !known.contains($0.name) }.map(ListedClient.init)
+        return all.map { client in
+            var client = client
+            if let count = refused[client.name] { client.others["refused"] = .uint64(count) }
+            return client
+        }
+    }
+
+    private init(_ poster: ListedPoster) {
+        self.init(
+            name: poster.name, processID: poster.processID, process: poster.process, isSuspended: false, cause: "none",
+            observers: 0, queued: 0, delivered: 0, dropped: 0, flow: "", unconfirmed: 0, posted: poster.posted,
+            userID: poster.userID, application: poster.application)
     }
 }
