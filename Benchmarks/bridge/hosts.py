@@ -7,7 +7,6 @@ and reach one mosquitto over TLS, with a certificate each, by the loopback inter
 nothing else in it. Prints tables in Markdown; docs/beyond.md says what they show."""
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -22,6 +21,7 @@ from gi.repository import Gio, GLib  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "Tests", "Bridge"))
 import network  # noqa: E402
+import tables  # noqa: E402
 from host import SERVICE, SERVICE_PATH  # noqa: E402
 from lab import Lab  # noqa: E402
 from programs import wake_ups, wait_until  # noqa: E402
@@ -33,6 +33,8 @@ PADDING = "x" * 70
 SINGLE, MANY = 300, 20_000
 #: Posts of which every host gets each.
 WIDE = 50
+#: Names for each of two hosts, to see what a filter costs the broker; each name has two.
+FILTERS = 1500
 BROKER = "log_type error\nlog_type notice\nlog_type information\nlog_type subscribe\nmax_queued_messages 100000\n" \
          "sys_interval 0\npersistence false\nset_tcp_nodelay true\n"
 
@@ -177,7 +179,7 @@ def at_rest(lab, hosts, seconds):
     }
 
 
-def latency(poster, observer, name=NAME):
+def latency(poster, observer, name):
     """Microseconds from the post to the arrival, one after the other."""
     values = []
     for number in range(SINGLE):
@@ -195,13 +197,15 @@ def throughput(here, there):
     there.broker.wait_subscribed(there.name, "carillon/1/home/+/+/n/com/example/Many")
     watched = {"bridge out": here.bridge.pid, "bridge in": there.bridge.pid, "broker": there.broker.program.pid}
     before = {what: processor_time(pid) for what, pid in watched.items()}
-    began = time.monotonic()
+    began, (bytes_before, packets_before) = time.monotonic(), traffic()
     here.run("carillon", "post", "com.example.Many", f"--repeat={MANY}", "n=1", f"padding={PADDING}", seconds=300)
     posted = time.monotonic() - began
     observer.program.wait(300)
     seconds = time.monotonic() - began
+    bytes_after, packets_after = traffic()
     used = {what: 1e6 * (processor_time(pid) - before[what]) / MANY for what, pid in watched.items()}
-    return {"a second": MANY / seconds, "posted a second": MANY / posted, "processor us": used,
+    return {"bytes": (bytes_after - bytes_before) / MANY, "packets": (packets_after - packets_before) / MANY,
+            "a second": MANY / seconds, "posted a second": MANY / posted, "processor us": used,
             "lost": here.status()["lost-out"] + there.status()["lost-in"]}  # fmt: skip
 
 
@@ -218,91 +222,65 @@ def fan_out(ears):
     return {"receivers": len(others), "median ms": statistics.median(spans), "p99 ms": percentile(spans, 99)}
 
 
+def filter_memory(lab, hosts):
+    """Bytes of the broker for a filter that nobody else has."""
+    before = memory(lab.broker.program.pid)["own"]
+    names = [f"com.example.filters.N{number}" for number in range(FILTERS)]
+    ears = [Ear(host, *(f"{name}.{host.name}" for name in names)) for host in hosts[:2]]
+    for ear in ears:
+        last = f"{names[-1]}.{ear.host.name}".replace(".", "/")
+        lab.broker.wait_subscribed(ear.host.name, f"carillon/1/home/+/+/n/{last}")
+    return (memory(lab.broker.program.pid)["own"] - before) * 1024 / (2 * FILTERS * len(ears))
+
+
 def measure(count, rest):
     figures = {"hosts": count, "processors": os.cpu_count(), "rest": rest}
     with Lab(settings=BROKER, network_=Loopback()) as lab:
         settled([lab.broker.program.pid])
         figures["broker alone"] = memory(lab.broker.program.pid)
         hosts = start_hosts(lab, count)
-        ears = []
-        with contextlib.ExitStack():
-            ears += [Ear(host, NAME) for host in hosts]
-            for host in hosts:
-                lab.broker.wait_subscribed(host.name, "carillon/1/home/+/+/n/com/example/Load")
-            port = f":{lab.network.listen('broker')[1]:04X}"
-            figures["connections"] = len([end for end in connections() if end.endswith(port)])
-            figures["at rest"] = at_rest(lab, hosts, rest)
-            figures["memory"] = {
-                what: {kind: statistics.median(memory(getattr(host, what).pid)[kind] for host in hosts)
-                       for kind in ("pss", "own", "rss")}
-                for what in ("bridge", "service", "bus")
-            }  # fmt: skip
-            figures["broker"] = memory(lab.broker.program.pid)
-            progress("latency")
-            local = Ear(hosts[0], "org.example.Local")
-            figures["latency in one session"] = latency(ears[0], local, "org.example.Local")
-            figures["latency"] = latency(ears[0], ears[1])
-            progress("all hosts get each")
-            figures["fan-out"] = fan_out(ears)
-            progress("throughput")
-            figures["throughput"] = throughput(hosts[0], hosts[1])
-            figures["broker after load"] = memory(lab.broker.program.pid)
+        ears = [Ear(host, NAME) for host in hosts]
+        for host in hosts:
+            lab.broker.wait_subscribed(host.name, "carillon/1/home/+/+/n/com/example/Load")
+        port = f":{lab.network.listen('broker')[1]:04X}"
+        figures["connections"] = len([end for end in connections() if end.endswith(port)])
+        figures["at rest"] = at_rest(lab, hosts, rest)
+        figures["memory"] = {
+            what: {kind: statistics.median(memory(getattr(host, what).pid)[kind] for host in hosts)
+                   for kind in ("pss", "own", "rss")}
+            for what in ("bridge", "service", "bus")
+        }  # fmt: skip
+        figures["broker"] = memory(lab.broker.program.pid)
+        # Before any load, of which memory would be left that is used again.
+        progress("filters")
+        figures["bytes for a filter"] = filter_memory(lab, hosts)
+        progress("latency")
+        local = Ear(hosts[0], "org.example.Local")
+        figures["latency in one session"] = latency(ears[0], local, "org.example.Local")
+        # Of a name that nobody else wants.
+        other = Ear(hosts[1], "com.example.Single")
+        lab.broker.wait_subscribed(hosts[1].name, "carillon/1/home/+/+/n/com/example/Single")
+        figures["latency"] = latency(ears[0], other, "com.example.Single")
+        progress("all hosts get each")
+        figures["fan-out"] = fan_out(ears)
+        progress("throughput")
+        figures["throughput"] = throughput(hosts[0], hosts[1])
+        figures["broker after load"] = memory(lab.broker.program.pid)
     return figures
-
-
-# Tables
-
-
-def mib(kib):
-    return f"{kib / 1024:.1f}"
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def report(figures):
-    count = figures["hosts"]
-    rest, through, wide = figures["at rest"], figures["throughput"], figures["fan-out"]
-    programs = {"bridge": "carillon-bridge", "service": "carillond", "bus": "dbus-daemon"}
-    rows = [[f"`{title}`, MiB: shared out, of its own, resident",
-             " / ".join(mib(figures["memory"][what][kind]) for kind in ("pss", "own", "rss"))]
-            for what, title in programs.items()]  # fmt: skip
-    rows += [
-        ["mosquitto, MiB of its own: alone, with all hosts, after the load",
-         " / ".join(mib(figures[key]["own"]) for key in ("broker alone", "broker", "broker after load"))],
-        ["mosquitto, KiB for a host",
-         f"{(figures['broker']['own'] - figures['broker alone']['own']) / count:.0f}"],
-        ["connections", f"{figures['connections']}"],
-        ["at rest, of one host in a minute: bytes, packets, wake-ups of the bridge",
-         f"{rest['bytes']:.0f} / {rest['packets']:.1f} / {rest['wake-ups']:.1f}"],
-        ["at rest, of one host in a minute, processor time in ms: bridge, mosquitto",
-         f"{rest['bridge processor ms']:.2f} / {rest['broker processor ms']:.2f}"],
-        ["from a post here to its arrival there, ms: median, p99",
-         f"{figures['latency']['median'] / 1e3:.2f} / {figures['latency']['p99'] / 1e3:.2f}"],
-        ["the same within one session, ms",
-         f"{figures['latency in one session']['median'] / 1e3:.2f} / {figures['latency in one session']['p99'] / 1e3:.2f}"],
-        [f"until the last of {wide['receivers']} hosts has it, ms: median, p99",
-         f"{wide['median ms']:.1f} / {wide['p99 ms']:.1f}"],
-        ["notifications in a second through one bridge, out and in", f"{through['a second']:,.0f}"],
-        ["processor time for each, microseconds: bridge out, bridge in, mosquitto",
-         " / ".join(f"{through['processor us'][what]:.0f}" for what in ("bridge out", "bridge in", "broker"))],
-    ]  # fmt: skip
-    return table([f"{count} hosts on one mosquitto, {figures['processors']} processors", ""], rows)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="tools/bench --bridge")
     parser.add_argument("--hosts", type=int, default=100)
-    parser.add_argument("--rest", type=int, default=120)
-    parser.add_argument("--json", type=argparse.FileType("w"))
+    parser.add_argument("--rest", type=int, default=240)
+    parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
     figures = measure(max(2, arguments.hosts), arguments.rest)
     if arguments.json:
-        json.dump(figures, arguments.json, indent=1)
-        arguments.json.write("\n")
-    print(report(figures))
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+            file.write("\n")
+    print(tables.measured(figures))
     if figures["throughput"]["lost"]:
         print(f"bench: {figures['throughput']['lost']} notifications were lost", file=sys.stderr)
         return 1

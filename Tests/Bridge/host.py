@@ -106,9 +106,11 @@ class Host:
         return done.stdout if status is not None else (done.returncode, done.stdout, done.stderr)
 
     def start_bus(self):
+        address = self.environment["DBUS_SESSION_BUS_ADDRESS"]
         self.bus = self.start(
-            "bus", "dbus-daemon", "--session", "--nofork", "--nopidfile", f"--address=unix:path={self.runtime}/bus")
-        wait_until(lambda: os.path.exists(f"{self.runtime}/bus"), f"{self.name} has a bus")
+            "bus", "dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address", f"--address={address}")
+        # It says so when it listens.
+        self.bus.wait_for("unix:path=")
 
     def start_service(self):
         self.service = self.start("service", "carillond")

@@ -130,6 +130,7 @@ class Nonsense(BridgeTest):
         laptop = lab.host("laptop", imports="com.example.*")
         observer = self.observe(laptop, NAME)
         for properties in ([("count", "-1"), ("run", "r")], [("count", "x")], [("count", "18446744073709551616"), ("run", "r")],
+                           [("count", "1"), ("run", "r")], [("count", "18446744073709551615"), ("run", "r")],
                            [("run", "x" * 60_000)], [("time", "never")], [("serial", "-")], [("object", "")],
                            [("object-percent", "%")], [("object", "a"), ("object", "b")], [("hops", "-3")], [("", "")]):  # fmt: skip
             lab.broker.publish("sensor", TOPIC, '{"n": 0}', properties=properties)
