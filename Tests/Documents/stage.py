@@ -65,7 +65,8 @@ def wait_for(what, condition, seconds=None):
 class Stage:
     """Directories, a bus, and the processes that were started. To be used in `with`.
 
-    `binaries` has `carillon` and `carillond`.
+    `binaries` has `carillon` and `carillond`, and may have `carillon-bridge`. ROOT in the environment is that of the
+    repository.
     """
 
     def __init__(self, binaries, root, extra_path=()):
@@ -84,13 +85,15 @@ class Stage:
                 os.mkdir(f"{self.directory}/{name}", 0o700)
             self.scratch = f"{self.directory}/scratch"
             # A directory of its own: beside the programs of a build lie a thousand things that are no part of it.
-            for name in ("carillon", "carillond"):
-                os.symlink(f"{self.binaries}/{name}", f"{self.directory}/bin/{name}")
+            for name in ("carillon", "carillond", "carillon-bridge"):
+                if os.access(f"{self.binaries}/{name}", os.X_OK):
+                    os.symlink(f"{self.binaries}/{name}", f"{self.directory}/bin/{name}")
             with open(f"{self.directory}/services/{NAME}.service", "w", encoding="utf-8") as file:
                 file.write(f"[D-BUS Service]\nName={NAME}\nExec={self.directory}/bin/carillond\n")
             self.environment = {
                 "PATH": ":".join([f"{self.directory}/bin", *self.extra_path, "/usr/local/bin:/usr/bin:/bin"]),
                 "HOME": f"{self.directory}/home",
+                "ROOT": self.root,
                 "XDG_RUNTIME_DIR": f"{self.directory}/runtime",
                 "XDG_CONFIG_HOME": f"{self.directory}/home/.config",
                 "TMPDIR": self.scratch,
