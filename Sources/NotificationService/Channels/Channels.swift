@@ -257,7 +257,8 @@ final class Channels {
         case .forget(let client):
             forget(client)
             return false
-        case .export, .interestChanged, .valuesRemoved, .sendAnswer, .startInactivityTimer, .startIntervalTimer, .overflowed,
+        case .export, .interestChanged, .valuesRemoved, .sendAnswer, .startInactivityTimer, .startIntervalTimer,
+            .overflowed,
             .uncarried, .remember, .watch:
             return false
         }
