@@ -88,7 +88,7 @@ enum StatusCommand {
         if !properties.activityReason.isEmpty { line("", properties.activityReason, .warning) }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         for (label, text) in Self.text(of: properties.sessions) { line(label, text) }
-        if let summary = bridge.map(BridgeText.summary) { line(summary.label, summary.text, summary.style) }
+        if let summary = bridge.map({ BridgeText.summary($0) }) { line(summary.label, summary.text, summary.style) }
         let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
         let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
         for key in main {

@@ -134,6 +134,36 @@ struct TopScreenTests {
         third.terminate()
     }
 
+    @Test("G2: the line of a bridge comes and goes with it, with what it does in a second, and holds nothing up")
+    func bridge() throws {
+        let bell = try Bell()
+        let screen = try start(on: bell.bus)
+        let before = try screen.wait(for: "process \(bell.service.pid), up ")
+        #expect(!before.contains { $0.hasPrefix("bridge ") }, "\(before)")
+        let bridge = try StubBridge(on: bell.bus)
+        try screen.wait(for: "bridge connected to tower:8883, 0 other hosts; 0 (0/s) out, 0 (0/s) in")
+        var count = 0
+        try eventually("something goes out in a second") {
+            count += 100
+            try bridge.count(out: count, in: 7)
+            return try screen.lines().contains {
+                $0.firstMatch(of: /^bridge .*; [0-9]+ \([1-9][0-9.]*\/s\) out, 7 \(/) != nil
+            }
+        }
+        bridge.signal(SIGSTOP)
+        try screen.wait(for: "bridge does not answer")
+        try bell.post("Dong", "--retain")
+        try screen.wait("the rest goes on") { lines in
+            lines.contains { $0.contains("values 1") } && lines.contains("bridge does not answer")
+        }
+        bridge.signal(SIGCONT)
+        try screen.wait(for: "bridge connected to ")
+        bridge.end()
+        try screen.wait("it is gone") { !$0.contains { $0.hasPrefix("bridge ") } }
+        try screen.press("q")
+        try screen.wait(for: "END-0")
+    }
+
     @Test("It follows the size of the terminal, and rows that have no room are reached")
     func size() throws {
         let bell = try Bell()

@@ -91,6 +91,40 @@ struct TopTests {
         observer.terminate()
     }
 
+    @Test("G2: a bridge has a line, and what it does in a second; where there is none, nothing is said of one")
+    func bridge() throws {
+        let bell = try Bell()
+        let without = try bell.run("top", "--json", "-n", "1")
+        #expect(without.exitCode == 0 && !without.standardOutput.contains("\"bridge"), "\(without)")
+        let bridge = try StubBridge(on: bell.bus)
+        try bridge.count(out: 12, in: 3)
+        let page = try bell.run("top", "--batch", "-n", "1")
+        let lines = page.standardOutput.split(separator: "\n", omittingEmptySubsequences: false)
+        #expect(lines[4] == "bridge connected to tower:8883, 0 other hosts; 12 out, 3 in", "\(page)")
+        #expect(lines[5].isEmpty && lines[6].hasPrefix("name "), "\(page)")
+
+        let top = try top(bell, "--json", "--interval", "0.1")
+        func shown(_ line: String) -> [String: Any] { (try? json(line))?["bridge"] as? [String: Any] ?? [:] }
+        let first = shown(try top.nextLine())
+        #expect(first["exported"] as? Int == 12 && first["state"] as? String == "connected")
+        #expect(first["exported-per-second"] is NSNull && first["imported-per-second"] is NSNull)
+        try bridge.count(out: 112, in: 3)
+        let busy = shown(try top.nextLine { (shown($0)["exported-per-second"] as? Double ?? 0) > 0 })
+        #expect(busy["exported"] as? Int == 112 && busy["imported-per-second"] as? Double == 0)
+        _ = try top.nextLine { shown($0)["exported-per-second"] as? Double == 0 }
+
+        // While it does not answer, the service does.
+        bridge.signal(SIGSTOP)
+        _ = try top.nextLine { ((try? json($0))?["bridge-error"] as? String)?.isEmpty == false }
+        let stopped = try bell.run("top", "--batch", "-n", "2", "-i", "0.1")
+        #expect(stopped.exitCode == 0 && stopped.standardOutput.contains("\nbridge does not answer\n"), "\(stopped)")
+        bridge.signal(SIGCONT)
+        _ = try top.nextLine { shown($0)["exported"] as? Int == 112 }
+        bridge.end()
+        _ = try top.nextLine { !$0.contains("\"bridge") }
+        top.terminate()
+    }
+
     @Test("For people: a header and the table of a view, sorted and filtered, as often as is wanted")
     func pages() throws {
         let bell = try Bell()

@@ -6,11 +6,16 @@ enum BridgeText {
     typealias Line = (label: String, text: String, style: Terminal.Style?)
 
     /// In one line.
-    static func summary(_ status: BridgeStatus) -> Line {
+    ///
+    /// - Parameter rates: how many go out and come in in a second; nil where that is not known.
+    static func summary(_ status: BridgeStatus, rates: (out: Double, in: Double)? = nil) -> Line {
         let online = status.hosts.count(where: \.isOnline)
         var text = state(status)
         if status.isConnected { text += ", \(online) \(online == 1 ? "other host" : "other hosts")" }
-        text += "; \(status.exported) out, \(status.imported) in"
+        func count(_ count: UInt64, _ rate: Double?) -> String {
+            "\(count)" + (rate.map { " (\(Readable.rate($0))/s)" } ?? "")
+        }
+        text += "; \(count(status.exported, rates?.out)) out, \(count(status.imported, rates?.in)) in"
         if status.queued > 0 { text += ", \(status.queued) queued" }
         let lost = status.lostOutwards + status.lostInwards
         if lost > 0 { text += ", \(lost) lost" }

@@ -34,7 +34,20 @@ enum TopJSON {
         case .failure(let error)?: members.append(("values-error", JSON.quoted(error.reason)))
         case nil: break
         }
+        switch sample.bridge {
+        case .success(let bridge)?: members.append(("bridge", text(of: bridge)))
+        case .failure(let error)?: members.append(("bridge-error", JSON.quoted(error.message)))
+        case nil: break
+        }
         return PropertyListJSON.object(members)
+    }
+
+    private static func text(of bridge: BridgeSample) -> String {
+        PropertyListJSON.object(
+            bridge.status.entries.sorted { $0.key < $1.key }.map { ($0.key, PropertyListJSON.text($0.value)) } + [
+                ("exported-per-second", number(bridge.outPerSecond)),
+                ("imported-per-second", number(bridge.inPerSecond)),
+            ])
     }
 
     private static func text(of client: ListedClient, _ rates: TopRates) -> String {

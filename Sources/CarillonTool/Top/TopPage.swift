@@ -142,7 +142,22 @@ struct TopPage {
             activity.append("  \(sample.properties.activityReason)", .dim)
         }
         lines.append(activity)
+        if let bridge = bridge(sample) { lines.append(bridge) }
         return lines
+    }
+
+    /// Nil where there is none.
+    private func bridge(_ sample: TopSample) -> StyledLine? {
+        switch sample.bridge {
+        case .success(let bridge)?:
+            let isNow = absence == nil
+            let line = BridgeText.summary(
+                bridge.status,
+                rates: isNow ? bridge.outPerSecond.flatMap { out in bridge.inPerSecond.map { (out, $0) } } : nil)
+            return StyledLine("\(line.label) \(line.text)", line.style)
+        case .failure?: return StyledLine("bridge does not answer", .warning)
+        case nil: return nil
+        }
     }
 
     private func title() -> StyledLine {

@@ -11,7 +11,11 @@ final class TopPoll: @unchecked Sendable {
     var wantsValues = false
     /// Gets each sample, or why there is none.
     var told: (Result<TopSample, ServiceError>) -> Void = { _ in }
+    /// Whether the first sample waits, a second at most, until it is known whether there is a bridge: it can't be shown
+    /// again then.
+    var waitsForBridge = false
     private let inquirer = ServiceInquirer()
+    private let bridge = TopBridge()
     private let interval: Double
     private var timer: EventSource?
     private var processID: UInt32?
@@ -37,6 +41,7 @@ final class TopPoll: @unchecked Sendable {
 
     func stop() {
         timer = nil
+        bridge.stop()
         inquirer.stop()
     }
 
@@ -50,6 +55,7 @@ final class TopPoll: @unchecked Sendable {
         // While the service does not answer, somebody has to hear that.
         guard !isAsking else { return inquirer.absence.map { told(.failure($0)) } ?? () }
         isAsking = true
+        bridge.ask()
         inquirer.askProperties { [self] in
             guard let properties = take($0) else { return }
             inquirer.ask(ListClients()) { [self] in
@@ -99,10 +105,18 @@ final class TopPoll: @unchecked Sendable {
         _ properties: CenterProperties, _ clients: [ListedClient],
         _ values: Result<[KeptValue], TopSample.ValuesError>?
     ) {
+        guard waitsForBridge else { return tellNow(properties, clients, values) }
+        bridge.whenKnown { [weak self] in self?.tellNow(properties, clients, values) }
+    }
+
+    private func tellNow(
+        _ properties: CenterProperties, _ clients: [ListedClient],
+        _ values: Result<[KeptValue], TopSample.ValuesError>?
+    ) {
         let sample = TopSample(
             moment: Double(SteadyClock.nanoseconds()) / 1e9, time: WallClock.microseconds(),
             process: processID.flatMap { ProcessFacts(of: $0) }, properties: properties, clients: clients,
-            values: values)
+            values: values, bridge: bridge.known)
         isAsking = false
         told(.success(sample))
         if isHurried {

@@ -85,6 +85,7 @@ final class TopRun: @unchecked Sendable {
 
     /// Prints something for each sample.
     func print(_ lines: @escaping (TopSample, TopRates, String) -> [String]) -> ExitCode {
+        poll.waitsForBridge = true
         watch([SIGINT, SIGTERM]) { [unowned self] in finish(remaining == nil ? .done : .interrupted) }
         show = { [unowned self] in
             guard let sample, let rates else { return }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
+import DBus
 import MainLoop
 import NotificationWire
 
@@ -16,6 +17,8 @@ struct TopSample: Sendable {
     let clients: [ListedClient]
     /// Nil when they were not asked for; an error where the service did not list them.
     let values: Result<[KeptValue], ValuesError>?
+    /// What the bridge to other machines told last; an error where it does not answer, and nil where there is none.
+    let bridge: Result<BridgeSample, BusError>?
 
     struct ValuesError: Error {
         let reason: String

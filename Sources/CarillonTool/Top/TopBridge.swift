@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import MainLoop
+import NotificationWire
+
+/// What the session's bridge to other machines told, and what went over it in a second since it told that before.
+struct BridgeSample: Sendable {
+    let status: BridgeStatus
+    /// When, on a clock that nobody sets, in seconds.
+    let moment: Double
+    /// Nil when it told nothing before, or is another one since.
+    let outPerSecond: Double?
+    let inPerSecond: Double?
+
+    init(_ status: BridgeStatus, at moment: Double, since before: BridgeSample?) {
+        func perSecond(_ count: KeyPath<BridgeStatus, UInt64>) -> Double? {
+            guard let before, moment > before.moment else { return nil }
+            let (old, new) = (before.status[keyPath: count], status[keyPath: count])
+            return new >= old ? Double(new - old) / (moment - before.moment) : nil
+        }
+        self.status = status
+        self.moment = moment
+        // Both count from its start.
+        let rates = (perSecond(\.exported), perSecond(\.imported))
+        let isSame = rates.0 != nil && rates.1 != nil
+        outPerSecond = isSame ? rates.0 : nil
+        inPerSecond = isSame ? rates.1 : nil
+    }
+}
+
+/// Asks the bridge beside the service: what it told last is there at once, and nothing waits for what it tells next.
+///
+/// Threads: all on the one that runs the default context.
+final class TopBridge: @unchecked Sendable {
+    // Sendable: the command has one thread, on which everything here runs.
+    private static let mostMilliseconds: UInt32 = 1000
+
+    private let inquirer = BridgeInquirer()
+    private var isAsking = false
+    private var hasAnswered = false
+    private var waiting: (() -> Void)?
+    private var timer: EventSource?
+    private var last: BridgeSample?
+    /// What it told last; an error while it does not answer, and nil where there is no bridge, as far as that is known.
+    private(set) var known: Result<BridgeSample, BusError>?
+
+    /// Asks, unless what was asked before is not answered yet.
+    func ask() {
+        guard !isAsking else { return }
+        isAsking = true
+        inquirer.askStatus(within: .milliseconds(Int32(Self.mostMilliseconds))) { [weak self] in self?.take($0) }
+    }
+
+    private func take(_ answer: Result<BridgeStatus?, BusError>) {
+        isAsking = false
+        switch answer {
+        case .success(let status?):
+            let sample = BridgeSample(status, at: Double(SteadyClock.nanoseconds()) / 1e9, since: last)
+            (last, known) = (sample, .success(sample))
+        case .success(nil): (last, known) = (nil, nil)
+        case .failure(let error): known = .failure(error)
+        }
+        goOn()
+    }
+
+    /// Runs `body` when it is known whether there is a bridge, and after a second at the latest: at once from the second
+    /// time on.
+    func whenKnown(_ body: @escaping () -> Void) {
+        guard !hasAnswered, isAsking else { return body() }
+        waiting = body
+        timer = .once(milliseconds: Self.mostMilliseconds, on: .default) { [weak self] in self?.goOn() }
+    }
+
+    private func goOn() {
+        hasAnswered = true
+        timer = nil
+        waiting.take()?()
+    }
+
+    /// Closes the connection. What was asked is not answered any more.
+    func stop() {
+        (timer, waiting) = (nil, nil)
+        inquirer.stop()
+    }
+}
