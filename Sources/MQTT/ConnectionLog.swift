@@ -11,10 +11,11 @@ struct ConnectionLog {
 
     /// What it found wrong, for a person; nil for nothing.
     func problem(of settings: MQTTClient.Settings) -> String? {
-        if lines.contains(where: { $0.contains("host name verification failed") }) {
+        // Not contains, which brings the parser of regular expressions.
+        if lines.contains(where: { $0.hasPrefix("Error: host name verification failed") }) {
             return "the certificate is not that of \(settings.host)"
         }
-        if let file = settings.tls?.authorityFile, lines.contains(where: { $0.contains("Unable to load CA") }) {
+        if let file = settings.tls?.authorityFile, lines.contains(where: { $0.hasPrefix("Error: Unable to load CA") }) {
             return "\(file) has no certificates"
         }
         var words: [String] = []
