@@ -113,8 +113,9 @@ public final class MQTTClient {
     ///
     /// Blocks while the host's name is looked up, and not else.
     ///
-    /// - Throws: why it can't even begin, in which case the delegate is told nothing: no such name, nobody who listens
-    ///   there, a file that can't be read; ``MQTTError/Cause/connected``.
+    /// - Throws: what goes wrong before it returns, of which the delegate is then told nothing: no such name, nobody who
+    ///   listens there, a file that can't be read; or anything that ``MQTTClientDelegate/disconnected(_:)`` tells, where
+    ///   the other host is quick. And ``MQTTError/Cause/connected``.
     public func connect() throws(MQTTError) { try driver.connect() }
 
     /// Ends the connection, or the attempt to make one. The delegate is told nothing of that; it may still get what
