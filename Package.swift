@@ -205,7 +205,8 @@ let package = Package(
         ),
         .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
         .testTarget(
-            name: "ArchitectureTests", dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond"]),
+            name: "ArchitectureTests",
+            dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond", "carillon-bridge"]),
     ],
     swiftLanguageModes: [.v6]
 )
