@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SECTIONS = [
     ("Begin", ["README.md", "docs/guides/from-macos.md", "docs/guides/from-dbus-signals.md", "docs/guides/from-mqtt.md"]),
     ("Guides", ["docs/guides/desktop-application.md", "docs/guides/panel-applet.md", "docs/guides/troubleshooting.md",
-                "docs/comparison.md"]),
+                "docs/beyond.md", "docs/comparison.md"]),
     ("Languages", []),
     ("Rules", ["docs/semantics.md", "docs/rules.md", "docs/posting-queue.md", "docs/activity.md", "docs/flow-control.md",
                "docs/recovery.md", "docs/channel.md", "docs/main-loop.md"]),
