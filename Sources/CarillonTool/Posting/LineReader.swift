@@ -71,7 +71,7 @@ final class LineReader: PolledSourceDelegate {
         let size = 65_536
         var failure: Int32 = 0
         let count = withUnsafeTemporaryAllocation(byteCount: size, alignment: 1) { buffer in
-            let count = Glibc.read(descriptor, buffer.baseAddress, size)
+            let count = systemRead(descriptor, buffer)
             if count > 0 { input += buffer[..<count] } else { failure = errno }
             return count
         }
@@ -115,4 +115,10 @@ final class LineReader: PolledSourceDelegate {
         pause()
         ended(end)
     }
+}
+
+// The system's function of the name that a method has, too.
+
+private func systemRead(_ descriptor: Int32, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
+    read(descriptor, buffer.baseAddress, buffer.count)
 }

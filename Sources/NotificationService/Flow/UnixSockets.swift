@@ -28,7 +28,7 @@ struct UnixSockets {
     }
 
     func close() {
-        Glibc.close(descriptor)
+        systemClose(descriptor)
     }
 
     /// A socket by its inode; nil when there is none, or it is of another family.
@@ -111,4 +111,10 @@ struct UnixSockets {
         guard text.hasPrefix("socket:["), text.hasSuffix("]") else { return nil }
         return UInt32(text.dropFirst(8).dropLast())
     }
+}
+
+// The system's function of the name that a method has, too.
+
+private func systemClose(_ descriptor: Int32) {
+    close(descriptor)
 }
