@@ -17,6 +17,20 @@ public enum CenterErrorName: String, CaseIterable, Sendable {
 }
 
 extension CenterErrorName {
+    /// What it says of a call, or of a post, where nothing else is told: as a part of a sentence.
+    public var words: String {
+        switch self {
+        case .invalidName: "its name is empty"
+        case .invalidUserInfo: "something in its userInfo is no property-list value"
+        case .invalidOption: "an option of it is unknown, or has a value that it can't have"
+        case .unknownObserver: "the program has no such observer"
+        case .limitExceeded: "it is over a limit of the service"
+        case .invalidConfiguration: "there is a fault in a configuration file of the service"
+        case .notAllowed: "policy does not allow it"
+        case .channelsDisabled: "the configuration of the service allows no channels"
+        }
+    }
+
     init(_ error: CenterError) {
         switch error {
         case .invalidName: self = .invalidName

@@ -62,6 +62,26 @@ struct LinesTests {
         #expect(try observer.waitForExit() == .exited(0))
     }
 
+    @Test("F1: what is refused is told in words and by the error's name, whether it went alone or with others")
+    func refused() throws {
+        let bell = try Bell()
+        let name = String(repeating: "x", count: 2000)
+        let result = try run(bell, [name, "--lines"], input: String(repeating: "a=1\n", count: 1000))
+        let lines = result.standardError.split(separator: "\n")
+        #expect(result.exitCode == 1 && lines.count == 1000)
+        let (alone, together) = (
+            ": over the limit name-length = 1024 (org.carillon.Error.LimitExceeded)",
+            ": the post was refused: it is over a limit of the service (org.carillon.Error.LimitExceeded)"
+        )
+        for (index, line) in lines.enumerated() {
+            #expect(
+                ["carillon: line \(index + 1)\(alone)", "carillon: line \(index + 1)\(together)"].contains("\(line)"))
+        }
+        let repeated = try bell.run("post", name, "--repeat", "300")
+        let told = repeated.standardError.split(separator: "\n")
+        #expect(repeated.exitCode == 1 && told.count == 300 && told[299].hasPrefix("carillon: post 300: "), "\(told)")
+    }
+
     @Test("A shell script's reports, when idle and coalesced on the name, cost one delivery (Q7)")
     func coalesced() throws {
         let bell = try Bell()

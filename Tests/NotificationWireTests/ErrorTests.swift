@@ -33,6 +33,25 @@ struct ErrorTests {
         #expect(error.message.contains("123"))
     }
 
+    @Test("F1: what became of one post of several is told in words of its own for each error, and by its name")
+    func outcomes() throws {
+        func error(_ name: String) throws -> BusError {
+            try #require(PostOutcome(receivers: 0, errorName: name).error)
+        }
+        var seen: Set<String> = []
+        for name in CenterErrorName.allCases {
+            let error = try error(name.rawValue)
+            #expect(error.centerError == name && error.message == "the post was refused: \(name.words)")
+            #expect(seen.insert(name.words).inserted && !name.words.contains(name.rawValue))
+        }
+        let arguments = try error(BusError.invalidArgsName.rawValue)
+        #expect(arguments.name == BusError.invalidArgsName && arguments.isRefusal)
+        #expect(arguments.message == "the post was refused: it is not laid out as a post is")
+        // Of a later service.
+        let later = try error("org.carillon.Error.Later")
+        #expect(later.name == "org.carillon.Error.Later" && later.message.hasSuffix(": org.carillon.Error.Later"))
+    }
+
     @Test("P2: a refusal by policy is an error of the center, and asking again changes nothing")
     func notAllowed() {
         let error = BusError(.notAllowed, message: "no")

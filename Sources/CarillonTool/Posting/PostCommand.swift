@@ -128,12 +128,18 @@ enum PostCommand {
             ) {
                 guard let stream else { return }
                 guard number < count else { return stream.end() }
-                // Each is a message of its own.
-                guard let outgoing = number == 0 ? first : try? post.outgoing() else { return stream.end() }
                 number += 1
-                stream.add(
-                    PostStream.Item(
-                        outgoing: outgoing, label: "post \(number)", delay: .seconds(Double(number - 1) * seconds)))
+                let label = "post \(number)"
+                do throws(UsageError) {
+                    // Each is a message of its own.
+                    let outgoing = number == 1 ? first : try post.outgoing()
+                    stream.add(
+                        PostStream.Item(
+                            outgoing: outgoing, label: label, delay: .seconds(Double(number - 1) * seconds)))
+                } catch {
+                    stream.fail("\(error)", label)
+                    stream.end()
+                }
             }
             stream?.start()
         }

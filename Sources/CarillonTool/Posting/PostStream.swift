@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Collections
+import DBus
 import MainLoop
+import NotificationWire
 import ServiceClient
 
 /// Many posts on one connection, in their order, each when it is due, with a bounded number that wait for an answer.
@@ -120,11 +122,19 @@ final class PostStream: @unchecked Sendable {
             posted += 1
             progress?.show(posted)
             report(receivers)
-        case .failure(.refused(let error)) where error.isRefusal: fail(error.message, label)
+        case .failure(.refused(let error)) where error.isRefusal: fail(error.words, label)
         case .failure(let error):
             progress?.end()
             return session.fail(error)
         }
         pump()
+    }
+}
+
+extension BusError {
+    /// The message, and by which name manuals and scripts know the error.
+    fileprivate var words: String {
+        let text = NotificationFormat.harmless(message)
+        return text.hasSuffix(name.rawValue) ? text : "\(text) (\(name.rawValue))"
     }
 }

@@ -96,15 +96,9 @@ public struct PostOutcome: Equatable, Sendable {
         guard !errorName.isEmpty else { return nil }
         let name = InterfaceName(rawValue: errorName) ?? "org.freedesktop.DBus.Error.Failed"
         let words =
-            switch CenterErrorName(rawValue: errorName) {
-            case .invalidName: "its name is none"
-            case .invalidUserInfo: "something in its userInfo is no property-list value"
-            case .invalidOption: "an option of it is unknown, or has a value that it can't have"
-            case .limitExceeded: "it is over a limit of the service"
-            case .notAllowed: "policy does not allow it"
-            case .unknownObserver, .invalidConfiguration, .channelsDisabled, nil: errorName
-            }
-        return BusError(name: name, message: "the post was refused: \(words)")
+            name == BusError.invalidArgsName
+            ? "it is not laid out as a post is" : CenterErrorName(rawValue: errorName)?.words
+        return BusError(name: name, message: "the post was refused: \(words ?? errorName)")
     }
 }
 
