@@ -123,9 +123,7 @@ public final class Bridge {
                     crossing.test { result in
                         switch result {
                         case .success(let time):
-                            let microseconds =
-                                UInt64(clamping: time.components.seconds) * 1_000_000
-                                + UInt64(clamping: time.components.attoseconds / 1_000_000_000_000)
+                            let microseconds = UInt64(clamping: time.microseconds)
                             answer.reply { BridgeWire.append(roundTrip: microseconds, to: &$0) }
                         case .failure(let failure):
                             answer.reply(with: BusError(name: BridgeWire.notConnected, message: failure.reason))

@@ -369,7 +369,7 @@ extension Crossing: BrokerLinkDelegate {
 }
 
 extension Duration {
-    fileprivate var microseconds: Int64 {
+    var microseconds: Int64 {
         components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000
     }
 }

@@ -74,7 +74,7 @@ struct TopicTests {
         "Others' topics are none of ours",
         arguments: [
             "", "carillon", "carillon/1/home/desk/anna", "carillon/1/home/desk/anna/n", "carillon/1/home/desk/anna/n/",
-            "carillon/2/home/desk/anna/online", "carillon/1/work/desk/anna/online", "carillon/1/home//anna/online",
+            "carillon/2/home/desk/anna/online", "carillon/1/away/desk/anna/online", "carillon/1/home//anna/online",
             "carillon/1/home/desk//online", "carillon/1/home/desk/anna/online/x", "carillon/1/home/desk/anna/v/name",
             "carillon/1/home/desk/anna/v/name/", "carillon/1/home/de%sk/anna/online", "carillon/1/home/desk/anna/x/y",
             "zigbee2mqtt/lamp", "carillon/1/home/desk/anna/n/a%00b",

@@ -21,9 +21,7 @@ final class InterestFollower: @unchecked Sendable {
     private var number = 0
     private var timer: EventSource?
 
-    /// - Parameters:
-    ///   - most: names at most that are kept; the rest is left out.
-    ///   - changed: gets all that is wanted.
+    /// - Parameter changed: gets all that is wanted.
     init(
         center: CenterLink, context: MainContext,
         changed: @escaping (_ names: [String], _ isAnyWanted: Bool) -> Void
