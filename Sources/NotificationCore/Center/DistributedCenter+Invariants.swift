@@ -54,8 +54,7 @@ extension DistributedCenter {
         try turns.checkInvariants(clients: clients)
         try postingQueues.checkInvariants()
         try checkRetained()
-        try checkInterest()
-        try checkValueFollowers()
+        try checkFollowers()
     }
 
     private func check(_ client: Client) throws(BrokenInvariant) {

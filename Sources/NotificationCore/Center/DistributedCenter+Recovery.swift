@@ -15,8 +15,8 @@ extension DistributedCenter {
         for client in clients.values {
             if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
             if let override = client.override { body(.suspensionOverridden(client.name, override.isSuspended)) }
-            if client.followsInterest { body(.interestFollowed(client.name)) }
-            if client.followsValues { body(.valuesFollowed(client.name)) }
+            if interestFollowers.contains(client.number) { body(.interestFollowed(client.name)) }
+            if valueFollowers.contains(client.number) { body(.valuesFollowed(client.name)) }
             if client.options != ClientOptions() { body(.options(client.name, client.options)) }
             if client.isSuspendedByActivity || client.wasSuspendedByActivity {
                 body(.suspendedByActivity(client.name, true))
@@ -77,8 +77,10 @@ extension DistributedCenter {
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
         case .suspensionOverridden(let name, let isSuspended):
             return withClient(name) { $0.override = isSuspended.map { SuspensionOverride(isSuspended: $0) } }
-        case .interestFollowed(let name): return withClient(name) { $0.followsInterest = true }
-        case .valuesFollowed(let name): return withClient(name) { $0.followsValues = true }
+        case .interestFollowed(let name):
+            return withClient(name) { _ = interestFollowers.add(name, number: $0.number) }
+        case .valuesFollowed(let name):
+            return withClient(name) { _ = valueFollowers.add(name, number: $0.number) }
         case .options(let name, let options): return withClient(name) { $0.options = options }
         case .suspendedByActivity(let name, let isSuspended):
             return withClient(name) { $0.wasSuspendedByActivity = isSuspended }
@@ -278,11 +280,10 @@ extension DistributedCenter {
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
             // What it knows may be older.
-            if client.followsInterest, informed[client.number] == nil { misinformed.append(client) }
-            if client.followsValues, knowingValues[client.number] == nil {
-                tellValuesGone(to: [client], effects: &effects)
-            }
+            interestFollowers.distrust(client.number)
+            valueFollowers.distrust(client.number)
         }
         tellInterest(effects: &effects)
+        tellValues(effects: &effects)
     }
 }

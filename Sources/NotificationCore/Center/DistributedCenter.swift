@@ -9,7 +9,7 @@ import Collections
 /// This file has registrations and what can be looked at; `+Posting` the way of a notification, `+PostingQueue` posts
 /// that wait for their time, `+Intervals` notifications that wait for theirs, `+Delivery` queues and their limits, `+Flow` who is sent how much, `+Calling` and `+Crowding` who is served when, `+Sending` the turns in which what is due leaves, `+Suspension`
 /// who is suspended, `+Activity` how the desktop has its say in that, `+Recovery` what survives the process,
-/// `+Interest` who follows what others want, `+Values` which values there are, `+Invariants` what holds between events.
+/// `+Following` who follows what others want and which values there are, `+Invariants` what holds between events.
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 ///
@@ -60,12 +60,10 @@ public final class DistributedCenter {
     #endif
     public var mostBytes = Int.max
     var interest = Interest()
-    /// Clients that know what others want, by their numbers.
-    var informed: [Int: Client] = [:]
-    /// Those that knew it until this event.
-    var misinformed: [Client] = []
-    /// Clients that know which values there are, by their numbers.
-    var knowingValues: [Int: Client] = [:]
+    /// Those that follow what others want.
+    var interestFollowers = Followers()
+    /// Those that follow which values there are.
+    var valueFollowers = Followers()
     /// Those that wait for room on the way.
     #if !DEBUG
         @exclusivity(unchecked)
@@ -286,8 +284,8 @@ public final class DistributedCenter {
     func forget(_ client: Client) {
         clients[client.name] = nil
         client.isGone = true
-        informed[client.number] = nil
-        knowingValues[client.number] = nil
+        interestFollowers.remove(client.number)
+        valueFollowers.remove(client.number)
         for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
         client.owed = []

@@ -16,10 +16,6 @@ final class Client {
     var isGone = false
 
     var options = ClientOptions()
-    /// Whether it is told when other names are wanted than when it asked (G4).
-    var followsInterest = false
-    /// Whether it is told when a value has gone since it asked which there are (G5).
-    var followsValues = false
 
     // Policy: suspension (S1).
     /// What somebody else said, to test its application (B3): it holds whatever the client says, and activity.
