@@ -166,6 +166,12 @@ struct RecordReader {
         }
     }
 
+    /// One of the cases, by its text.
+    mutating func readChoice<Choice: RawRepresentable<String>>() throws(Malformed) -> Choice {
+        guard let choice = Choice(rawValue: try readText()) else { throw Malformed() }
+        return choice
+    }
+
     private mutating func readInteger<Value: FixedWidthInteger>() throws(Malformed) -> Value {
         let size = MemoryLayout<Value>.size
         guard size <= bytes.count - offset else { throw Malformed() }
