@@ -78,7 +78,9 @@ final class Crossing {
             // Not before: what the broker has kept is for those who want it.
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
-        values = ValueFollower(center: center) { [unowned self] kinds in exporter.compare(with: kinds) }
+        values = ValueFollower(center: center, context: context) { [unowned self] kinds in
+            exporter.compare(with: kinds)
+        }
         center.delegate = self
         broker.delegate = self
     }

@@ -8,16 +8,24 @@ final class Machine {
     /// Each is killed when nothing refers to it any more.
     private var bridges: [RunningCommand] = []
 
-    init(bus: BusKind = .dbusDaemon) throws {
-        service = try ServiceProcess(on: try PrivateBus(bus))
+    /// - Parameter limits: what the service's configuration says; nil for no file.
+    init(bus: BusKind = .dbusDaemon, limits: String? = nil) throws {
+        let bus = try PrivateBus(bus)
+        if let limits { try Self.write(limits, to: "carillon.conf", on: bus) }
+        service = try ServiceProcess(on: bus)
+    }
+
+    private static func write(_ text: String, to file: String, on bus: PrivateBus) throws {
+        let directory = try bus.directory.createSubdirectory("config/carillon")
+        try text.write(toFile: directory + "/" + file, atomically: true, encoding: .utf8)
     }
 
     var environment: [String: String] { service.bus.environment }
 
-    func configure(_ text: String) throws {
-        let directory = try service.bus.directory.createSubdirectory("config/carillon")
-        try text.write(toFile: directory + "/bridge.conf", atomically: true, encoding: .utf8)
-    }
+    func configure(_ text: String) throws { try Self.write(text, to: "bridge.conf", on: service.bus) }
+
+    /// It reads that when it gets a SIGHUP.
+    func configureService(_ text: String) throws { try Self.write(text, to: "carillon.conf", on: service.bus) }
 
     func configure(broker: MosquittoBroker, host: String, exports: String = "", imports: String = "") throws {
         try configure(

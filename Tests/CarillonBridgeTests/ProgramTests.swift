@@ -99,6 +99,22 @@ struct ProgramTests {
         #expect(try machine.run("bridge", "nothing").exitCode == 1 && machine.run("bridge").exitCode == 1)
     }
 
+    @Test("What the service refuses to tell is asked again, and said once")
+    func refusedQuestion() throws {
+        let broker = try MosquittoBroker()
+        let machine = try Machine(limits: "[Limits]\nclients=1\n")
+        try machine.configure(broker: broker, host: "a", imports: "com.example.*")
+        // The one client that there may be.
+        let observer = try machine.observe("com.example.Saved")
+        let bridge = try machine.startBridge(waitingFor: "does not tell what is wanted")
+        // Nothing tells the bridge of this.
+        try machine.configureService("[Limits]\nclients=100\n")
+        machine.service.signal(SIGHUP)
+        try machine.waitForSubscriptions(2)
+        let said = bridge.standardError.split(separator: "\n").filter { $0.contains("does not tell what is wanted") }
+        #expect(said.count == 1 && observer.isRunning, "\(said)")
+    }
+
     @Test("What the broker has not confirmed at the end the next one sends, in order and once")
     func restart() throws {
         let broker = try MosquittoBroker(keepsState: true)

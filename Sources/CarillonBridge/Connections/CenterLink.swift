@@ -54,7 +54,10 @@ final class CenterLink: @unchecked Sendable {
         session.start()
     }
 
-    func stop() { session.stop() }
+    func stop() {
+        isThere = false
+        session.stop()
+    }
 
     func submit(_ request: Request) {
         outbox.add(request)

@@ -14,6 +14,7 @@ final class InterestFollower: @unchecked Sendable {
 
     private let center: CenterLink
     private let context: MainContext
+    private let retry: QuestionRetry
     private let changed: (_ names: [String], _ isAnyWanted: Bool) -> Void
     private var names: [String] = []
     private var isAny = false
@@ -28,11 +29,13 @@ final class InterestFollower: @unchecked Sendable {
     ) {
         self.center = center
         self.context = context
+        retry = QuestionRetry("what is wanted", of: center, on: context)
         self.changed = changed
     }
 
     /// It may be different from what was told last.
     func ask() {
+        retry.cancel()
         timer = .once(milliseconds: Self.calm, on: context) { [unowned self] in
             timer = nil
             number += 1
@@ -48,12 +51,12 @@ final class InterestFollower: @unchecked Sendable {
                 guard let self, number == self.number else { return }
                 switch result {
                 case .success(let wanted):
+                    retry.answered()
                     names += wanted.names
                     isAny = isAny || wanted.any
                     guard let last = wanted.names.last else { return changed(names, isAny) }
                     askFurther(number, after: last)
-                // The next service is asked when it is there.
-                case .failure(let error): Log.notice("the service does not tell what is wanted: \(error)")
+                case .failure(let error): retry.failed(because: error) { [weak self] in self?.ask() }
                 }
             })
     }

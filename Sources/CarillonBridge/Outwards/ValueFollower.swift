@@ -10,18 +10,21 @@ final class ValueFollower: @unchecked Sendable {
     private static let page: UInt32 = 1_000
 
     private let center: CenterLink
+    private let retry: QuestionRetry
     private let told: (Set<ValueKind>) -> Void
     private var kinds: Set<ValueKind> = []
     /// Of the questions: an answer to an earlier one counts for nothing.
     private var number = 0
 
     /// - Parameter told: gets all that are kept and are from here.
-    init(center: CenterLink, told: @escaping (Set<ValueKind>) -> Void) {
+    init(center: CenterLink, context: MainContext, told: @escaping (Set<ValueKind>) -> Void) {
         self.center = center
+        retry = QuestionRetry("which values it keeps", of: center, on: context)
         self.told = told
     }
 
     func ask() {
+        retry.cancel()
         number += 1
         kinds = []
         askFurther(number, after: 0)
@@ -33,12 +36,13 @@ final class ValueFollower: @unchecked Sendable {
                 guard let self, number == self.number else { return }
                 switch result {
                 case .success(let values):
+                    retry.answered()
                     for value in values where value.isOfThisSession {
                         kinds.insert(ValueKind(value.name, value.object))
                     }
                     guard let last = values.last else { return told(kinds) }
                     askFurther(number, after: last.serial)
-                case .failure(let error): Log.notice("the service does not tell which values it keeps: \(error)")
+                case .failure(let error): retry.failed(because: error) { [weak self] in self?.ask() }
                 }
             })
     }
