@@ -21,6 +21,7 @@ let package = Package(
         // The same, for the command.
         .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
         .systemLibrary(name: "CGLib", pkgConfig: "glib-2.0", providers: [.apt(["libglib2.0-dev"])]),
+        .systemLibrary(name: "CCBOR", pkgConfig: "libcbor", providers: [.apt(["libcbor-dev"])]),
         .systemLibrary(name: "CMosquitto", pkgConfig: "libmosquitto", providers: [.apt(["libmosquitto-dev"])]),
 
         // The kernel's own declarations.
@@ -38,6 +39,7 @@ let package = Package(
         .target(name: "MainLoop", dependencies: ["CGLib"]),
         .target(name: "DBus", dependencies: ["CDBus", "BusNames", "Collections", "MainLoop"]),
         .target(name: "MQTT", dependencies: ["CMosquitto", "MainLoop"]),
+        .target(name: "CBOR", dependencies: ["CCBOR"]),
 
         // The rules, and their coding on the wire.
         .target(name: "NotificationCore", dependencies: ["Collections", "BusNames"]),
@@ -83,8 +85,8 @@ let package = Package(
         .target(
             name: "CarillonBridge",
             dependencies: [
-                "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "DBus", "BusNames",
-                "JSON", "MainLoop",
+                "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "CBOR", "DBus",
+                "BusNames", "JSON", "MainLoop",
             ]),
         .executableTarget(
             name: "carillon-bridge", dependencies: ["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
@@ -124,6 +126,7 @@ let package = Package(
         .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "TestLimits", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport", "TestLimits"]),
         .testTarget(name: "MQTTTests", dependencies: ["MQTT", "MainLoop", "TestSupport"]),
+        .testTarget(name: "CBORTests", dependencies: ["CBOR", "TestLimits"]),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestLimits"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore", "TestLimits"]),
         .testTarget(
@@ -181,7 +184,8 @@ let package = Package(
         .testTarget(
             name: "CarillonBridgeTests",
             dependencies: [
-                "CarillonBridge", "Collections", "MQTT", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
+                "CarillonBridge", "CBOR", "Collections", "MQTT", "NotificationCore", "NotificationWire", "DBus",
+                "MainLoop",
                 "TestSupport", "TestLimits", "carillond", "CarillonTool", "carillon-bridge",
             ]),
         .testTarget(

@@ -36,6 +36,8 @@ public struct BridgeConfiguration: Equatable {
     private var user = Self.userName
     var exports: [NamePattern] = []
     var imports: [NamePattern] = []
+    /// Names of exports whose integers keep their widths, as they go out in CBOR.
+    var binaryNames: [NamePattern] = []
     /// Whether it tells which hosts are there.
     var followsPresence = true
 
@@ -88,7 +90,7 @@ public struct BridgeConfiguration: Equatable {
 
     private enum Key {
         case host, port, tls, authorityFile, certificateFile, keyFile, userName, passwordFile, keepAlive, sessionExpiry
-        case realm, originHost, user, exports, imports, presence
+        case realm, originHost, user, exports, imports, binaryNames, presence
         case queue, queueBytes, inFlight, receiveMaximum, subscriptions
     }
 
@@ -100,7 +102,7 @@ public struct BridgeConfiguration: Equatable {
         ],
         "Bridge": [
             ("realm", .realm), ("host", .originHost), ("user", .user), ("export", .exports), ("import", .imports),
-            ("presence", .presence),
+            ("cbor", .binaryNames), ("presence", .presence),
         ],
         "Limits": [
             ("queue", .queue), ("queue-bytes", .queueBytes), ("in-flight", .inFlight),
@@ -132,6 +134,7 @@ public struct BridgeConfiguration: Equatable {
         case .user: user = entry.value.isEmpty ? Self.userName : try text(entry, of: file)
         case .exports: exports = try names(entry, of: file)
         case .imports: imports = try names(entry, of: file)
+        case .binaryNames: binaryNames = try names(entry, of: file)
         case .presence: followsPresence = try boolean(entry, of: file)
         case .queue: queue.count = try number(entry, of: file, 1...1_000_000)
         case .queueBytes: queue.byteCount = try number(entry, of: file, 1...1 << 30)

@@ -9,6 +9,7 @@ private enum ImportRules {
         "CDBus": [],
         "CGLib": [],
         "CMosquitto": [],
+        "CCBOR": [],
         "CMainQueue": [],
         "CXCB": [],
         "CNcurses": [],
@@ -18,6 +19,7 @@ private enum ImportRules {
         "JSON": [],
         "MainLoop": system.union(["CGLib"]),
         "DBus": system.union(["CDBus", "BusNames", "Collections", "MainLoop"]),
+        "CBOR": ["CCBOR"],
         "MQTT": system.union(["CMosquitto", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
         "NotificationCore": ["Collections", "BusNames"],
@@ -45,8 +47,8 @@ private enum ImportRules {
             "MainLoop", "CNcurses",
         ]),
         "CarillonBridge": system.union([
-            "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "DBus", "BusNames", "JSON",
-            "MainLoop",
+            "Collections", "NotificationCore", "NotificationWire", "ServiceClient", "MQTT", "CBOR", "DBus", "BusNames",
+            "JSON", "MainLoop",
         ]),
         "carillon-bridge": system.union(["CarillonBridge", "NotificationWire", "DBus", "MainLoop"]),
     ]
@@ -129,6 +131,7 @@ struct ImportRulesTests {
             #expect(allowed.contains("CMainQueue") == (folder == "ThreadDelivery"), "\(folder)")
             #expect(allowed.contains("CGLib") == (folder == "MainLoop"), "\(folder)")
             #expect(allowed.contains("CDBus") == (folder == "DBus"), "\(folder)")
+            #expect(allowed.contains("CCBOR") == (folder == "CBOR"), "\(folder)")
             #expect(allowed.contains("CMosquitto") == (folder == "MQTT"), "\(folder)")
         }
     }

@@ -36,7 +36,7 @@ struct ConfigurationTests {
             guard let key = line.wholeMatch(of: #/#([a-z-]+=.*)/#), !key.1.hasPrefix("port=") else { return nil }
             return String(key.1)
         }
-        #expect(lines.count == 22 + 1)
+        #expect(lines.count == 23 + 1)
         #expect(try read(lines.joined(separator: "\n")) == BridgeConfiguration(standard: ()))
     }
 
@@ -59,6 +59,7 @@ struct ConfigurationTests {
             user=anna
             export=a.b;c.*
             import=*
+            cbor=c.d
             presence=false
             [Limits]
             queue=5
@@ -72,7 +73,10 @@ struct ConfigurationTests {
         #expect(configuration.keepAlive == 30 && configuration.sessionExpiry == 0 && configuration.realm == "a/b")
         #expect(configuration.origin == Origin(host: "desk", user: "anna"))
         #expect(configuration.exports.map(\.description) == ["a.b", "c.*"])
-        #expect(configuration.imports.map(\.description) == ["*"] && !configuration.followsPresence)
+        #expect(
+            configuration.imports.map(\.description) == ["*"] && configuration.binaryNames.map(\.description) == ["c.d"]
+        )
+        #expect(!configuration.followsPresence)
         #expect(configuration.queue == .init(count: 5, byteCount: 6) && configuration.mostSubscriptions == 10)
         #expect(configuration.inFlight == 7 && configuration.receiveMaximum == 8)
         let secured = try read("[Broker]\nhost=h\nca-file=/a\ncertificate-file=/b\nkey-file=/c\nport=7\n")

@@ -57,7 +57,8 @@ struct InwardMessage {
         }
         do throws(Payload.Malformed) {
             content = .notification(
-                userInfo: try Payload.userInfo(publication.payload, contentType: publication.contentType))
+                userInfo: try Payload.userInfo(
+                    publication.payload, contentType: publication.contentType, keepsWidths: properties.keepsWidths))
         } catch {
             throw .undecodable(error.reason)
         }

@@ -13,6 +13,7 @@ struct MessageProperties: Equatable {
         case hops = "hops"
         case time = "time"
         case value = "value"
+        case widths = "widths"
         /// Of ``BridgeTopic/Subject/online``: its being there shows that properties come through.
         case carillon = "carillon"
     }
@@ -29,6 +30,8 @@ struct MessageProperties: Equatable {
     var time: Int64?
     /// Whether it is a value that was there before, told anew.
     var isOldValue = false
+    /// Whether the integers of a payload in CBOR have the widths that they had.
+    var keepsWidths = false
 
     struct Place: Equatable {
         /// From when on it counts: the counting begins anew with a process that does not know the earlier one's.
@@ -65,6 +68,7 @@ struct MessageProperties: Equatable {
         self.hops = hops ?? 0
         self.time = time
         isOldValue = texts[.value] != nil
+        keepsWidths = texts[.widths] != nil
         if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= 64 {
             place = Place(run: run, count: count)
         }
@@ -86,6 +90,7 @@ struct MessageProperties: Equatable {
         add(.hops, String(hops))
         add(.time, time.map(String.init))
         if isOldValue { add(.value, "1") }
+        if keepsWidths { add(.widths, "1") }
         return all
     }
 }

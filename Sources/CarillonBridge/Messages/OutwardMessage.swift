@@ -14,16 +14,19 @@ struct OutwardMessage: Equatable {
     let expiry: Int64?
     var properties: MessageProperties
 
-    /// - Parameter details: what the service told of it, which it was asked for (P1).
-    init(_ notification: ArrivedNotification, details: [String: PropertyList]) {
+    /// - Parameters:
+    ///   - details: what the service told of it, which it was asked for (P1).
+    ///   - keepsWidths: whether integers are to keep their widths, for which the payload is CBOR.
+    init(_ notification: ArrivedNotification, details: [String: PropertyList], keepsWidths: Bool) {
         func isTrue(_ detail: Detail) -> Bool { details[detail.rawValue] == .boolean(true) }
         func microseconds(_ detail: Detail) -> Int64? {
             if case .int64(let time)? = details[detail.rawValue] { time } else { nil }
         }
         name = notification.name
         object = notification.object
-        payload = Payload.bytes(of: notification.userInfo.decoded())
-        contentType = Payload.contentType
+        let userInfo = notification.userInfo.decoded()
+        payload = keepsWidths ? Payload.cbor(of: userInfo) : Payload.json(of: userInfo)
+        contentType = keepsWidths ? Payload.binaryContentType : Payload.contentType
         isRetained = isTrue(.kept)
         expiry = microseconds(.expiry)
         properties = MessageProperties()
@@ -32,6 +35,7 @@ struct OutwardMessage: Equatable {
         properties.hops = 1
         properties.time = microseconds(.time)
         properties.isOldValue = isTrue(.retained)
+        properties.keepsWidths = keepsWidths
     }
 
     /// One that was made before.

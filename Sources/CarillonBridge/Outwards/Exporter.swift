@@ -62,7 +62,8 @@ final class Exporter {
             return lost(1, notification.name, .refused)
         }
         guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
-        let message = OutwardMessage(notification, details: details)
+        let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
+        let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths)
         if message.isRetained, values.count < Self.mostValues {
             values.insert(ValueKind(message.name, message.object))
         }

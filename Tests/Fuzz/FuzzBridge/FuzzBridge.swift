@@ -31,7 +31,9 @@ private func publication(_ input: inout ByteSource) -> Publication {
     var topic = input.choice(of: ["carillon/1/r/g/v/", "carillon/1/r/g%2F/w/", "carillon/1/r/h/u/", "x/", ""])
     topic += input.choice(of: ["n/n", "n/a/b", "v/n/o", "online", "n/", "v/", "status", "test"])
     if input.flag() { topic += text(&input) }
-    let names = ["object", "object-percent", "serial", "count", "run", "hops", "time", "value", "carillon", "x"]
+    let names = [
+        "object", "object-percent", "serial", "count", "run", "hops", "time", "value", "widths", "carillon", "x",
+    ]
     let values = ["1", "2", "3", "7", "18446744073709551615", "-1", "", "a"]
     var properties: [UserProperty] = []
     for _ in 0..<input.number(below: 6) {
