@@ -12,7 +12,7 @@ final class LibraryClient: Client {
     private(set) var witness: Witness?
     private(set) var isThere = true
     private let world: World
-    private let ledger: Ledger
+    let ledger: Ledger
     private let process: LoopProcess
     private let sessionBus: ProcessBus
     private let outbox = SharedOutbox()
@@ -132,32 +132,6 @@ final class LibraryClient: Client {
         }
     }
 
-    func read(name: Int?) {
-        whenNamed { [unowned self] _ in ask(.call(Get(name: name.map(Names.name) ?? "")) { _ in }) }
-    }
-
-    func forget(name: Int?) {
-        whenNamed { [unowned self] _ in
-            let removal = ledger.values.remove(name)
-            let box = Unchecked(ledger)
-            ask(
-                .call(RemoveRetained(name: name.map(Names.name) ?? "")) { result in
-                    if case .success = result { box.value.values.acknowledgeRemoval(removal) }
-                })
-        }
-    }
-
-    func withdraw(name: Int?) {
-        whenNamed { [unowned self] witness in
-            let withdrawal = ledger.withdraw(name, of: witness.client)
-            let box = Unchecked(ledger)
-            ask(
-                .call(WithdrawPosts(name: name.map(Names.name) ?? "")) { result in
-                    if case .success = result { box.value.acknowledgeWithdrawal(withdrawal) }
-                })
-        }
-    }
-
     /// It would rather go this way from now on (F2).
     func wish(for transport: Transport) {
         if transport == .channel { hadChannel = true }
@@ -185,6 +159,11 @@ final class LibraryClient: Client {
         process.slowness = Int64(factor)
     }
 
+    func ask<Method: CenterMethod>(_ method: Method, _ completion: @escaping (Method.Reply?) -> Void) {
+        let box = Unchecked(completion)
+        ask(.call(method) { result in box.value(try? result.get()) })
+    }
+
     private func ask(_ request: Request) {
         process.perform {
             _ = try? outbox.append(request)
@@ -192,7 +171,7 @@ final class LibraryClient: Client {
         }
     }
 
-    private func whenNamed(_ body: @escaping (Witness) -> Void) {
+    func whenNamed(_ body: @escaping (Witness) -> Void) {
         guard isThere else { return }
         if let witness { return body(witness) }
         early.append { [unowned self] in if let witness { body(witness) } }

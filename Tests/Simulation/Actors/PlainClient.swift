@@ -200,34 +200,6 @@ final class PlainClient: Client {
         }
     }
 
-    func read(name: Int?) {
-        whenNamed { [unowned self] _ in
-            let asked = world.now
-            call(Get(name: name.map(Names.name) ?? "").message()) { [unowned self] result in
-                guard case .success(let reply) = result, let values = try? Get.reply(in: reply) else { return }
-                ledger.values.judge(values.map { Ledger.number(of: $0.userInfo) }, of: name, asked: asked)
-            }
-        }
-    }
-
-    func forget(name: Int?) {
-        whenNamed { [unowned self] _ in
-            let removal = ledger.values.remove(name)
-            call(RemoveRetained(name: name.map(Names.name) ?? "").message()) { [unowned self] result in
-                if case .success = result { ledger.values.acknowledgeRemoval(removal) }
-            }
-        }
-    }
-
-    func withdraw(name: Int?) {
-        whenNamed { [unowned self] witness in
-            let withdrawal = ledger.withdraw(name, of: witness.client)
-            call(WithdrawPosts(name: name.map(Names.name) ?? "").message()) { [unowned self] result in
-                if case .success = result { ledger.acknowledgeWithdrawal(withdrawal) }
-            }
-        }
-    }
-
     func leave(abruptly: Bool) {
         guard isThere else { return }
         isThere = false
@@ -249,6 +221,13 @@ final class PlainClient: Client {
 
     func setSlowness(_ factor: Int) {
         slowness = Int64(factor)
+    }
+
+    func ask<Method: CenterMethod>(_ method: Method, _ completion: @escaping (Method.Reply?) -> Void) {
+        call(method.message()) { result in
+            guard case .success(let reply) = result else { return completion(nil) }
+            completion(try? Method.reply(in: reply))
+        }
     }
 
     /// Calls any method of the service.
