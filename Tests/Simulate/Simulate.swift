@@ -142,6 +142,7 @@ struct Simulate {
         case "--values": return read(Double(value), \.values)
         case "--exits": return read(Double(value), \.exits)
         case "--intervals": return read(Double(value), \.intervals)
+        case "--outside": return read(Double(value), \.outside)
         case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
         default: return false
         }

@@ -167,6 +167,7 @@ final class Simulation {
         case .list: client.list()
         case .read(let name): client.read(name: name)
         case .forget(let name): client.forget(name: name)
+        case .forgetOne(let kind): client.forget(only: kind)
         case .withdraw(let name): client.withdraw(name: name)
         case .pester(let count): for _ in 0..<count { client.list() }
         case .lie(let lie): tell(lie, by: client)
@@ -363,8 +364,14 @@ final class Simulation {
     /// The numbers of the posts whose values a center keeps.
     private func values(of center: DistributedCenter) -> [Int?] {
         var effects: [Effect] = []
-        return center.retainedValues(name: "", object: "", effects: &effects).map {
-            ($0.notification.userInfo as? WireUserInfo).flatMap { Receipt.number(ofCommonBody: $0.commonBody) }
+        return center.retainedValues(name: "", object: "", effects: &effects).map { kept in
+            let number = (kept.notification.userInfo as? WireUserInfo).flatMap {
+                Receipt.number(ofCommonBody: $0.commonBody)
+            }
+            if let number, number < ledger.posts.count {
+                ledger.judgeOrigin(kept.notification.identity?.origin, of: number)
+            }
+            return number
         }
     }
 

@@ -147,6 +147,86 @@ struct JudgingTests {
         #expect(stage.world.violation?.rule == "R6")
     }
 
+    private static func value(from place: Int?) -> PostPlan {
+        var plan = value(of: 0)
+        plan.options.origin = place.map { Names.origins[$0] }
+        return plan
+    }
+
+    @Test("G3: of each place the last value is kept, beside those of others", arguments: 0..<4)
+    func places(kept: Int) {
+        let stage = Stage()
+        let numbers = [nil, 0, 1, 0].map { post(Self.value(from: $0), stage) }
+        let all = [[0, 2, 3], [0, 1, 2], [2, 3], [0, 2]][kept].map { numbers[$0] }
+        #expect(verdict(of: all, stage) == (kept == 0 ? nil : "R1"))
+    }
+
+    @Test("G3: the removal of one value removes that and no other, and tells how many", arguments: [0, 1, 2])
+    func oneRemoval(count: Int) {
+        let stage = Stage()
+        stage.ledger.incarnations = 1
+        let (here, castle) = (post(Self.value(from: nil), stage), post(Self.value(from: 0), stage))
+        let kind = Self.value(from: 0).kind
+        let removal = stage.ledger.values.remove(only: kind)
+        stage.pass()
+        stage.ledger.values.acknowledgeRemoval(removal)
+        stage.ledger.values.judgeRemoval(removal, of: kind, count: count)
+        #expect(stage.world.violation?.rule == (count == 1 ? nil : "G3"))
+        guard count == 1 else { return }
+        stage.pass()
+        #expect(verdict(of: [here], stage) == nil)
+        let again = stage.ledger.values.remove(only: kind)
+        stage.ledger.values.judgeRemoval(again, of: kind, count: 0)
+        #expect(verdict(of: [here], stage) == nil)
+        #expect(verdict(of: [here, castle], stage) == "R1")
+    }
+
+    @Test("G3: one value that is gone with that of another place is missed")
+    func removedBeside() {
+        let stage = Stage()
+        _ = (post(Self.value(from: nil), stage), post(Self.value(from: 0), stage))
+        stage.ledger.values.acknowledgeRemoval(stage.ledger.values.remove(only: Self.value(from: 0).kind))
+        #expect(verdict(of: [], stage) == "R1")
+    }
+
+    /// Where one is told to be from that is from the castle, or that is from here.
+    @Test("G3: who asked for it is told where each is from, and nobody anything else", arguments: [true, false])
+    func told(hasAsked: Bool) {
+        for (place, told, isRight) in [
+            (0, "castle", true), (0, nil, !hasAsked), (0, "harbour", false), (nil, nil, true), (nil, "castle", false),
+        ] {
+            let stage = Stage()
+            let witness = Witness(":1.91", ledger: stage.ledger, mode: .default, isLibrary: false)
+            witness.acknowledge(witness.register(name: nil, object: nil, .hold, .default))
+            if hasAsked { witness.acknowledgeDetails(asked: stage.world.now) }
+            stage.pass()
+            var plan = PostPlan(name: 0)
+            plan.options.origin = place.map { Names.origins[$0] }
+            let number = post(plan, stage)
+            var signal = NotificationSignal(
+                name: Names.name(0), object: "", userInfo: [Ledger.numberKey: .uint64(UInt64(number))],
+                observers: [ObserverID(rawValue: 1)], poster: stage.client.name!, serial: 1, sequence: 1)
+            signal.details = told.map { ["host": .string($0)] } ?? [:]
+            witness.received(Receipt(signal, hasDetails: true))
+            #expect(stage.world.violation?.rule == (isRight ? nil : "G3"))
+        }
+    }
+
+    @Test("S1, G3: who is suspended and coalesces has to get the newest of each place")
+    func coalescing() {
+        let stage = Stage()
+        let witness = Witness(":1.91", ledger: stage.ledger, mode: .default, isLibrary: false)
+        witness.acknowledge(witness.register(name: nil, object: nil, .coalesce, .default))
+        witness.acknowledgeWord(witness.say(true))
+        stage.pass()
+        let numbers = [nil, 0, 0, 1].map { place in
+            var plan = PostPlan(name: 0)
+            plan.options.origin = place.map { Names.origins[$0] }
+            return post(plan, stage)
+        }
+        #expect(witness.missing() == [numbers[0], numbers[2], numbers[3]])
+    }
+
     @Test("R2: who came late and wanted values has to get them; who did not want them, or got newer ones, has not")
     func lateValues() {
         let stage = Stage()

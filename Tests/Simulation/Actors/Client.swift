@@ -45,7 +45,11 @@ extension Client {
             let asked = ledger.world.now
             ask(Get(name: name.map(Names.name) ?? "")) { [ledger] values in
                 guard let values else { return }
-                ledger.values.judge(values.map { Ledger.number(of: $0.userInfo) }, of: name, asked: asked)
+                let numbers = values.map { Ledger.number(of: $0.userInfo) }
+                ledger.values.judge(numbers, of: name, asked: asked)
+                for case (let number?, let value) in zip(numbers, values) where number < ledger.posts.count {
+                    ledger.judgeOrigin(.from(host: value.host, user: value.user), of: number)
+                }
             }
         }
     }
@@ -56,6 +60,21 @@ extension Client {
             let removal = ledger.values.remove(name)
             ask(RemoveRetained(name: name.map(Names.name) ?? "")) { [ledger] count in
                 if count != nil { ledger.values.acknowledgeRemoval(removal) }
+            }
+        }
+    }
+
+    /// Removes the value of a kind, and no other (G3).
+    func forget(only kind: ValueKind) {
+        whenNamed { [unowned self] _ in
+            let removal = ledger.values.remove(only: kind)
+            let method = RemoveRetainedFrom(
+                host: kind.origin?.host ?? "", user: kind.origin?.user ?? "", name: Names.name(kind.name),
+                object: kind.object.map(Names.object) ?? "")
+            ask(method) { [ledger] count in
+                guard let count else { return }
+                ledger.values.acknowledgeRemoval(removal)
+                ledger.values.judgeRemoval(removal, of: kind, count: count)
             }
         }
     }

@@ -22,12 +22,14 @@ final class LibraryClient: Client {
     private var session: ServiceSession!
     private var slots: [Int: (key: RegistrationKey, number: Int)] = [:]
     private let mode: NotificationCore.RunLoopMode?
+    private let wantsDetails: Bool
     private var early: [() -> Void] = []
 
     init(_ world: World, _ bus: Bus, _ ledger: Ledger, _ streams: Streams, role: Plan.Role, processID: UInt32) {
         self.world = world
         self.ledger = ledger
         mode = role.mode
+        wantsDetails = role.wantsDetails
         process = LoopProcess(world, id: processID, name: "library client")
         sessionBus = ProcessBus(bus, streams, process)
         wish = TransportWish(role.hasChannel ? .channel : .bus)
@@ -40,9 +42,17 @@ final class LibraryClient: Client {
     private func named(_ name: UniqueName) {
         guard witness == nil else { return }
         witness = Witness(name, ledger: ledger, mode: mode, isLibrary: true)
+        if wantsDetails { askForDetails() }
         let early = early
         self.early = []
         for action in early { action() }
+    }
+
+    private func askForDetails() {
+        let asked = world.now
+        ask(.details([.host, .user]))
+        let box = Unchecked(self)
+        ask(.barrier { if $0 { box.value.witness?.acknowledgeDetails(asked: asked) } })
     }
 
     // MARK: Its deeds

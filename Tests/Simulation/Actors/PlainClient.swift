@@ -48,7 +48,7 @@ final class PlainClient: Client {
             var reader = MessageReader(reply)
             guard let name = try? reader.readUniqueName() else { return }
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
-            askForBatches()
+            setOptions()
             if role.hasChannel { openChannel() }
             let early = early
             self.early = []
@@ -170,11 +170,15 @@ final class PlainClient: Client {
         }
     }
 
-    private func askForBatches() {
-        guard role.hasBatches, !role.isLiar else { return }
+    private func setOptions() {
+        guard role.hasBatches || role.wantsDetails, !role.isLiar else { return }
         let asked = world.now
-        call(SetClientOptions(ClientOptionsChange(batches: true)).message()) { [unowned self] result in
-            if case .success = result { batchesSince = asked }
+        let change = ClientOptionsChange(
+            batches: role.hasBatches ? true : nil, details: role.wantsDetails ? [.host, .user] : nil)
+        call(SetClientOptions(change).message()) { [unowned self] result in
+            guard case .success = result else { return }
+            if role.hasBatches { batchesSince = asked }
+            if role.wantsDetails { witness?.acknowledgeDetails(asked: asked) }
         }
     }
 
@@ -306,7 +310,7 @@ final class PlainClient: Client {
                     witness.received(receipt)
                 } else if let together = try NotificationsSignal(message) {
                     channelHasEnded(telling: sender)
-                    for signal in together.notifications { witness.received(Receipt(signal)) }
+                    for signal in together.notifications { witness.received(Receipt(signal, hasDetails: true)) }
                 } else if let signal = try DroppedSignal(message) {
                     channelHasEnded(telling: sender)
                     witness.dropped(signal)

@@ -125,15 +125,14 @@ final class Ledger {
         } || withdrawals.contains { $0.poster == queued.poster && ($0.name == nil || $0.name == queued.plan.name) }
     }
 
-    /// Whether all others of its name and object were surely posted before it.
+    /// Whether all others of its kind were surely posted before it.
     func isLastOfKind(_ number: Int) -> Bool {
         let last = posts[number]
         guard last.plan.options.postingStyle == .now else { return false }
-        return posts.indices.allSatisfy { index in
+        // Most have later ones.
+        return posts.indices.reversed().allSatisfy { index in
             let other = posts[index]
-            guard index != number, other.plan.name == last.plan.name, other.plan.object == last.plan.object,
-                other.outcome != .refused
-            else { return true }
+            guard index != number, other.plan.kind == last.plan.kind, other.outcome != .refused else { return true }
             guard case .accepted(_, let time) = other.outcome else { return false }
             return other.plan.options.postingStyle == .now && time <= last.time
         }
@@ -195,6 +194,15 @@ final class Ledger {
             world.violate("D4", "serial \(signal.serial) is that of posts \(known) and \(number)")
         }
         return Int(number)
+    }
+
+    /// G3: somebody is told where a post is from.
+    ///
+    /// - Parameter mayOmit: whether that of one from outside may be left out.
+    func judgeOrigin(_ origin: OutsideOrigin?, of number: Int, mayOmit: Bool = false) {
+        let real = posts[number].plan.options.origin
+        guard origin != real, !mayOmit || origin != nil else { return }
+        world.violate("G3", "post \(number) is from \(Names.place(real)), and told as from \(Names.place(origin))")
     }
 
     /// The number of the post that a value comes from; nil when it is none.

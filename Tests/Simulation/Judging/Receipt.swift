@@ -14,16 +14,21 @@ struct Receipt {
     let poster: UniqueName
     let serial: UInt64
     let sequence: UInt64
+    /// Where it is from, as far as its client is told (G3).
+    let origin: OutsideOrigin?
+    /// Whether it came in a form that tells what its client asked to be told.
+    let hasDetails: Bool
 
     init(_ notification: ArrivedNotification) {
-        self.init(
-            NotificationSignal(
-                name: notification.name, object: notification.object, userInfo: notification.userInfo.decoded(),
-                observers: notification.observers, poster: notification.poster, serial: notification.serial,
-                sequence: notification.sequence))
+        var signal = NotificationSignal(
+            name: notification.name, object: notification.object, userInfo: notification.userInfo.decoded(),
+            observers: notification.observers, poster: notification.poster, serial: notification.serial,
+            sequence: notification.sequence)
+        signal.details = notification.details?.decoded() ?? [:]
+        self.init(signal, hasDetails: true)
     }
 
-    init(_ signal: NotificationSignal) {
+    init(_ signal: NotificationSignal, hasDetails: Bool = false) {
         name = signal.name
         object = signal.object
         if case .uint64(let value)? = signal.userInfo[Ledger.numberKey] { number = value } else { number = nil }
@@ -31,6 +36,9 @@ struct Receipt {
         poster = signal.poster
         serial = signal.serial
         sequence = signal.sequence
+        origin = Self.origin(
+            in: signal.details.compactMapValues { if case .string(let text) = $0 { text } else { nil } })
+        self.hasDetails = hasDetails
     }
 
     /// Nil when `message` is none. Those that are laid out as the service lays them out are read where they lie; others as
@@ -62,11 +70,14 @@ struct Receipt {
         guard let poster = reader.readString().flatMap(UniqueName.init(rawValue:)),
             let serial = Self.readUInt64(&reader), let sequence = Self.readUInt64(&reader)
         else { return nil }
+        var details: [String: String] = [:]
         if hasDetails {
-            guard let details = reader.readArray(alignedTo: 8) else { return nil }
-            reader.move(to: details.upperBound)
+            guard let texts = Self.readTexts(&reader) else { return nil }
+            details = texts
         }
         guard reader.isAtEnd else { return nil }
+        origin = Self.origin(in: details)
+        self.hasDetails = hasDetails
         self.name = name
         self.object = object
         self.number = number
@@ -85,6 +96,23 @@ struct Receipt {
             guard reader.readString() != nil, reader.readString() != nil else { return nil }
             return readNumber(&reader).map { Int($0) }
         }
+    }
+
+    private static func origin(in details: [String: String]) -> OutsideOrigin? {
+        .from(host: details[Detail.host.rawValue], user: details[Detail.user.rawValue])
+    }
+
+    /// Details, of which nobody here asks for any but texts.
+    private static func readTexts(_ reader: inout MarshalledReader) -> [String: String]? {
+        guard let entries = reader.readArray(alignedTo: 8) else { return nil }
+        var texts: [String: String] = [:]
+        while reader.offset < entries.upperBound {
+            guard reader.align(to: 8), let key = reader.readString(), let type = reader.readSignature(),
+                type.count == 1, reader.bytes[type.lowerBound] == UInt8(ascii: "s"), let text = reader.readString()
+            else { return nil }
+            texts[key] = text
+        }
+        return reader.offset == entries.upperBound ? texts : nil
     }
 
     /// The number in a userInfo that has it, and besides at most payload.

@@ -4,13 +4,24 @@ import NotificationCore
 /// What the service has to keep (R1, R3, R6), as far as it is certain: answers come late, and some never.
 final class ValueLedger {
     private struct Removal {
-        /// Nil for all names.
-        let name: Int?
+        enum Scope {
+            /// Wherever they are from; nil for all names.
+            case name(Int?)
+            /// One alone.
+            case kind(ValueKind)
+        }
+
+        let scope: Scope
         let asked: Int64
         /// When it was known to be done.
         var acknowledged: Int64?
 
-        func covers(_ post: PostPlan) -> Bool { name == nil || name == post.name }
+        func covers(_ post: PostPlan) -> Bool {
+            switch scope {
+            case .name(let name): name == nil || name == post.name
+            case .kind(let kind): kind == post.kind
+            }
+        }
     }
 
     private unowned let ledger: Ledger
@@ -33,7 +44,13 @@ final class ValueLedger {
     ///
     /// - Returns: the number of the removal.
     func remove(_ name: Int?) -> Int {
-        removals.append(Removal(name: name, asked: ledger.world.now))
+        removals.append(Removal(scope: .name(name), asked: ledger.world.now))
+        return removals.count - 1
+    }
+
+    /// The same for the one value of a kind.
+    func remove(only kind: ValueKind) -> Int {
+        removals.append(Removal(scope: .kind(kind), asked: ledger.world.now))
         return removals.count - 1
     }
 
@@ -41,15 +58,29 @@ final class ValueLedger {
         removals[number].acknowledged = ledger.world.now
     }
 
-    /// Whether a post was surely the value of its name and object at a time, and has been since.
-    func isCurrent(_ number: Int, at time: Int64) -> Bool {
+    /// G3: who asked for the removal of the one value of a kind is told whether there was one.
+    func judgeRemoval(_ removal: Int, of kind: ValueKind, count: Int) {
+        let asked = removals[removal].asked
+        let candidates = made.filter { ledger.posts[$0].plan.kind == kind }
+        // A library asks the next service again when one has ended before it answered.
+        let wasThere = ledger.incarnations == 1 && candidates.contains { isCurrent($0, at: asked, besides: removal) }
+        let mayBeThere = candidates.contains { !isOver($0, at: asked) }
+        guard count < (wasThere ? 1 : 0) || count > (mayBeThere ? 1 : 0) else { return }
+        ledger.world.violate("G3", "\(count) values are removed where one was to be: \(kind)")
+    }
+
+    /// Whether a post was surely the value of its kind at a time, and has been since.
+    ///
+    /// - Parameter removal: one that does not count.
+    func isCurrent(_ number: Int, at time: Int64, besides removal: Int? = nil) -> Bool {
         let post = ledger.posts[number]
         guard let retention = post.plan.options.retention, post.plan.options.expiresAfter == nil,
             let accepted = accepted(post), accepted <= time, !retention.whileConnected || post.posterStayed,
             !ledger.wasStateLost(since: post.time)
         else { return false }
-        let isRemoved = removals.contains {
-            $0.covers(post.plan) && !($0.acknowledged.map { $0 <= post.time } ?? false)
+        let isRemoved = removals.indices.contains { index in
+            index != removal && removals[index].covers(post.plan)
+                && !(removals[index].acknowledged.map { $0 <= post.time } ?? false)
         }
         return !isRemoved && rivals(of: number).allSatisfy { isSurelyBefore($0, post) }
     }
@@ -79,11 +110,11 @@ final class ValueLedger {
         return time
     }
 
-    /// Others that are or were the value of the same name and object, or may have been.
+    /// Others that are or were the value of the same kind, or may have been.
     private func rivals(of number: Int) -> [Ledger.PostRecord] {
-        let plan = ledger.posts[number].plan
+        let kind = ledger.posts[number].plan.kind
         return made.lazy.filter { $0 != number }.map { [ledger] in ledger.posts[$0] }.filter {
-            $0.outcome != .refused && $0.plan.name == plan.name && $0.plan.object == plan.object
+            $0.outcome != .refused && $0.plan.kind == kind
         }
     }
 
@@ -100,13 +131,13 @@ final class ValueLedger {
     func judge(_ numbers: [Int?], of name: Int?, asked: Int64) {
         for case nil in numbers { return ledger.world.violate("R1", "a value that nobody posted is kept") }
         let numbers = numbers.compactMap { $0 }
-        var keys: Set<[Int?]> = []
+        var kinds: Set<ValueKind> = []
         for number in numbers {
             guard number < ledger.posts.count else { return ledger.world.violate("R1", "a value of no post is kept") }
             let post = ledger.posts[number]
             if let name, name != post.plan.name { ledger.world.violate("R3", "the value of another name is given") }
-            if !keys.insert([post.plan.name, post.plan.object]).inserted {
-                ledger.world.violate("R1", "there are two values of \(Names.name(post.plan.name))")
+            if !kinds.insert(post.plan.kind).inserted {
+                ledger.world.violate("R1", "there are two values of \(post.plan.kind)")
             }
             if isOver(number, at: asked) {
                 ledger.world.violate("R1", "post \(number) is kept, and is no value any more: \(post.plan)")

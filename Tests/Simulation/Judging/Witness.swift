@@ -43,13 +43,14 @@ final class Witness {
     private(set) var registrations: [Registration] = []
     /// How often each post arrived, and with which serial.
     private(set) var receipts: [Int: UInt64] = [:]
-    /// Which post of a name and object an observer got last, of those with intervals; its serial.
+    /// Which post of a kind an observer got last, of those with intervals; its serial.
     private var lastOfObserver: [ObserverKind: UInt64] = [:]
     private struct ObserverKind: Hashable {
         let observer: ObserverID
-        let name: Int
-        let object: Int?
+        let kind: ValueKind
     }
+    /// When it asked to be told where notifications are from, and when that was known to be so.
+    private var detailsWanted: (asked: Int64, acknowledged: Int64)?
     /// How often each came that is kept.
     private var copies: [Int: Int] = [:]
     private var lastSequence: UInt64 = 0
@@ -139,6 +140,13 @@ final class Witness {
         words[number].acknowledged = world.now
     }
 
+    /// It is told where notifications are from, from now on (G3).
+    ///
+    /// - Parameter asked: when it asked for that.
+    func acknowledgeDetails(asked: Int64) {
+        detailsWanted = (asked, world.now)
+    }
+
     // MARK: What it receives
 
     func received(_ signal: Receipt) {
@@ -147,6 +155,7 @@ final class Witness {
         delivered += 1
         checkSequence(signal)
         checkObservers(signal, number)
+        ledger.judgeOrigin(signal.origin, of: number, mayOmit: !signal.hasDetails || !isToldOrigin(number))
         if mayComeAsValue(number) { return countValue(signal, number) }
         if mayComeLate(number) { return checkLate(signal, number) }
         if let before = receipts.updateValue(signal.serial, forKey: number) {
@@ -174,6 +183,13 @@ final class Witness {
         return registrations.contains { $0.interval > 0 && $0.matches(post) }
     }
 
+    /// Whether it surely had asked to be told where they are from when a post was made. A service without a past knows
+    /// nothing of that.
+    private func isToldOrigin(_ number: Int) -> Bool {
+        guard let detailsWanted, detailsWanted.acknowledged <= ledger.posts[number].time else { return false }
+        return !ledger.wasStateLost(since: detailsWanted.asked)
+    }
+
     private func checkLate(_ signal: Receipt, _ number: Int) {
         receipts[number] = signal.serial
         let post = ledger.posts[number].plan
@@ -183,7 +199,7 @@ final class Witness {
             mode != nil
         else { return }
         for observer in signal.observers {
-            let kind = ObserverKind(observer: observer, name: post.name, object: post.object)
+            let kind = ObserverKind(observer: observer, kind: post.kind)
             if let last = lastOfObserver.updateValue(signal.serial, forKey: kind), last >= signal.serial {
                 world.violate(
                     "R5", "\(client) gets post \(number), serial \(signal.serial), behind \(last) for \(observer)")
@@ -338,7 +354,10 @@ final class Witness {
             else { return false }
             switch registration.behavior {
             case .hold, .deliverImmediately: return true
-            case .drop, .coalesce: return post.plan.options.deliverImmediately || wasActive(during: post)
+            case .drop: return post.plan.options.deliverImmediately || wasActive(during: post)
+            // S1: of those that come while it is suspended the newest of each kind.
+            case .coalesce:
+                return post.plan.options.deliverImmediately || wasActive(during: post) || ledger.isLastOfKind(number)
             }
         }
     }

@@ -22,6 +22,7 @@ enum Action {
     /// Values that the service keeps (R3, R6); nil for those of all names.
     case read(name: Int?)
     case forget(name: Int?)
+    case forgetOne(ValueKind)
     /// Takes back what it has queued of a name (Q3); nil for all.
     case withdraw(name: Int?)
     case pester(count: Int)
@@ -65,6 +66,18 @@ struct PostPlan: Equatable {
     var wantsAnswer = true
     /// Of payload.
     var byteCount = 0
+}
+
+/// What there is one value of (R1, G3).
+struct ValueKind: Hashable {
+    var name: Int
+    var object: Int?
+    /// Nil for this session.
+    var origin: OutsideOrigin?
+}
+
+extension PostPlan {
+    var kind: ValueKind { ValueKind(name: name, object: object, origin: options.origin) }
 }
 
 /// What befalls the service when it next sends some signal, before the bus has read that.
@@ -125,6 +138,7 @@ extension Action: CustomStringConvertible {
         case .list: "lists"
         case .read(let name): "reads the values of \(name.map(Names.name) ?? "all")"
         case .forget(let name): "removes the values of \(name.map(Names.name) ?? "all")"
+        case .forgetOne(let kind): "removes the value of \(kind)"
         case .withdraw(let name): "withdraws its posts of \(name.map(Names.name) ?? "all names")"
         case .pester(let count): "lists \(count) times"
         case .lie(let lie): "lies: \(lie)"
@@ -155,10 +169,16 @@ extension Action: CustomStringConvertible {
     }
 }
 
+extension ValueKind: CustomStringConvertible {
+    var description: String {
+        let object = object.map { " from \(Names.object($0))" } ?? ""
+        return Names.name(name) + object + (origin == nil ? "" : ", brought from \(Names.place(origin))")
+    }
+}
+
 extension PostPlan: CustomStringConvertible {
     var description: String {
-        var words = [Names.name(name)]
-        if let object { words.append("from \(Names.object(object))") }
+        var words = [kind.description]
         if options.postingStyle != .now { words.append(options.postingStyle.rawValue) }
         if !options.coalescing.isEmpty {
             words.append("coalescing on " + options.coalescing.map(\.rawValue).sorted().joined(separator: ", "))
@@ -181,4 +201,18 @@ enum Names {
 
     static func name(_ number: Int) -> String { "com.example.Name\(number)" }
     static func object(_ number: Int) -> String { "object\(number)" }
+
+    /// Places outside of the session: some of one machine, some of one user.
+    static let origins: [OutsideOrigin] = [("castle", nil), ("castle", "ann"), (nil, "ann"), ("harbour", "ann")]
+        .compactMap { OutsideOrigin.from(host: $0, user: $1) }
+
+    static func place(_ origin: OutsideOrigin?) -> String {
+        guard let origin else { return "here" }
+        return [origin.user, origin.host].compactMap(\.self).joined(separator: "@")
+    }
+}
+
+extension OutsideOrigin {
+    /// Nil for this session, and for what is no name of a place.
+    static func from(host: String?, user: String?) -> OutsideOrigin? { try? OutsideOrigin(host: host, user: user) }
 }

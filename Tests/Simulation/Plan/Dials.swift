@@ -19,6 +19,8 @@ public struct Dials: Equatable, Sendable {
     public var exits = 1.0
     /// In how many runs there are observers with minimum intervals, from 0 for none.
     public var intervals = 1.0
+    /// In how many runs something comes from outside of the session, from 0 for none.
+    public var outside = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -40,6 +42,7 @@ public struct Dials: Equatable, Sendable {
         add("values", values, unless: standard.values)
         add("exits", exits, unless: standard.exits)
         add("intervals", intervals, unless: standard.intervals)
+        add("outside", outside, unless: standard.outside)
         if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
         return options
     }

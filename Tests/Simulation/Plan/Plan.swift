@@ -26,6 +26,8 @@ struct Plan {
         var hasChannel = false
         /// How many bytes a plain client writes or reads on its channel with one call.
         var grain = 64 << 10
+        /// Whether it asks to be told where notifications are from (G3).
+        var wantsDetails = false
         /// Whether it calls rarely, so that it is owed an answer soon whatever others do (E4).
         var callsRarely = false
     }
@@ -70,6 +72,7 @@ struct Plan {
         if dials.values > 0 { addValues() }
         if dials.exits > 0 { addExits() }
         if dials.intervals > 0 { addIntervals() }
+        if dials.outside > 0 { addOutside() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
@@ -111,7 +114,7 @@ struct Plan {
                     + (role.answersPings ? "" : " never answers") + (role.isLiar ? " lies" : "")
                     + (role.hasBatches ? " has batches" : "") + (role.hasChannel ? " has a channel" : "")
                     + (role.grain < 64 << 10 ? " by \(role.grain) bytes" : "")
-                    + (role.callsRarely ? " calls rarely" : ""))
+                    + (role.wantsDetails ? " is told origins" : "") + (role.callsRarely ? " calls rarely" : ""))
         }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }
         if let bytes = manner.mostIncomingBytes { words.append("the bus holds \(bytes) bytes of a sender") }
