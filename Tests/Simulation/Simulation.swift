@@ -44,6 +44,7 @@ final class Simulation {
             world, bus, disk, ledger, limits: plan.limits, isSupervised: plan.isSupervised,
             servingTime: plan.servingTime, streams: streams)
         windows = WindowWatch(world, ledger)
+        ledger.witnesses = { [unowned self] in all.compactMap(\.witness) }
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
         bus.onRead = { [windows] message, sender, reader in windows.read(message, from: sender, by: reader) }
@@ -83,8 +84,11 @@ final class Simulation {
         waitForSilent()
         guard world.violation == nil else { return world.violation }
         host.checkCore()
+        judgeFollowers()
+        guard world.violation == nil else { return world.violation }
         let marker = postMarkers()
         if plan.dials.values > 0 { postValues() }
+        passBy()
         world.run(until: world.now + Self.restTime)
         guard world.violation == nil else { return world.violation }
         judge(marker)
@@ -299,6 +303,8 @@ final class Simulation {
             let mayBeForgotten = client is PlainClient && ledger.wasStateLost(since: witness.joined)
             let isUnknown = client is PlainClient && !witness.isWordKnown
             if witness.word == true || isUnknown || mayBeForgotten { client.suspend(false) }
+            // The bus may have had no room for a word of which nobody knows whether it came.
+            if mayBeForgotten || ledger.wasBusCrowded { client.follower?.ask() }
         }
     }
 
@@ -355,6 +361,36 @@ final class Simulation {
         }
     }
 
+    /// G4, G5: somebody comes who wants and keeps what nobody else does, and leaves. A follower wants some of it as well,
+    /// and does not count for itself.
+    private func passBy() {
+        guard let follower = all.first(where: { $0.isThere && $0.follower != nil }) else { return }
+        follower.observe(slot: 30, name: Names.late[0], object: nil, .hold, .default)
+        let passer = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 93)
+        all.append(passer)
+        passer.observe(slot: 0, name: Names.late[1], object: nil, .hold, .default)
+        // By itself, so that nothing else has the follower ask.
+        world.after(Self.restTime / 6) {
+            passer.observe(slot: 1, name: Names.late[0], object: nil, .hold, .default)
+        }
+        var post = PostPlan(name: Names.nameCount - 1)
+        post.options.origin = Names.origins[0]
+        post.options.retention = Retention(whileConnected: true)
+        passer.post(post)
+        world.after(Self.restTime / 3) { [unowned self] in
+            judgeFollowers()
+            // Nobody is told of a value that is new but who observes its name.
+            for client in all where client.isThere { client.follower?.values.ask() }
+        }
+        world.after(Self.restTime / 3 * 2) { passer.leave(abruptly: false) }
+    }
+
+    /// Who follows what is wanted, and which values there are, knows it when nothing happens any more.
+    private func judgeFollowers() {
+        guard let center = host.center else { return world.violate("convergence", "there is no service") }
+        for client in all where client.isThere { client.follower?.judge(by: center) }
+    }
+
     private func judgeValues(_ center: DistributedCenter) {
         let kept = values(of: center)
         ledger.values.judge(kept, of: nil, asked: world.now)
@@ -405,6 +441,7 @@ final class Simulation {
         for client in all where client.isThere && (client as? PlainClient)?.role.isLiar != true {
             judge(client, by: center)
         }
+        judgeFollowers()
         judgeValues(center)
     }
 

@@ -212,6 +212,55 @@ struct JudgingTests {
         }
     }
 
+    @Test(
+        "G4: who follows is told what others surely want, and nothing that surely nobody else does",
+        arguments: [
+            (["0", "1"], true, true), (["0"], true, true), (["1"], true, false), (["0", "1"], false, false),
+            (["1", "0"], true, false), (["0", "2"], true, false), (["0", "3"], true, false),
+        ])
+    func interest(names: [String], any: Bool, isRight: Bool) {
+        let stage = Stage()
+        let (follower, other) = (
+            Witness(":1.91", ledger: stage.ledger, mode: .default, isLibrary: false),
+            Witness(":1.92", ledger: stage.ledger, mode: .default, isLibrary: false)
+        )
+        stage.ledger.witnesses = { [follower, other] }
+        func register(_ witness: Witness, _ name: Int?) -> Int {
+            witness.register(name: name, object: nil, .hold, .default)
+        }
+        // Its own does not count.
+        follower.acknowledge(register(follower, 3))
+        for name in [0, nil] { other.acknowledge(register(other, name)) }
+        _ = register(other, 1)
+        let former = register(other, 2)
+        other.acknowledge(former)
+        other.remove(former)
+        other.acknowledgeRemoval(former)
+        stage.pass()
+        let reply = FollowInterest.Reply(names: names.map { "com.example.Name" + $0 }, any: any)
+        stage.ledger.judgeInterest([.init(reply: reply, asked: stage.world.now)], of: follower.client)
+        #expect(stage.world.violation?.rule == (isRight ? nil : "G4"))
+    }
+
+    @Test("G5: who follows is told of each value, in order, and of none that there is not", arguments: 0..<6)
+    func listed(which: Int) {
+        let stage = Stage()
+        for place in [nil, 0] { _ = post(Self.value(from: place), stage) }
+        func value(_ place: Int?, _ serial: UInt64) -> FollowValues.Listed {
+            let origin = place.map { Names.origins[$0] }
+            return FollowValues.Listed(
+                name: Names.name(0), object: "", serial: serial, host: origin?.host, user: origin?.user)
+        }
+        // In one piece, in two, without one, another in its place, twice, in no order.
+        let pieces = [
+            [[value(nil, 1), value(0, 2)]], [[value(nil, 1)], [value(0, 2)]], [[value(nil, 1)]],
+            [[value(nil, 1), value(1, 2)]], [[value(nil, 1), value(0, 2), value(0, 3)]],
+            [[value(0, 2), value(nil, 1)]],
+        ][which]
+        stage.ledger.values.judgeListed(pieces.map { .init(reply: $0, asked: stage.world.now) })
+        #expect(stage.world.violation?.rule == (which < 2 ? nil : "G5"))
+    }
+
     @Test("S1, G3: who is suspended and coalesces has to get the newest of each place")
     func coalescing() {
         let stage = Stage()

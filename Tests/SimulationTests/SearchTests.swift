@@ -47,7 +47,7 @@ struct SearchTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
-    @Test("G3: with something from outside of the session in each run")
+    @Test("G3, G4, G5: with something from outside of the session in each run")
     func outside() throws {
         let result = try simulate("--runs", "8", "--first", "3001", "--seconds", "8", "--outside", "2.5")
         #expect(result.exitCode == 0, "\(result)")

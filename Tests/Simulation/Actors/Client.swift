@@ -9,6 +9,8 @@ protocol Client: AnyObject {
     var witness: Witness? { get }
     var isThere: Bool { get }
     var ledger: Ledger { get }
+    /// Nil where it follows nothing.
+    var follower: Follower? { get }
 
     /// - Parameters:
     ///   - values: whether it wants those that are kept (R2).

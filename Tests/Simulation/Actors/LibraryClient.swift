@@ -22,14 +22,15 @@ final class LibraryClient: Client {
     private var session: ServiceSession!
     private var slots: [Int: (key: RegistrationKey, number: Int)] = [:]
     private let mode: NotificationCore.RunLoopMode?
-    private let wantsDetails: Bool
+    private let role: Plan.Role
+    private(set) var follower: Follower?
     private var early: [() -> Void] = []
 
     init(_ world: World, _ bus: Bus, _ ledger: Ledger, _ streams: Streams, role: Plan.Role, processID: UInt32) {
         self.world = world
         self.ledger = ledger
         mode = role.mode
-        wantsDetails = role.wantsDetails
+        self.role = role
         process = LoopProcess(world, id: processID, name: "library client")
         sessionBus = ProcessBus(bus, streams, process)
         wish = TransportWish(role.hasChannel ? .channel : .bus)
@@ -42,7 +43,9 @@ final class LibraryClient: Client {
     private func named(_ name: UniqueName) {
         guard witness == nil else { return }
         witness = Witness(name, ledger: ledger, mode: mode, isLibrary: true)
-        if wantsDetails { askForDetails() }
+        // It asks when it is told that there is a service.
+        follower = role.followsBy.map { Follower(self, page: $0, repeats: false) }
+        if role.wantsDetails { askForDetails() }
         let early = early
         self.early = []
         for action in early { action() }
@@ -72,19 +75,21 @@ final class LibraryClient: Client {
                 name: name, object: object, behavior, mode, values: values, interval: interval)
             slots[slot] = (key, number)
             ask(.register(key))
-            confirm(number)
+            ask(confirmation(of: number))
         }
     }
 
-    /// What was asked before is known when this is answered.
-    private func confirm(_ number: Int) {
+    /// What was asked before is known when this is answered; not by a service that knows nothing of the one before.
+    private func confirmation(of number: Int) -> Request {
+        let asked = world.now
         let box = Unchecked(self)
-        ask(
-            .barrier { isDone in
-                let client = box.value
-                guard isDone, let witness = client.witness, witness.registrations[number].removed == nil else { return }
-                witness.acknowledge(number)
-            })
+        return .barrier { isDone in
+            let client = box.value
+            guard isDone, !client.ledger.wasStateLost(since: asked), let witness = client.witness,
+                witness.registrations[number].removed == nil
+            else { return }
+            witness.acknowledge(number)
+        }
     }
 
     func unobserve(slot: Int) {
@@ -92,6 +97,8 @@ final class LibraryClient: Client {
             guard let (key, number) = slots.removeValue(forKey: slot) else { return }
             witness.remove(number)
             ask(.unregister(key))
+            let box = Unchecked(witness)
+            ask(.barrier { if $0 { box.value.acknowledgeRemoval(number) } })
         }
     }
 
@@ -205,17 +212,14 @@ final class LibraryClient: Client {
 
         func stateChanged(_ state: ConnectionState) {
             client.world.note("\(client.witness?.client.rawValue ?? "?") is \(state)")
+            if state == .connected { client.follower?.ask() }
             guard state == .connected, let witness = client.witness, client.ledger.wasStateLost(since: 0) else {
                 return
             }
             // What was lost with the state is registered again: known when that is answered.
             for (_, (_, number)) in client.slots.sorted(by: { $0.key < $1.key })
             where client.ledger.wasStateLost(since: witness.registrations[number].asked) {
-                _ = try? client.outbox.append(
-                    .barrier { [client = Unchecked(client)] isDone in
-                        guard isDone, let witness = client.value.witness else { return }
-                        if witness.registrations[number].removed == nil { witness.acknowledge(number) }
-                    })
+                _ = try? client.outbox.append(client.confirmation(of: number))
             }
         }
 
@@ -247,6 +251,8 @@ final class LibraryClient: Client {
             client.witness?.remove(entry.number)
         }
         func suspensionChanged(_ isSuspended: Bool, cause: String) {}
+        func interestChanged() { client.follower?.interest.changed() }
+        func valuesRemoved() { client.follower?.values.changed() }
 
         func transportChanged(to transport: Transport, because reason: String?) {
             if let witness = client.witness { client.ledger.channelClients.insert(witness.client) }

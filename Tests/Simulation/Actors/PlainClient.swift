@@ -14,6 +14,7 @@ final class PlainClient: Client {
     let ledger: Ledger
     let streams: Streams
     let role: Plan.Role
+    private(set) var follower: Follower?
     /// What it has of channels: `+Channel`.
     var channels = ChannelState()
     private var calls: [UInt32: (Result<Message, BusError>) -> Void] = [:]
@@ -49,6 +50,8 @@ final class PlainClient: Client {
             guard let name = try? reader.readUniqueName() else { return }
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
             setOptions()
+            follower = role.followsBy.map { Follower(self, page: $0, repeats: true) }
+            follower?.ask()
             if role.hasChannel { openChannel() }
             let early = early
             self.early = []
@@ -90,7 +93,7 @@ final class PlainClient: Client {
             slots[slot] = nil
             witness.remove(number)
             witness.remove(everythingWith: id)
-            call(RemoveObserver(id).message()) { _ in }
+            ask(RemoveObserver(id)) { if $0 != nil { witness.acknowledgeRemoval(number) } }
         }
     }
 
@@ -99,9 +102,13 @@ final class PlainClient: Client {
             for (slot, number) in slots where name == nil || witness.registrations[number].name == name {
                 slots[slot] = nil
             }
-            for (number, registration) in witness.registrations.enumerated()
-            where name == nil || registration.name == name { witness.remove(number) }
-            call(RemoveObservers(name: name.map(Names.name) ?? "", object: "").message()) { _ in }
+            let numbers = witness.registrations.indices.filter {
+                name == nil || witness.registrations[$0].name == name
+            }
+            for number in numbers { witness.remove(number) }
+            ask(RemoveObservers(name: name.map(Names.name) ?? "", object: "")) { count in
+                if count != nil { for number in numbers { witness.acknowledgeRemoval(number) } }
+            }
         }
     }
 
@@ -314,6 +321,10 @@ final class PlainClient: Client {
                 } else if let signal = try DroppedSignal(message) {
                     channelHasEnded(telling: sender)
                     witness.dropped(signal)
+                } else if try InterestChangedSignal(message) != nil {
+                    follower?.interest.changed()
+                } else if try ValuesRemovedSignal(message) != nil {
+                    follower?.values.changed()
                 }
             } catch {
                 world.violate("D7", "a signal that nobody can read: \(error)")

@@ -41,6 +41,8 @@ final class Ledger {
     private(set) var posts: [PostRecord] = []
     /// Which post a serial means.
     private var postsBySerial: [UInt64: Int] = [:]
+    /// Those of all clients that there are or were.
+    var witnesses: () -> [Witness] = { [] }
     /// Unique names that services had.
     var services: Set<UniqueName> = []
     /// How many processes of the service there have been.

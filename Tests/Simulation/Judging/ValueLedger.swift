@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import NotificationWire
 
 /// What the service has to keep (R1, R3, R6), as far as it is certain: answers come late, and some never.
 final class ValueLedger {
@@ -64,8 +65,7 @@ final class ValueLedger {
         let candidates = made.filter { ledger.posts[$0].plan.kind == kind }
         // A library asks the next service again when one has ended before it answered.
         let wasThere = ledger.incarnations == 1 && candidates.contains { isCurrent($0, at: asked, besides: removal) }
-        let mayBeThere = candidates.contains { !isOver($0, at: asked) }
-        guard count < (wasThere ? 1 : 0) || count > (mayBeThere ? 1 : 0) else { return }
+        guard count < (wasThere ? 1 : 0) || count > (mayBeThere(kind, at: asked) ? 1 : 0) else { return }
         ledger.world.violate("G3", "\(count) values are removed where one was to be: \(kind)")
     }
 
@@ -149,6 +149,31 @@ final class ValueLedger {
             guard name == nil || name == plan.name, isCurrent(number, at: asked) else { continue }
             ledger.world.violate("R1", "post \(number) is not kept: \(plan)")
         }
+    }
+
+    /// G5: holds what somebody was told of the values that there are against what is certain.
+    func judgeListed(_ pieces: [FollowedList<FollowValues>.Piece]) {
+        var told: Set<ValueKind> = []
+        for piece in pieces {
+            let serials = piece.reply.map(\.serial)
+            if !zip(serials, serials.dropFirst()).allSatisfy({ $0 < $1 }) {
+                ledger.world.violate("G5", "values are listed in no order: \(serials)")
+            }
+            let kinds = piece.reply.map(ValueKind.init)
+            if Set(kinds).count < kinds.count { ledger.world.violate("G5", "a value is listed twice: \(kinds)") }
+            for kind in kinds where !mayBeThere(kind, at: piece.asked) {
+                ledger.world.violate("G5", "a value is listed that there is not: \(kind)")
+            }
+            told.formUnion(kinds)
+        }
+        for number in made where isCurrent(number, at: pieces[0].asked) {
+            let kind = ledger.posts[number].plan.kind
+            if !told.contains(kind) { ledger.world.violate("G5", "post \(number) is kept, and not listed: \(kind)") }
+        }
+    }
+
+    private func mayBeThere(_ kind: ValueKind, at time: Int64) -> Bool {
+        made.contains { ledger.posts[$0].plan.kind == kind && !isOver($0, at: time) }
     }
 
     /// R6: nothing of a connection that has left is kept.

@@ -18,6 +18,8 @@ final class Witness {
         /// When it was known to be there; nil before, and where nobody said.
         var acknowledged: Int64?
         var removed: Int64?
+        /// When it was known not to be there any more; nil before, and where nobody said.
+        var gone: Int64?
         var id: ObserverID?
 
         func matches(_ post: PostPlan) -> Bool {
@@ -109,6 +111,10 @@ final class Witness {
         if registrations[number].removed == nil { registrations[number].removed = world.now }
     }
 
+    func acknowledgeRemoval(_ number: Int) {
+        if registrations[number].gone == nil { registrations[number].gone = world.now }
+    }
+
     /// It asks for the removal of a number that it was given.
     ///
     /// docs/recovery.md: after a loss of the state numbers begin anew, so one from before may be that of another of its
@@ -125,6 +131,20 @@ final class Witness {
             guard let acknowledged = registration.acknowledged, registration.removed == nil else { return false }
             return !ledger.wasStateLost(since: acknowledged)
         }
+    }
+
+    /// The names for which it surely had observers all the time since then; nil for any.
+    func wanted(since time: Int64) -> [String?] {
+        guard !hasLeft else { return [] }
+        return kept.filter { $0.acknowledged! <= time }.map { $0.name.map(Names.name) }
+    }
+
+    /// Those for which it may have had some at some time since then. A service without a past may know older ones.
+    func possiblyWanted(since time: Int64) -> [String?] {
+        registrations.filter { registration in
+            let isGone = registration.gone.map { $0 <= time } ?? false
+            return !isGone || ledger.wasStateLost(since: registration.asked)
+        }.map { $0.name.map(Names.name) }
     }
 
     /// Whether it knows that the service has its word.

@@ -76,6 +76,15 @@ struct ValueKind: Hashable {
     var origin: OutsideOrigin?
 }
 
+extension ValueKind {
+    init(_ listed: FollowValues.Listed) {
+        self.init(
+            name: Names.number(listed.name, Names.name),
+            object: listed.object.isEmpty ? nil : Names.number(listed.object, Names.object),
+            origin: .from(host: listed.host, user: listed.user))
+    }
+}
+
 extension PostPlan {
     var kind: ValueKind { ValueKind(name: name, object: object, origin: options.origin) }
 }
@@ -198,9 +207,18 @@ extension PostPlan: CustomStringConvertible {
 enum Names {
     static let nameCount = 4
     static let objectCount = 3
+    /// Names that are observed, and of which nothing is posted.
+    static let unposted = [nameCount, nameCount + 1]
+    /// The same, and only in the calm.
+    static let late = [nameCount + 2, nameCount + 3]
 
     static func name(_ number: Int) -> String { "com.example.Name\(number)" }
     static func object(_ number: Int) -> String { "object\(number)" }
+
+    /// Which one a name or an object is; -1 for none.
+    static func number(_ text: String, _ names: (Int) -> String) -> Int {
+        (0...max(nameCount, objectCount)).first { names($0) == text } ?? -1
+    }
 
     /// Places outside of the session: some of one machine, some of one user.
     static let origins: [OutsideOrigin] = [("castle", nil), ("castle", "ann"), (nil, "ann"), ("harbour", "ann")]

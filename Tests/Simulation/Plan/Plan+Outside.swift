@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import NotificationWire
 
-/// What comes from outside of the session, in some of the runs (G3): who brings it, who posts the same here, and who removes
-/// the one or the other.
+/// What comes from outside of the session, in some of the runs (G3 to G5): who brings it and follows what is wanted and what
+/// is kept here, who posts the same here, who removes the one or the other, and who wants something for a while.
 extension Plan {
     /// Has numbers of its own, so that the rest of what a seed means is the same with and without.
     mutating func addOutside() {
@@ -13,6 +14,10 @@ extension Plan {
         let bridges = (0..<random.number(1...2)).map { _ in addBridge(&random) }
         for _ in 0..<random.number(6...40) { addPost(by: bridges, beside: others, &random) }
         for _ in 0..<random.number(1...4) { addSuspension(of: random.pick(others), by: bridges, &random) }
+        for _ in 0..<random.number(2...12) {
+            addWish(of: random.happens(0.6) ? random.pick(others) : random.pick(bridges), &random)
+        }
+        if dials.faults > 0, random.happens(0.5) { addFaults(to: bridges, &random) }
     }
 
     /// But who calls rarely, and is owed its answers soon because of that.
@@ -31,6 +36,7 @@ extension Plan {
         var role = Role(kind: random.happens(0.6) ? .library : .plain)
         role.hasBatches = role.kind == .plain && random.happens(0.5)
         role.wantsDetails = true
+        role.followsBy = UInt32(random.pick([1, 2, 3, 1024]))
         roles.append(role)
         let actor = roles.count - 1
         add(.join, of: actor, at: Int64(random.number(0...500_000)))
@@ -95,5 +101,36 @@ extension Plan {
             add(action, of: random.pick(bridges), at: start, after: random.number(20...2000))
         }
         add(.suspend(false), of: actor, at: start, after: random.number(100...5000))
+    }
+
+    /// Somebody wants a name for a while: the service may die at that moment.
+    private mutating func addWish(of actor: Int, _ random: inout Random) {
+        let start = time(&random)
+        let slot = random.number(20...23)
+        // Of those that many want too few changes are to be told.
+        let name = random.happens(0.6) ? random.pick(Names.unposted) : random.number(0...Names.nameCount - 1)
+        add(
+            .observe(
+                slot: slot, name: random.happens(0.1) ? nil : name, object: nil,
+                random.pick(SuspensionBehavior.allCases), roles[actor].mode ?? random.pick(RunLoopMode.allCases)),
+            of: actor, at: start)
+        if random.happens(0.7) { add(.unobserve(slot: slot), of: actor, at: start, after: random.number(0...4000)) }
+        guard dials.faults > 0, servingTime == 0, random.happens(0.1) else { return }
+        steps.append(Step(time: start, actor: nil, action: .kill(afterOperations: random.number(0...10))))
+    }
+
+    /// A bridge does not read, or the service dies, or loses its connection, just when it tells a bridge something.
+    private mutating func addFaults(to bridges: [Int], _ random: inout Random) {
+        for _ in 0..<random.number(1...3) {
+            let start = time(&random)
+            let bridge = random.pick(bridges)
+            add(.stopReading, of: bridge, at: start)
+            add(.readAgain, of: bridge, at: start, after: random.number(10...5000))
+            // In a flood who calls rarely is owed an answer in time where nothing else goes wrong.
+            guard servingTime == 0, random.happens(0.5) else { continue }
+            let member = random.pick([InterestChangedSignal.member, ValuesRemovedSignal.member])
+            let accident = Accident(member: member, isDeath: random.happens(0.5))
+            steps.append(Step(time: time(&random), actor: nil, action: .accident(accident)))
+        }
     }
 }

@@ -28,6 +28,8 @@ struct Plan {
         var grain = 64 << 10
         /// Whether it asks to be told where notifications are from (G3).
         var wantsDetails = false
+        /// Whether it follows what is wanted and what is kept, as bridges do (G4, G5), and in pieces of which size.
+        var followsBy: UInt32?
         /// Whether it calls rarely, so that it is owed an answer soon whatever others do (E4).
         var callsRarely = false
     }
@@ -114,6 +116,7 @@ struct Plan {
                     + (role.answersPings ? "" : " never answers") + (role.isLiar ? " lies" : "")
                     + (role.hasBatches ? " has batches" : "") + (role.hasChannel ? " has a channel" : "")
                     + (role.grain < 64 << 10 ? " by \(role.grain) bytes" : "")
+                    + (role.followsBy.map { " follows by \($0)" } ?? "")
                     + (role.wantsDetails ? " is told origins" : "") + (role.callsRarely ? " calls rarely" : ""))
         }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }
