@@ -41,6 +41,18 @@
         case staleValue = "stale-value"
         /// Who wants the values that there are is not given all of them.
         case valueWithheld = "value-withheld"
+        /// What is from outside takes the place of what is from here, or from another place.
+        case placeIgnored = "place-ignored"
+        /// The removal of one value removes those of all places.
+        case neighborsRemoved = "neighbors-removed"
+        /// Where something is from does not survive the process.
+        case placeForgotten = "place-forgotten"
+        /// Who was alone in wanting a name, and follows what others want, is not told when another wants it as well.
+        case wishUntold = "wish-untold"
+        /// Who follows what others want, or which values there are, is not told of a service that comes anew.
+        case newServiceUntold = "new-service-untold"
+        /// Who follows which values there are is not told that one has gone.
+        case removalUntold = "removal-untold"
 
         // A simulation has one thread.
         nonisolated(unsafe) private static var planted: PlantedFault?

@@ -73,6 +73,9 @@ extension DistributedCenter {
     func noteInterest(_ change: Interest.Change) {
         switch change {
         case .nobody: return
+        #if CARILLON_PLANTED
+            case .one where PlantedFault.strikes(.wishUntold): return
+        #endif
         case .one(let number): interestFollowers.changed(for: number)
         case .everybody(but: let number): interestFollowers.changed(forAllBut: number)
         }
@@ -84,6 +87,9 @@ extension DistributedCenter {
 
     /// A value has gone, and whoever knows which there are is told.
     func tellValueGone(of poster: ClientName, effects: inout [Effect]) {
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.removalUntold, oneOf: 4) { return }
+        #endif
         valueFollowers.changed(forAllBut: clients[poster]?.number)
         tellValues(effects: &effects)
     }

@@ -279,6 +279,9 @@ extension DistributedCenter {
             tellSuspension(of: client, effects: &effects)
             if !client.isSuspended { flush(client, effects: &effects) }
             pump(client, effects: &effects)
+            #if CARILLON_PLANTED
+                if PlantedFault.strikes(.newServiceUntold) { continue }
+            #endif
             // What it knows may be older.
             interestFollowers.distrust(client.number)
             valueFollowers.distrust(client.number)

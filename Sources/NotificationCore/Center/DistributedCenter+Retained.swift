@@ -43,6 +43,11 @@ extension DistributedCenter {
     public func removeRetained(_ kind: NotificationKind, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         removeExpired(effects: &effects)
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.neighborsRemoved) {
+                return removeRetained(name: kind.name, object: kind.object, effects: &effects) > 0
+            }
+        #endif
         guard let value = retained[kind] else { return false }
         removeRetained(value, effects: &effects)
         return true

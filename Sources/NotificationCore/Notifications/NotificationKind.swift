@@ -16,6 +16,9 @@ public struct NotificationKind: Hashable, Sendable {
     public init(name: String, object: String, origin: OutsideOrigin? = nil) {
         exactName = ExactText(name)
         exactObject = ExactText(object)
+        #if CARILLON_PLANTED
+            let origin = PlantedFault.strikes(.placeIgnored) ? nil : origin
+        #endif
         self.origin = origin
     }
 }

@@ -162,6 +162,9 @@ struct ReadIdentities {
         _ identity: Identity?, _ reader: inout RecordReader
     ) throws(RecordReader.Malformed) -> Identity? {
         guard let origin = try reader.readOrigin() else { return identity }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.placeForgotten) { return identity }
+        #endif
         let read = (identity ?? Identity()).bringing(from: origin)
         if let lastBringing, lastBringing == read { return lastBringing }
         lastBringing = read
