@@ -161,8 +161,8 @@ final class EffectRunner {
             bus.send(
                 DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client))
         case .export(let notification): sessions?.export(notification)
-        case .interestChanged(let client): bus.send(InterestChangedSignal().message(to: client))
-        case .valuesRemoved(let client): bus.send(ValuesRemovedSignal().message(to: client))
+        case .interestChanged(let client): send(InterestChangedSignal().message(to: client), to: client)
+        case .valuesRemoved(let client): send(ValuesRemovedSignal().message(to: client), to: client)
         case .probe(let client): prober.probe(client)
         case .witness(let client): witness.find(client)
         case .sendAnswer(let client): answers.sendKept(for: client)
@@ -281,9 +281,13 @@ final class EffectRunner {
             "\(client) is told that it lost \(count) notifications (\(reason.rawValue))",
             ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": reason.rawValue])
         let message = DroppedSignal(count: count, observers: observers, reason: reason.rawValue).message(to: client)
-        let serial = message.numbered(nextSignal)
-        sentSignals.note(serial, to: client, size: 0, SentSignals.Recent(losses: count), at: bus.context.now)
-        bus.send(message)
+        send(message, to: client, telling: SentSignals.Recent(losses: count))
         receipts?.noteSent(sequence, to: client, notifications: 0, dropped: count)
+    }
+
+    /// Sends a word of which it is noticed when the bus refuses it.
+    private func send(_ message: Message, to client: ClientName, telling content: SentSignals.Recent = .init()) {
+        sentSignals.note(message.numbered(nextSignal), to: client, size: 0, content, at: bus.context.now)
+        bus.send(message)
     }
 }

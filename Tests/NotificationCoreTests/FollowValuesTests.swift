@@ -82,6 +82,25 @@ struct FollowValuesTests {
         #expect(center.valueRemovals == [bridge, bridge])
     }
 
+    @Test("E5: who reads again is told again where the bus may have refused to carry that, unless it has asked since")
+    func refused() throws {
+        let center = Scenario()
+        for name in ["A", "B"] { try keep(name, on: center) }
+        _ = try center.followValues(bridge)
+        center.stop(bridge)
+        center.forget("A")
+        center.refuseDelivery(to: bridge)
+        #expect(center.valueRemovals == [bridge], "it does not read")
+        center.goOn(bridge)
+        #expect(center.valueRemovals == [bridge, bridge])
+        _ = try center.followValues(bridge)
+        center.stop(bridge)
+        center.refuseProbe(of: bridge)
+        center.goOn(bridge)
+        #expect(center.valueRemovals == [bridge, bridge], "what it was told holds")
+        #expect(center.interestChanges.isEmpty, "it does not follow that")
+    }
+
     @Test("It ends with the client; who followed goes on doing so with the next process, and is told")
     func restored() throws {
         let old = Scenario()

@@ -135,6 +135,24 @@ struct InterestTests {
         #expect(Set(center.interestChanges) == [bridge, other] && center.interestChanges.count == 2)
     }
 
+    @Test("E5: who reads again is told again where the bus may have refused to carry that, unless it has asked since")
+    func refused() throws {
+        let center = Scenario()
+        _ = try center.followInterest(bridge)
+        center.stop(bridge)
+        try center.observe(one, "Ding")
+        center.refuseDelivery(to: bridge)
+        #expect(center.interestChanges == [bridge], "it does not read")
+        center.goOn(bridge)
+        #expect(center.interestChanges == [bridge, bridge])
+        _ = try center.followInterest(bridge)
+        center.stop(bridge)
+        center.refuseProbe(of: bridge)
+        center.goOn(bridge)
+        #expect(center.interestChanges == [bridge, bridge], "what it was told holds")
+        #expect(center.valueRemovals.isEmpty, "it does not follow those")
+    }
+
     @Test("E3: who follows goes on doing so with the next process, and is told that it may know less")
     func restored() throws {
         let old = Scenario()

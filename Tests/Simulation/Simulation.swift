@@ -303,8 +303,10 @@ final class Simulation {
             let mayBeForgotten = client is PlainClient && ledger.wasStateLost(since: witness.joined)
             let isUnknown = client is PlainClient && !witness.isWordKnown
             if witness.word == true || isUnknown || mayBeForgotten { client.suspend(false) }
-            // The bus may have had no room for a word of which nobody knows whether it came.
-            if mayBeForgotten || ledger.wasBusCrowded { client.follower?.ask() }
+            // The bus may have had no room for an answer; nor for a word, which dbus-broker tells nobody.
+            if mayBeForgotten || ledger.mayBusDiscard || ledger.wasBusCrowded && client.follower?.isAnswered == false {
+                client.follower?.ask()
+            }
         }
     }
 

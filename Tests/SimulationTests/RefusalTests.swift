@@ -9,6 +9,50 @@ import Testing
 struct RefusalTests {
     private static let posts = 40
 
+    @Test("G4, G5, E5: who follows something is told of a change again when the bus had no room for the word")
+    func followers() throws {
+        let world = World(seed: 1)
+        let bus = Bus(world, id: "0f", manner: Bus.Manner())
+        let ledger = Ledger(world)
+        let streams = Streams(world)
+        let host = ServiceHost(
+            world, bus, Disk(world), ledger, limits: Limits(), isSupervised: true, servingTime: 0, streams: streams)
+        let bridge = PlainClient(world, bus, ledger, streams, role: Plan.Role(followsBy: 10), processID: 101)
+        let other = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 102)
+        defer {
+            for client in [bridge, other] { client.leave(abruptly: true) }
+            host.tearDown()
+        }
+        ledger.witnesses = { [bridge, other].compactMap(\.witness) }
+        func pass(seconds: Double) { world.run(until: world.now + Int64(seconds * 1_000_000)) }
+        var value = PostPlan(name: 1)
+        value.options.retention = Retention()
+        other.post(value)
+        pass(seconds: 2)
+        let follower = try #require(bridge.follower)
+        follower.values.ask()
+        pass(seconds: 1)
+        #expect(follower.wanted == [] && follower.listed?.count == 1)
+        bridge.observe(slot: 0, name: 2, object: nil, .hold, .default)
+        pass(seconds: 1)
+        bridge.setStopped(true)
+        // One message fits.
+        bus.manner.socketBytes = 1
+        bus.manner.mostOutgoingBytes = 0
+        other.post(PostPlan(name: 2))
+        pass(seconds: 1)
+        other.observe(slot: 0, name: 0, object: nil, .hold, .default)
+        pass(seconds: 1)
+        other.forget(name: nil)
+        pass(seconds: 1)
+        #expect(bus.discarded > 0)
+        bus.manner = Bus.Manner()
+        bridge.setStopped(false)
+        pass(seconds: 60)
+        #expect(follower.wanted == [Names.name(0)] && follower.listed?.isEmpty == true)
+        #expect(world.violation == nil)
+    }
+
     @Test(
         "E5, S4: a service that ends before it could tell what the bus refused leaves that to the next",
         arguments: [true, false])

@@ -6,9 +6,10 @@
 /// of the numbers before the next notification may be missing; the count of the sequence does not go on by it. Where
 /// the bus does not say which signals it refused, the count is an upper bound.
 ///
-/// A word about losses gets lost in the same way. What it told is told again then, and not counted again.
+/// A word about losses gets lost in the same way. What it told is told again then, and not counted again. So is the word
+/// that something else is wanted (G4), or that a value has gone (G5).
 extension DistributedCenter {
-    /// The bus refused a signal with notifications, or a word about losses, that was sent to the client.
+    /// The bus refused a signal that was sent to the client: with notifications, or a word about losses or what it follows.
     ///
     /// Nothing more goes there until the client has answered a probe, which shows that there is room again.
     ///
@@ -60,6 +61,7 @@ extension DistributedCenter {
 
     /// Sends nothing more until the client answers, which has to be asked for that.
     private func block(_ client: Client, effects: inout [Effect]) {
+        client.mayLackWord = interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
         guard !client.peer.flow.isBlocked else { return }
         probe(client.peer, effects: &effects)
         client.peer.flow.block()
@@ -97,6 +99,16 @@ extension DistributedCenter {
                 sequence: sequence ?? client.counts.sequence))
         countSent(
             Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
+    }
+
+    /// Tells a client, which reads again, what the bus may not have carried of what it follows, unless it has asked since.
+    func repeatWord(to client: Client, effects: inout [Effect]) {
+        guard client.mayLackWord else { return }
+        client.mayLackWord = false
+        interestFollowers.distrust(client.number)
+        valueFollowers.distrust(client.number)
+        tellInterest(effects: &effects)
+        tellValues(effects: &effects)
     }
 
     private func rememberUncarried(of client: Client, upTo last: UInt64? = nil, effects: inout [Effect]) {

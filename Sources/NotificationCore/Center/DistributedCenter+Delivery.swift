@@ -73,6 +73,7 @@ extension DistributedCenter {
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
+        repeatWord(to: client, effects: &effects)
         _ = sendOwed(to: client, effects: &effects)
         sendDelayed(to: client, effects: &effects)
         guard client.queue.hasDue else { return }

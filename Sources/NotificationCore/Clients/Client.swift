@@ -16,6 +16,8 @@ final class Client {
     var isGone = false
 
     var options = ClientOptions()
+    /// Whether the bus may have refused to carry to it that something it follows is different.
+    var mayLackWord = false
 
     // Policy: suspension (S1).
     /// What somebody else said, to test its application (B3): it holds whatever the client says, and activity.
@@ -103,7 +105,8 @@ final class Client {
 
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || owesNow || queue.waitsForIntervals || unannounced != nil || uncarried != nil || !knowsSuspension
+        queue.hasDue || owesNow || queue.waitsForIntervals || unannounced != nil || uncarried != nil || mayLackWord
+            || !knowsSuspension
     }
 
     /// Whether values are to go to it that do not wait until it is resumed.

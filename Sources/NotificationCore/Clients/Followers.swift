@@ -30,7 +30,8 @@ package struct Followers: Equatable {
         outdated.remove(number)
     }
 
-    /// A client follows since before this process: what it knows may be older.
+    /// A client may not have been told, by an earlier process or because the bus refused the signal: it is told, unless it
+    /// has asked since.
     package mutating func distrust(_ number: Int) {
         if contains(number), !informed.contains(number) { outdated.insert(number) }
     }

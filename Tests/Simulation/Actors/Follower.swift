@@ -33,6 +33,8 @@ final class Follower {
         values.ask()
     }
 
+    var isAnswered: Bool { interest.pieces != nil && values.pieces != nil }
+
     /// What is wanted as it was told last; nil for any name. Nothing while it asks.
     var wanted: Set<String?>? { interest.pieces.map(Self.wanted) }
 
@@ -90,8 +92,8 @@ final class FollowedList<Method: CenterMethod> {
     func changed() {
         words += 1
         let ledger = client.ledger
-        // One that comes anew tells it once more.
-        if ledger.incarnations == 1, !ledger.wasServiceTroubled, words > questions {
+        // One that comes anew tells it once more, and so does one to which the bus refused something.
+        if ledger.incarnations == 1, !ledger.wasServiceTroubled, !ledger.wasBusCrowded, words > questions {
             ledger.world.violate(
                 "G4",
                 "\(client.witness?.client.rawValue ?? "?") asked \(questions) times with \(Method.member), and is "
