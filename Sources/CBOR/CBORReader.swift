@@ -140,21 +140,18 @@ struct CBORReader {
         /// Of all bytes.
         var start: UnsafePointer<UInt8>?
         var head: Head?
-
-        func range(_ data: UnsafePointer<UInt8>?, _ count: Int) -> Range<Int> {
-            guard let start, let data else { return 0..<0 }
-            return data - start..<data - start + count
-        }
     }
 
     private static func found(_ context: UnsafeMutableRawPointer?, _ head: Head) {
         context?.assumingMemoryBound(to: Found.self).pointee.head = head
     }
 
+    /// Where a string stands among all bytes.
     private static func range(
         _ context: UnsafeMutableRawPointer?, _ data: UnsafePointer<UInt8>?, _ count: Int
     ) -> Range<Int> {
-        context?.assumingMemoryBound(to: Found.self).pointee.range(data, count) ?? 0..<0
+        guard let data, let start = context?.assumingMemoryBound(to: Found.self).pointee.start else { return 0..<0 }
+        return data - start..<data - start + count
     }
 
     /// The types of lengths differ from one version of libcbor to the next.

@@ -76,12 +76,13 @@ enum PropertyListCBOR {
     // MARK: Reading
 
     /// - Parameter keepsWidths: whether who wrote it says that the width of an integer is its type.
-    /// - Throws: ``Failure`` for what is no map, and for values that a property list can't have.
+    /// - Returns: what is no map as the one entry `value`.
+    /// - Throws: ``Failure`` for values that a property list can't have.
     static func userInfo(from value: CBOR, keepsWidths: Bool) throws(Failure) -> [String: PropertyList] {
-        let reader = Reader(keepsWidths: keepsWidths)
         if case .tagged(Tag.selfDescribed, let item) = value {
             return try userInfo(from: item, keepsWidths: keepsWidths)
         }
+        let reader = Reader(keepsWidths: keepsWidths)
         // What programs publish that know of no notifications: a number, a word, a list.
         guard case .map(let entries) = value else { return ["value": try reader.propertyList(value, path: "userInfo")] }
         return try reader.dictionary(entries, path: "userInfo")

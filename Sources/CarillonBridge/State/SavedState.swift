@@ -87,7 +87,6 @@ extension ExportQueue.Entry {
             "topic": .string(topic), "name": .string(message.name), "object": .string(message.object),
             "payload": .data(message.payload), "retained": .boolean(message.isRetained),
             "old": .boolean(message.properties.isOldValue),
-            "widths": .boolean(message.properties.keepsWidths),
         ]
         entries["type"] = message.contentType.map { .string($0) }
         entries["expiry"] = message.expiry.map { .int64($0) }
@@ -110,7 +109,7 @@ extension ExportQueue.Entry {
         properties.object = object
         properties.hops = 1
         properties.isOldValue = isOld
-        properties.keepsWidths = entries["widths"] == .boolean(true)
+        properties.keepsWidths = entries["type"]?.text == Payload.binaryContentType
         properties.serial = entries["serial"]?.unsigned
         properties.time = entries["time"]?.signed
         if let run = entries["run"]?.text, let count = entries["count"]?.unsigned {
