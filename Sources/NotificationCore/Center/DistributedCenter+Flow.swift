@@ -4,8 +4,8 @@ import Collections
 /// What is on its way to connections, and how much of it there may be (A4, E4, `docs/flow-control.md`).
 ///
 /// Every message to a connection counts in its window: notifications, other signals, and answers to its calls. What all
-/// together have on their way has a bound as well, of which a process gets no more than what is left to others: so one
-/// that reads always finds room, however many do not.
+/// together have on their way has a bound as well, of which a process gets no more than what is left to others: so
+/// those that do not read have ever smaller shares, and one that does finds room.
 extension DistributedCenter {
     // MARK: Answers
 
@@ -109,12 +109,16 @@ extension DistributedCenter {
         }
     }
 
-    /// Whether so much more may be on its way to a connection, as far as others are concerned.
-    func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int) -> Bool {
-        let all = totals[.inFlightBytes]
+    /// Whether so much more may be on its way to a connection, as far as others are concerned. A process to which nothing is
+    /// on its way need not leave anything to others: it has read all that it got.
+    ///
+    /// - Parameter before: what goes there before, together with it.
+    func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
+        let all = totals[.inFlightBytes] + before
         guard all > 0 else { return true }  // the largest notification has its turn as well
         let left = Int(limits[.inFlightBytes]) - all - byteCount
-        return peer.account.usage[.inFlightBytes] + byteCount <= left
+        let own = peer.account.usage[.inFlightBytes] + before
+        return own == 0 ? left >= 0 : own + byteCount <= left
     }
 
     /// Has a connection wait for room on the way.

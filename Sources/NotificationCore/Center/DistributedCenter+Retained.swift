@@ -200,7 +200,7 @@ extension DistributedCenter {
                 owed.after = next.notification.serial
                 entry = client.options.batches ? self.next(of: owed, registration) : nil
                 guard let one = entry, one.carriedBytes < mostBytes, batch.takes(one, mostCarried: mostBytes),
-                    hasRoomOnTheWay(for: client.peer, batch.byteCount + one.byteCount)
+                    hasRoomOnTheWay(for: client.peer, one.byteCount, behind: batch.byteCount)
                 else { break }
             }
             effects.append(

@@ -115,7 +115,7 @@ extension DistributedCenter {
             isFull = !batch.hasRoom(for: next.byteCount)
             if let expiry = next.notification.expiry, expiry <= clock.uptime() { break }
             guard next.carriedBytes < mostBytes, batch.takes(next, mostCarried: mostBytes),
-                hasRoomOnTheWay(for: client.peer, batch.byteCount + next.byteCount),
+                hasRoomOnTheWay(for: client.peer, next.byteCount, behind: batch.byteCount),
                 let entry = changeQueue(of: client, { $0.popDue(lane) })
             else { break }
             batch.append(makeDelivery(of: entry, to: client), entry)
