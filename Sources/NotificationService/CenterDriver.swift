@@ -235,7 +235,8 @@ final class CenterDriver {
                         unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
                 }
             }
-            center.rememberAllDue(effects: &effects)
+            for (client, channel) in lost where channel.leavesWords { center.wordsCut(client, effects: &effects) }
+            center.connectionEnded(effects: &effects)
         }
         defer {
             effects.store = nil

@@ -153,13 +153,16 @@ final class EffectRunner {
         case .dropped(let client, let count, let observers, let reason, let sequence):
             tell(client, count: count, lost: observers, because: reason, sequence: sequence)
         case .suspensionChanged(let client, let isSuspended, let cause):
-            bus.send(SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client))
+            send(
+                SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client), to: client
+            )
         case .revoked(let client, let observers):
             Log.notice(
                 "\(client) lost \(observers.count) observers, which policy no longer allows",
                 ["CARILLON_CLIENT": client.rawValue, "CARILLON_REASON": DroppedSignal.notAllowed])
-            bus.send(
-                DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client))
+            send(
+                DroppedSignal(count: 0, observers: observers, reason: DroppedSignal.notAllowed).message(to: client),
+                to: client)
         case .export(let notification): sessions?.export(notification)
         case .interestChanged(let client): send(InterestChangedSignal().message(to: client), to: client)
         case .valuesRemoved(let client): send(ValuesRemovedSignal().message(to: client), to: client)

@@ -168,7 +168,7 @@ struct CarryingTests {
         try center.post(2, of: "A")
         center.cutDeliveries(to: two, atMost: 0)
         var effects: [Effect] = []
-        center.center.rememberAllDue(effects: &effects)
+        center.center.connectionEnded(effects: &effects)
         let next = DistributedCenter()
         next.takeOver(center.center)
         try next.checkInvariants()
@@ -231,9 +231,16 @@ struct CarryingTests {
         try center.observe(three, "C")
         try center.post(63, of: "C")
         try center.suspend(three)
+        center.center.remembersChanges = true
+        var effects: [Effect] = []
+        center.center.connectionEnded(effects: &effects)
+        let owed = effects.compactMap { effect -> ClientName? in
+            if case .remember(.suspensionOwed(let client, true)) = effect { client } else { nil }
+        }
+        #expect(owed == [one], "another process may be the one that tells")
         let next = DistributedCenter()
         next.takeOver(center.center)
-        var effects: [Effect] = []
+        effects = []
         next.finishRestoring(effects: &effects)
         let told = effects.compactMap { effect -> ClientName? in
             if case .suspensionChanged(let client, _, _) = effect { client } else { nil }

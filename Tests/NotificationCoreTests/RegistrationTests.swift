@@ -178,4 +178,20 @@ struct RegistrationTests {
         try center.resume(":1.1")
         #expect(center.happened(":1.1").count { if case .delivered = $0 { true } else { false } } == 1)
     }
+
+    @Test("P3, E5: who does not read is told when it does, all at once, and again where the bus may have refused that")
+    func revokedUnread() throws {
+        let center = Scenario()
+        let ids = try ["A", "B", "C"].map { try center.observe(one, $0) }
+        center.stop(one)
+        center.revoke([ids[0]], of: one)
+        #expect(center.revoked[one] == [ids[0]])
+        center.refuseProbe(of: one)
+        center.revoke([ids[1]], of: one)
+        #expect(center.revoked[one] == [ids[0]], "it does not read")
+        center.goOn(one)
+        #expect(center.revoked[one] == [ids[0], ids[0], ids[1]])
+        center.revoke([ids[2]], of: one)
+        #expect(center.revoked[one] == [ids[0], ids[0], ids[1], ids[2]], "nothing twice without a reason")
+    }
 }

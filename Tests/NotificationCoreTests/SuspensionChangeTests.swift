@@ -34,6 +34,32 @@ struct SuspensionChangeTests {
         #expect(center.happened(two) == [])
     }
 
+    @Test("S1, E5: who reads again is told again where the bus may have refused that, unless it has confirmed it")
+    func refused() throws {
+        try center.observe(one)
+        try center.suspend(one)
+        try center.resume(one)
+        center.clear()
+        center.refuseProbe(of: one)
+        #expect(center.happened(one) == [.suspensionChanged(false, .explicit)])
+        for _ in 0..<100 { try center.post("A") }
+        center.clear()
+        center.refuseProbe(of: one, isCounted: true)
+        #expect(center.happened(one) == [], "it has confirmed that")
+    }
+
+    @Test("S1, E5: only what holds when it reads again")
+    func refusedAndTakenBack() throws {
+        try center.observe(one)
+        center.stop(one)
+        try center.suspend(one)
+        center.refuseProbe(of: one)
+        try center.resume(one)
+        center.clear()
+        center.goOn(one)
+        #expect(center.happened(one) == [.suspensionChanged(false, .explicit)])
+    }
+
     @Test("S2: a resumed client is told so before it gets what was held")
     func resumeIsToldFirst() throws {
         let observer = try center.observe(one, "A", "", .hold)

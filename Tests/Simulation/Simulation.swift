@@ -453,6 +453,9 @@ final class Simulation {
         judgeRegistrations(witness, by: center)
         guard let status = center.clientStatuses.first(where: { $0.name == witness.client }) else { return }
         if status.isSuspended { world.violate("S1", "\(witness.client) is suspended, and said that it is not") }
+        if witness.isToldSuspended, !ledger.mayBusDiscard, !ledger.wasStateLost(since: witness.joined) {
+            world.violate("S1", "\(witness.client) is not suspended, and was told last that it is")
+        }
         if status.queued > 0 { world.violate("convergence", "\(status.queued) still wait for \(witness.client)") }
         guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded else { return }
         // The end of a channel is told with a bound, and a library that has read all passes over it.

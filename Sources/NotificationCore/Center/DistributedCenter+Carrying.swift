@@ -7,9 +7,10 @@
 /// the bus does not say which signals it refused, the count is an upper bound.
 ///
 /// A word about losses gets lost in the same way. What it told is told again then, and not counted again. So is the word
-/// that something else is wanted (G4), or that a value has gone (G5).
+/// that it is suspended or resumed (S1), that policy took observers from it (P3), that something else is wanted (G4), or
+/// that a value has gone (G5).
 extension DistributedCenter {
-    /// The bus refused a signal that was sent to the client: with notifications, or a word about losses or what it follows.
+    /// The bus refused a signal that was sent to the client: with notifications, or a word about something else.
     ///
     /// Nothing more goes there until the client has answered a probe, which shows that there is room again.
     ///
@@ -59,9 +60,16 @@ extension DistributedCenter {
             effects: &effects)
     }
 
+    /// The connection ended, and with it a channel that the client never got, or left unread: what it was told there of
+    /// itself may not have arrived, whatever it confirmed.
+    public func wordsCut(_ name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        if let client = clients[name] { doubtWords(to: client, whateverConfirmed: true, effects: &effects) }
+    }
+
     /// Sends nothing more until the client answers, which has to be asked for that.
     private func block(_ client: Client, effects: inout [Effect]) {
-        client.mayLackWord = interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
+        doubtWords(to: client, effects: &effects)
         guard !client.peer.flow.isBlocked else { return }
         probe(client.peer, effects: &effects)
         client.peer.flow.block()
@@ -99,6 +107,17 @@ extension DistributedCenter {
                 sequence: sequence ?? client.counts.sequence))
         countSent(
             Self.signalSize, telling: FlowWindow.Told(losses: uncarried.count), to: client.peer, effects: &effects)
+    }
+
+    /// What the client was told besides, and has not confirmed, may not have arrived: it is told again when it reads.
+    func doubtWords(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
+        if whateverConfirmed || client.isSuspensionOnTheWay { doubtSuspension(of: client, effects: &effects) }
+        if let revocation = client.revocation,
+            whateverConfirmed || revocation.sentWhenTold > client.peer.confirmedBytes
+        {
+            client.revocation?.untold = revocation.observers
+        }
+        client.mayLackWord = interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
     }
 
     /// Tells a client, which reads again, what the bus may not have carried of what it follows, unless it has asked since.

@@ -72,6 +72,7 @@ extension DistributedCenter {
     func pump(_ client: Client, effects: inout [Effect]) {
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
         tellSuspension(of: client, effects: &effects)
+        tellRevocation(to: client, effects: &effects)
         announceLoss(to: client, effects: &effects)
         repeatWord(to: client, effects: &effects)
         _ = sendOwed(to: client, effects: &effects)

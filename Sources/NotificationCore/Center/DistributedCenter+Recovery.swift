@@ -225,14 +225,19 @@ extension DistributedCenter {
     /// Nobody gets so far: a number beyond it comes from bytes that were damaged.
     private static let greatestNumber = UInt64.max / 2
 
-    /// From now on everything that is due to anybody is remembered, also what waits for its turn: nothing can be sent.
-    public func rememberAllDue(effects: inout [Effect]) {
+    /// The connection ended, and nothing can be sent any more: everything that is due to anybody is remembered, also what
+    /// waits for its turn, and of whom what it was told of its suspension may have been cut off. Hearing it twice tells
+    /// nothing wrong.
+    public func connectionEnded(effects: inout [Effect]) {
         defer { eventEnded() }
-        for client in clients.values { rememberDue(of: client, effects: &effects) }
+        for client in clients.values {
+            rememberDue(of: client, effects: &effects)
+            doubtWords(to: client, effects: &effects)
+        }
     }
 
     /// Takes over all that another center remembers, which has nothing to decide any more, its numbers and its counts.
-    /// Call on a new center, ``rememberAllDue(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
+    /// Call on a new center, ``connectionEnded(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
     public func takeOver(_ other: DistributedCenter) {
         defer { eventEnded() }
         counters.posted = other.counters.posted
@@ -245,8 +250,7 @@ extension DistributedCenter {
         for (name, before) in other.clients {
             guard let client = clients[name] else { continue }
             client.uncarried = before.uncarried
-            // It may have been cut off on its way. Hearing it twice tells nothing wrong.
-            if before.isSuspensionOnTheWay { client.isSuspensionOwed = true }
+            client.revocation = before.revocation
         }
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
     }

@@ -74,8 +74,14 @@ extension DistributedCenter {
             effects.append(
                 .suspensionChanged(client.name, isSuspended: client.isSuspended, cause: client.suspensionCause))
             countSent(Self.signalSize, to: client.peer, effects: &effects)
-            client.sentWhenTold = client.peer.confirmedBytes + UInt64(client.peer.usage[.inFlightBytes])
+            client.sentWhenTold = client.sentBytes
         }
+        noteSuspensionOwed(to: client, effects: &effects)
+    }
+
+    /// What the client was told last may not have arrived: it is told again.
+    func doubtSuspension(of client: Client, effects: inout [Effect]) {
+        client.toldSuspension = nil
         noteSuspensionOwed(to: client, effects: &effects)
     }
 

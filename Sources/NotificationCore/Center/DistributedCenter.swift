@@ -229,9 +229,25 @@ public final class DistributedCenter {
         guard !revoked.isEmpty else { return }
         changeSuspension(of: client, effects: &effects) { remove(revoked, of: $0) }
         remember(.observersRemoved(clientName, revoked), effects: &effects)
-        effects.append(.revoked(clientName, observers: revoked.sorted()))
-        countSent(Self.signalSize + 8 * revoked.count, to: client.peer, effects: &effects)
+        client.revocation = client.revocation ?? Client.Revocation()
+        client.revocation?.observers.formUnion(revoked)
+        client.revocation?.untold.formUnion(revoked)
+        tellRevocation(to: client, effects: &effects)
         tellInterest(effects: &effects)
+    }
+
+    /// Tells a client that reads what policy took from it, if it does not know. One that does not read is told when it does.
+    func tellRevocation(to client: Client, effects: inout [Effect]) {
+        guard let revocation = client.revocation else { return }
+        guard !revocation.untold.isEmpty else {
+            if revocation.sentWhenTold <= client.peer.confirmedBytes { client.revocation = nil }
+            return
+        }
+        guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
+        effects.append(.revoked(client.name, observers: revocation.untold.sorted()))
+        countSent(Self.signalSize + 8 * revocation.untold.count, to: client.peer, effects: &effects)
+        client.revocation?.untold = []
+        client.revocation?.sentWhenTold = client.sentBytes
     }
 
     func remove(_ ids: Set<ObserverID>, of client: Client) {

@@ -18,6 +18,8 @@ final class Client {
     var options = ClientOptions()
     /// Whether the bus may have refused to carry to it that something it follows is different.
     var mayLackWord = false
+    /// What policy took from it (P3), as long as it may not know.
+    var revocation: Revocation?
 
     // Policy: suspension (S1).
     /// What somebody else said, to test its application (B3): it holds whatever the client says, and activity.
@@ -83,6 +85,14 @@ final class Client {
         var reason: DropReason
     }
 
+    struct Revocation {
+        /// All of which it may not know, and those of them that it has to be told.
+        var observers: Set<ObserverID> = []
+        var untold: Set<ObserverID> = []
+        /// All that it had been sent, in bytes, when it was told last.
+        var sentWhenTold: UInt64 = 0
+    }
+
     struct Crowding {
         /// Bytes that it had confirmed when it was looked at last.
         var confirmed: UInt64
@@ -106,7 +116,7 @@ final class Client {
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
         queue.hasDue || owesNow || queue.waitsForIntervals || unannounced != nil || uncarried != nil || mayLackWord
-            || !knowsSuspension
+            || !knowsSuspension || isRevocationOwed
     }
 
     /// Whether values are to go to it that do not wait until it is resumed.
@@ -117,6 +127,12 @@ final class Client {
 
     /// Whether what it was told last about that may not have arrived.
     var isSuspensionOnTheWay: Bool { sentWhenTold > peer.confirmedBytes }
+
+    /// Whether it has to be told what policy took from it.
+    var isRevocationOwed: Bool { revocation?.untold.isEmpty == false }
+
+    /// All that it was sent so far, in bytes.
+    var sentBytes: UInt64 { peer.confirmedBytes + UInt64(peer.usage[.inFlightBytes]) }
 
     var name: ClientName { peer.name }
 

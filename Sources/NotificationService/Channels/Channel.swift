@@ -68,6 +68,9 @@ final class Channel: PolledSourceDelegate {
     var probes: [Probe] = []
     /// Notifications and losses that were written since the client was known to have read everything.
     var unread = SentSignals.Recent()
+    /// What else was written since then, and has no number by which it would be missed: the last word about its suspension,
+    /// and all about observers that policy took from it.
+    private(set) var unreadWords: [Effect] = []
     /// Whether the core waits for a word whether the client reads (``Effect/witness(_:)``).
     var owesWitness = false
     /// Whether the client wants batches where it gets its notifications on the bus.
@@ -183,18 +186,28 @@ final class Channel: PolledSourceDelegate {
             isFull = false
             return
         }
-        let isNothingUnread = unread != SentSignals.Recent() && !socket.isAnythingUnread
+        let isNothingUnread =
+            (unread != SentSignals.Recent() || !unreadWords.isEmpty) && !socket.isAnythingUnread
         let before = writer.written
         writer.write(socket.send)
         // What a client leaves unread goes with its end as well, and to that nothing can be written.
-        if isNothingUnread, writer.written > before { unread = SentSignals.Recent() }
+        if isNothingUnread, writer.written > before { (unread, unreadWords) = (SentSignals.Recent(), []) }
         while let frame = frames.first, frame.end <= writer.written {
             frames.popFirst()
-            if frame.effect == nil { outcomeBytes -= frame.byteCount }
+            if let effect = frame.effect { noteWord(effect) } else { outcomeBytes -= frame.byteCount }
             written(frame)
         }
         isFull = writer.byteCount > 0
         if !isFull, frames.isEmpty { writer.releaseRoom() }
+    }
+
+    private func noteWord(_ effect: Effect) {
+        switch effect {
+        case .suspensionChanged: unreadWords.removeAll { if case .suspensionChanged = $0 { true } else { false } }
+        case .revoked: break
+        default: return
+        }
+        unreadWords.append(effect)
     }
 
     /// Whether the oldest probe is answered.

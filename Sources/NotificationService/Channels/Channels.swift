@@ -123,7 +123,7 @@ final class Channels {
         // Whether it had the channel or not, it knows what it misses when what is sent now was carried.
         if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
-        let effects = unwritten(of: channel)
+        var effects = unwritten(of: channel)
         #if CARILLON_PLANTED
             let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
         #endif
@@ -131,6 +131,8 @@ final class Channels {
             let first = effects.lazy.compactMap(\.firstNumber).first
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
         }
+        // What was written before what was not.
+        if mayBeUnread { effects.insert(contentsOf: channel.unreadWords, at: 0) }
         sendOnBus(effects)
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
         if channel.owesWitness { witness.find(channel.client) }
@@ -161,6 +163,11 @@ final class Channels {
         let isCarried: Bool
         /// Whether it has closed the channel and left that.
         let isReset: Bool
+        /// Whether there is a word about itself in what was written.
+        let hasUnreadWords: Bool
+
+        /// Whether it may never get a word about itself that it is taken to have.
+        var leavesWords: Bool { hasUnreadWords && (!isCarried || isReset) }
     }
 
     /// Ends all at once: there is no bus to go on by.
@@ -171,7 +178,9 @@ final class Channels {
             write(channel)
             let isReset = channel.socket.wasReset
             remove(channel)
-            var one = Lost(unread: channel.unread, isCarried: channel.isCarried, isReset: isReset)
+            var one = Lost(
+                unread: channel.unread, isCarried: channel.isCarried, isReset: isReset,
+                hasUnreadWords: !channel.unreadWords.isEmpty)
             for case let effect? in channel.frames.map(\.effect) { one.unwritten.add(effect.content) }
             lost[channel.client] = one
         }

@@ -250,7 +250,7 @@ final class LibraryClient: Client {
             client.slots[slot] = nil
             client.witness?.remove(entry.number)
         }
-        func suspensionChanged(_ isSuspended: Bool, cause: String) {}
+        func suspensionChanged(_ isSuspended: Bool, cause: String) { client.witness?.isToldSuspended = isSuspended }
         func interestChanged() { client.follower?.interest.changed() }
         func valuesRemoved() { client.follower?.values.changed() }
 

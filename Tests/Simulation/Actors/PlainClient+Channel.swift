@@ -134,7 +134,7 @@ extension PlainClient {
             case .notification(let receipt): witness.received(receipt)
             case .dropped(let count, let reason):
                 witness.dropped(DroppedSignal(count: count, observers: [], reason: reason))
-            case .suspensionChanged: break
+            case .suspensionChanged(let isSuspended): witness.isToldSuspended = isSuspended
             case .outcome(let number, let receivers, let error):
                 guard let post = channel.settle(number) else {
                     if !role.isLiar { world.violate("F2", "\(name) gets an outcome of \(number), which it never sent") }

@@ -321,6 +321,8 @@ final class PlainClient: Client {
                 } else if let signal = try DroppedSignal(message) {
                     channelHasEnded(telling: sender)
                     witness.dropped(signal)
+                } else if let signal = try SuspensionChangedSignal(message) {
+                    witness.isToldSuspended = signal.isSuspended
                 } else if try InterestChangedSignal(message) != nil {
                     follower?.interest.changed()
                 } else if try ValuesRemovedSignal(message) != nil {

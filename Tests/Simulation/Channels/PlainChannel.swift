@@ -11,7 +11,7 @@ final class PlainChannel {
         case outcome(number: UInt64, receivers: Int, error: String)
         case notification(Receipt)
         case dropped(count: UInt64, reason: String)
-        case suspensionChanged
+        case suspensionChanged(isSuspended: Bool)
     }
 
     private struct Sent {
@@ -185,7 +185,7 @@ final class PlainChannel {
         case 5:
             guard let flag = reader.readUInt32(), flag < 2, reader.readString() != nil, reader.isAtEnd, number == 0
             else { return nil }
-            return .suspensionChanged
+            return .suspensionChanged(isSuspended: flag == 1)
         default: return nil
         }
     }

@@ -67,6 +67,8 @@ final class Witness {
     private var lastOfPoster: [Stretch: Int] = [:]
     /// Its own word; nil when it gave none.
     private(set) var word: Bool?
+    /// Whether it was told last that it is suspended.
+    var isToldSuspended = false
     /// When it said that, and when that was known to be so.
     private(set) var words: [(isSuspended: Bool?, asked: Int64, acknowledged: Int64?)] = []
     /// Numbers that it asked to remove and that may have been given again, with the last time.
