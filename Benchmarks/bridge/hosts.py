@@ -104,10 +104,10 @@ class Ear:
 
 
 def memory(pid):
-    """KiB: shared out among those who share (PSS), of its own, and all that is resident."""
+    """KiB: shared out among those who share (PSS), written by it alone, and all that is resident."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
         fields = {line.split(":")[0]: int(line.split()[1]) for line in file if line.endswith("kB\n")}
-    return {"pss": fields["Pss"], "own": fields["Private_Clean"] + fields["Private_Dirty"], "rss": fields["Rss"]}
+    return {"pss": fields["Pss"], "own": fields["Private_Dirty"], "rss": fields["Rss"]}
 
 
 def processor_time(pid):
