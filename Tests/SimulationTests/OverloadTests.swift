@@ -9,42 +9,26 @@ import Testing
 struct OverloadTests {
     private static let posts = 2500
 
-    private final class Stage {
-        let world = World(seed: 1)
-        let ledger: Ledger
-        let host: ServiceHost
-        let observer: PlainClient
-        let poster: PlainClient
+    private final class Flooded: Stage {
+        private(set) lazy var observer = join()
+        private(set) lazy var poster = join()
 
         init() {
             var manner = Bus.Manner()
             manner.kind = .broker
             manner.mostOutgoingBytes = 1 << 30
-            let bus = Bus(world, id: "0f", manner: manner)
-            ledger = Ledger(world)
             var limits = Limits()
             limits[.waitingCallBytes] = 1 << 20
-            let streams = Streams(world)
-            host = ServiceHost(
-                world, bus, Disk(world), ledger, limits: limits, isSupervised: false, servingTime: 1000,
-                streams: streams)
-            observer = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 101)
-            poster = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 102)
+            super.init(manner: manner, limits: limits, isSupervised: false, servingTime: 1000)
             observer.observe(slot: 0, name: nil, object: nil, .hold, .default)
+            _ = poster
             pass(seconds: 2)
-        }
-
-        func pass(seconds: Double) { world.run(until: world.now + Int64(seconds * 1_000_000)) }
-
-        deinit {
-            for client in [observer, poster] { client.leave(abruptly: true) }
-            host.tearDown()
         }
     }
 
     @Test("S4: whoever loses by it is told while the rest of the flood still waits, and of each post once")
     func toldEarly() throws {
-        let stage = Stage()
+        let stage = Flooded()
         let observer = try #require(stage.observer.witness)
         for _ in 0..<Self.posts { stage.poster.post(PostPlan(name: 0, wantsAnswer: false, byteCount: 12_000)) }
         for _ in 0..<6000 where observer.announced == 0 { stage.pass(seconds: 0.01) }
@@ -59,7 +43,7 @@ struct OverloadTests {
 
     @Test("E3, S4: what was lost is told, too, when the service ends in order right then")
     func toldAtTheEnd() throws {
-        let stage = Stage()
+        let stage = Flooded()
         let observer = try #require(stage.observer.witness)
         for _ in 0..<Self.posts { stage.poster.post(PostPlan(name: 0, wantsAnswer: false, byteCount: 12_000)) }
         for _ in 0..<6000 where observer.announced == 0 { stage.pass(seconds: 0.01) }
