@@ -120,45 +120,27 @@ public struct BridgeConfiguration: Equatable {
         }
         switch key {
         case .host: brokerHost = entry.value
-        case .port: givenPort = try number(entry, of: file, 1...UInt64(UInt16.max))
-        case .tls: usesTLS = try boolean(entry, of: file)
+        case .port: givenPort = try file.number(entry, 1...UInt16.max)
+        case .tls: usesTLS = try file.boolean(entry)
         case .authorityFile: security.authorityFile = try path(entry, of: file)
         case .certificateFile: security.certificateFile = try path(entry, of: file)
         case .keyFile: security.keyFile = try path(entry, of: file)
         case .userName: userName = entry.value.isEmpty ? nil : entry.value
         case .passwordFile: passwordFile = try path(entry, of: file)
-        case .keepAlive: keepAlive = try number(entry, of: file, 5...UInt64(UInt16.max))
-        case .sessionExpiry: sessionExpiry = try number(entry, of: file, 0...UInt64(UInt32.max))
+        case .keepAlive: keepAlive = try file.number(entry, 5...UInt16.max)
+        case .sessionExpiry: sessionExpiry = try file.number(entry, 0...UInt32.max)
         case .realm: realm = try text(entry, of: file)
         case .originHost: host = entry.value.isEmpty ? Self.hostName : try text(entry, of: file)
         case .user: user = entry.value.isEmpty ? Self.userName : try text(entry, of: file)
         case .exports: exports = try names(entry, of: file)
         case .imports: imports = try names(entry, of: file)
         case .binaryNames: binaryNames = try names(entry, of: file)
-        case .presence: followsPresence = try boolean(entry, of: file)
-        case .queue: queue.count = try number(entry, of: file, 1...1_000_000)
-        case .queueBytes: queue.byteCount = try number(entry, of: file, 1...1 << 30)
-        case .inFlight: inFlight = try number(entry, of: file, 1...UInt64(UInt16.max))
-        case .receiveMaximum: receiveMaximum = try number(entry, of: file, 1...UInt64(UInt16.max))
-        case .subscriptions: mostSubscriptions = try number(entry, of: file, 2...100_000)
-        }
-    }
-
-    private func number<Number: FixedWidthInteger>(
-        _ entry: KeyFile.Entry, of file: KeyFile, _ range: ClosedRange<UInt64>
-    ) throws(KeyFile.Fault) -> Number {
-        guard let value = UInt64(entry.value), range.contains(value) else {
-            throw file.fault(
-                entry, "'\(entry.value)' is no number from \(range.lowerBound) to \(range.upperBound) for \(entry.key)")
-        }
-        return Number(value)
-    }
-
-    private func boolean(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> Bool {
-        switch entry.value {
-        case "true": return true
-        case "false": return false
-        default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
+        case .presence: followsPresence = try file.boolean(entry)
+        case .queue: queue.count = try file.number(entry, 1...1_000_000)
+        case .queueBytes: queue.byteCount = try file.number(entry, 1...1 << 30)
+        case .inFlight: inFlight = try file.number(entry, 1...UInt16.max)
+        case .receiveMaximum: receiveMaximum = try file.number(entry, 1...UInt16.max)
+        case .subscriptions: mostSubscriptions = try file.number(entry, 2...100_000)
         }
     }
 

@@ -114,6 +114,15 @@ public final class CommandLineParser {
             initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)
     }
 
+    /// Parses the process's arguments, all of which have to be options.
+    ///
+    /// - Throws: as ``parse(_:)``, and for an argument that is none.
+    public func parseOptions() throws(UsageError) {
+        if let argument = try parse(try Self.processArguments()).first {
+            throw UsageError("unexpected argument '\(argument)'")
+        }
+    }
+
     /// Parses `arguments` (without the program's name) and returns what is no option, in order.
     ///
     /// `--help` prints and ends the process with status 0, as GOption does.

@@ -69,6 +69,30 @@ public struct KeyFile {
         entries = reader.entries.compactMap(\.self)
     }
 
+    /// The value of `entry` as one of two words.
+    ///
+    /// - Throws: ``Fault`` when it is neither `true` nor `false`.
+    public func boolean(_ entry: Entry) throws(Fault) -> Bool {
+        switch entry.value {
+        case "true": return true
+        case "false": return false
+        default: throw fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
+        }
+    }
+
+    /// The value of `entry` as a number, in decimal.
+    ///
+    /// - Throws: ``Fault`` when it is none of `range`.
+    public func number<Number: FixedWidthInteger>(
+        _ entry: Entry, _ range: ClosedRange<Number>
+    ) throws(Fault) -> Number {
+        guard let value = Number(entry.value), range.contains(value) else {
+            throw fault(
+                entry, "'\(entry.value)' is no number from \(range.lowerBound) to \(range.upperBound) for \(entry.key)")
+        }
+        return value
+    }
+
     /// The fault that the value of `entry` has.
     public func fault(_ entry: Entry, _ reason: String) -> Fault {
         Fault(path: path, line: entry.line, reason: reason)

@@ -62,32 +62,20 @@ package struct Configuration: Equatable {
             let known = Limits.Key.allCases.map(\.rawValue).joined(separator: ", ")
             throw file.fault(entry, "there is no limit '\(entry.key)', only: \(known)")
         }
-        let maximum = Limits.row(key).hardMaximum
-        guard let value = UInt64(entry.value), value > 0, value <= maximum else {
-            throw file.fault(entry, "'\(entry.value)' is no number from 1 to \(maximum) for \(entry.key)")
-        }
-        limits[key] = value
+        limits[key] = try file.number(entry, 1...Limits.row(key).hardMaximum)
     }
 
     private mutating func applyChannels(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         guard entry.key == "channels" else {
             throw file.fault(entry, "there is no key '\(entry.key)' in [Channels], only: channels")
         }
-        allowsChannels = try boolean(entry, of: file)
-    }
-
-    private func boolean(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> Bool {
-        switch entry.value {
-        case "true": return true
-        case "false": return false
-        default: throw file.fault(entry, "'\(entry.value)' is neither true nor false for \(entry.key)")
-        }
+        allowsChannels = try file.boolean(entry)
     }
 
     private mutating func applyActivity(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch entry.key {
         case "automatic-suspension":
-            suspendsAutomatically = try boolean(entry, of: file)
+            suspendsAutomatically = try file.boolean(entry)
         case "source":
             guard let choice = ActivityChoice(rawValue: entry.value) else {
                 let known = ActivityChoice.allCases.map(\.rawValue).joined(separator: ", ")

@@ -29,10 +29,7 @@ struct CarillonBridgeProgram {
         let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
         let check = parser.flag("check", help: "Read the configuration, say what is wrong with it, and exit")
         do throws(CommandLineParser.UsageError) {
-            let rest = try parser.parse(try CommandLineParser.processArguments())
-            if let argument = rest.first {
-                throw CommandLineParser.UsageError("unexpected argument '\(argument)'")
-            }
+            try parser.parseOptions()
         } catch {
             printError("carillon-bridge: \(error)\nTry 'carillon-bridge --help'.")
             exit(ExitCode.usage.rawValue)
@@ -69,20 +66,15 @@ struct CarillonBridgeProgram {
                 result = report(reason)
                 loop.quit()
             }
-            let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
+            let signals = ControlSignals {
                 try? bridge.reload()  // a fault has been logged
-                return .keep
-            }
-            let signals = [SIGTERM, SIGINT].map { signal in
-                EventSource.unixSignal(signal, on: .default) {
-                    Log.notice("ended by signal \(signal)")
-                    bridge.stop { loop.quit() }
-                    return .keep
-                }
+            } end: { signal in
+                Log.notice("ended by signal \(signal)")
+                bridge.stop { loop.quit() }
             }
             bridge.start()
             loop.run()
-            withExtendedLifetime((bridge, signals, hangUp)) {}
+            withExtendedLifetime((bridge, signals)) {}
         } catch {
             result = report(error)
         }

@@ -27,10 +27,7 @@ struct Carillond {
         let version = parser.flag("version", help: "Show the version and exit")
         let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
         do throws(CommandLineParser.UsageError) {
-            let rest = try parser.parse(try CommandLineParser.processArguments())
-            if let argument = rest.first {
-                throw CommandLineParser.UsageError("unexpected argument '\(argument)'")
-            }
+            try parser.parseOptions()
         } catch {
             printError("carillond: \(error)\nTry 'carillond --help'.")
             exit(ExitCode.usage.rawValue)
@@ -56,20 +53,15 @@ struct Carillond {
                 result = report(reason)
                 loop.quit()
             }
-            let hangUp = EventSource.unixSignal(SIGHUP, on: .default) {
+            let signals = ControlSignals {
                 service.reloadConfiguration()
-                return .keep
-            }
-            let signals = [SIGTERM, SIGINT].map { signal in
-                EventSource.unixSignal(signal, on: .default) {
-                    Log.notice("ended by signal \(signal)")
-                    service.stop { loop.quit() }
-                    return .keep
-                }
+            } end: { signal in
+                Log.notice("ended by signal \(signal)")
+                service.stop { loop.quit() }
             }
             service.start()
             loop.run()
-            withExtendedLifetime((service, signals, hangUp)) {}
+            withExtendedLifetime((service, signals)) {}
         } catch {
             result = report(error)
         }
