@@ -28,8 +28,11 @@ final class Crossing {
     private let exporter: Exporter
     private let importer: Importer
     private let hosts: HostAnnouncer
-    private var interest: InterestFollower!
-    private var values: ValueFollower!
+    /// Names, or values, that one answer may have.
+    private static let page: UInt32 = 1_000
+
+    private var interest: PagedQuestion<FollowInterest>!
+    private var values: PagedQuestion<FollowValues>!
     private var serviceTimer: EventSource?
     /// Set until what an earlier process left at the broker was compared with what there is.
     private var ownValues: EventSource?
@@ -73,13 +76,21 @@ final class Crossing {
             [losses] count, name, origin, reason in losses.lostInwards(count, name, origin, reason)
         }
         hosts = HostAnnouncer(configuration, center: center)
-        interest = InterestFollower(center: center, context: context) { [unowned self] names, isAny in
-            importer.want(names, any: isAny)
+        // Programs register one name after the other.
+        interest = PagedQuestion(
+            "what is wanted", of: center, on: context, pauses: .init(calm: 50), first: FollowInterest(most: Self.page),
+            further: { $0.names.last.map { FollowInterest(after: $0, most: Self.page) } }
+        ) { [unowned self] pieces in
+            importer.want(pieces.flatMap(\.names), any: pieces.contains(where: \.any))
             // Not before: what the broker has kept is for those who want it.
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
-        values = ValueFollower(center: center, context: context) { [unowned self] kinds in
-            exporter.compare(with: kinds)
+        values = PagedQuestion(
+            "which values it keeps", of: center, on: context, first: FollowValues(most: Self.page),
+            further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } }
+        ) { [unowned self] pieces in
+            let own = pieces.joined().lazy.filter(\.isOfThisSession)
+            exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) }))
         }
         center.delegate = self
         broker.delegate = self

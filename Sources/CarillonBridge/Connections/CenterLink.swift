@@ -78,6 +78,14 @@ final class CenterLink: @unchecked Sendable {
     }
 }
 
+extension CenterLink: AskedService {
+    func ask<Method: CenterMethod>(
+        _ method: Method, completion: @escaping @Sendable (Result<Method.Reply, ServiceError>) -> Void
+    ) {
+        submit(.call(method, completion: completion))
+    }
+}
+
 extension SharedOutbox {
     /// What waits here is bounded by its senders.
     fileprivate func add(_ request: Request) {
