@@ -51,6 +51,9 @@ extension BusError {
         self.init(name: InterfaceName(name), message: message)
     }
 
+    /// For arguments that are read where they lie.
+    static var malformedArguments: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
+
     /// Which of the service's own errors it is; nil for others, and for those of a later service.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
 

@@ -37,9 +37,3 @@ enum CompleteCommand {
         return Output.write(lines.joined(separator: "\n")) ? .done : .outputFailed
     }
 }
-
-/// What a word could become.
-struct Candidate: Sendable {
-    let word: String
-    var description = ""
-}

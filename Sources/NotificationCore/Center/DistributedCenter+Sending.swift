@@ -130,6 +130,10 @@ extension DistributedCenter {
         return count
     }
 
+    /// What goes to a client together at most, in notifications and in bytes, for whoever puts together what was taken
+    /// apart (F1).
+    public static var mostTogether: (count: Int, byteCount: Int) { (Batch.mostCount, FlowWindow.bytes) }
+
     /// Gives the notification its number among those of the client.
     func makeDelivery(
         of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false, isDelayed: Bool = false

@@ -31,9 +31,3 @@ struct Batch {
         carriedBytes += entry.carriedBytes
     }
 }
-
-extension DistributedCenter {
-    /// What goes to a client together at most, in notifications and in bytes, for whoever puts together what was taken
-    /// apart (F1).
-    public static var mostTogether: (count: Int, byteCount: Int) { (Batch.mostCount, FlowWindow.bytes) }
-}

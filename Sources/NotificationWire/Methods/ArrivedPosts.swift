@@ -26,10 +26,10 @@ public struct ArrivedPosts {
         offset = try Self.withBody(of: call, or: copy) { body throws(BusError) in
             var reader = MarshalledReader(body)
             guard let posts = reader.readArray(alignedTo: 8), posts.upperBound == body.count else {
-                throw Self.malformed
+                throw BusError.malformedArguments
             }
             while !reader.isAtEnd {
-                guard Self.passOver(&reader) != nil else { throw Self.malformed }
+                guard Self.passOver(&reader) != nil else { throw BusError.malformedArguments }
                 count += 1
                 guard count <= most else { throw BusError(.limitExceeded(.postsPerCall, value: UInt64(most))) }
             }
@@ -105,6 +105,4 @@ public struct ArrivedPosts {
         }
         return try result.get()
     }
-
-    private static var malformed: BusError { Post<WireUserInfo>.malformed }
 }

@@ -84,7 +84,7 @@ extension Post where UserInfo == WireUserInfo {
                     throw BusError(error)
                 }
             }
-            guard reader.isAtEnd else { throw Self.malformed }
+            guard reader.isAtEnd else { throw BusError.malformedArguments }
         }
         self = found.take()!
     }
@@ -106,7 +106,7 @@ extension Post where UserInfo == WireUserInfo {
         } catch {
             throw BusError(error)
         }
-        guard let entries = arguments.readArray(alignedTo: 8) else { throw Self.malformed }
+        guard let entries = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }
         options = try PostOptions(at: entries, of: arguments)
         arguments.move(to: entries.upperBound)
     }
@@ -126,11 +126,11 @@ extension Post where UserInfo == WireUserInfo {
     fileprivate static func readNameAndObject(
         _ reader: inout MarshalledReader
     ) throws(BusError) -> (name: String, object: String) {
-        guard let name = reader.readString(), let object = reader.readString() else { throw malformed }
+        guard let name = reader.readString(), let object = reader.readString() else {
+            throw BusError.malformedArguments
+        }
         return (name, object)
     }
-
-    static var malformed: BusError { .invalidArgs("the arguments are not laid out as D-Bus lays them out") }
 }
 
 /// What tells whom a post is for.
@@ -153,9 +153,9 @@ public struct PostOutline: Hashable, Sendable {
 
     init(at arguments: inout MarshalledReader) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.readNameAndObject(&arguments)
-        guard let userInfo = arguments.readArray(alignedTo: 8) else { throw Post.malformed }
+        guard let userInfo = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }
         arguments.move(to: userInfo.upperBound)
-        guard let entries = arguments.readArray(alignedTo: 8) else { throw Post.malformed }
+        guard let entries = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }
         isImmediate = try PostOptions(at: entries, of: arguments).deliverImmediately
         arguments.move(to: entries.upperBound)
     }

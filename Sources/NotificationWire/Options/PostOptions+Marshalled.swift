@@ -49,13 +49,13 @@ func readMarshalledOptions(
     reader.move(to: entries.lowerBound)
     while reader.offset < entries.upperBound {
         guard reader.align(to: 8), let key = reader.readString(), let type = reader.readSignature() else {
-            throw Post<WireUserInfo>.malformed
+            throw BusError.malformedArguments
         }
         var option = MarshalledOption(key: key, type: type, value: reader)
         try body(&option)
         reader = option.value
     }
-    guard reader.offset == entries.upperBound else { throw Post<WireUserInfo>.malformed }
+    guard reader.offset == entries.upperBound else { throw BusError.malformedArguments }
 }
 
 /// One option where it lies: as ``WireOption``.
@@ -67,20 +67,20 @@ struct MarshalledOption {
 
     mutating func boolean() throws(BusError) -> Bool {
         try expect("b", "a boolean (b)")
-        guard let number = value.readUInt32(), number <= 1 else { throw Post<WireUserInfo>.malformed }
+        guard let number = value.readUInt32(), number <= 1 else { throw BusError.malformedArguments }
         return number == 1
     }
 
     mutating func number() throws(BusError) -> UInt32 {
         try expect("u", "a number (u)")
-        guard let number = value.readUInt32() else { throw Post<WireUserInfo>.malformed }
+        guard let number = value.readUInt32() else { throw BusError.malformedArguments }
         return number
     }
 
     mutating func longNumber() throws(BusError) -> UInt64 {
         try expect("t", "a number (t)")
         guard value.align(to: 8), let low = value.readUInt32(), let high = value.readUInt32() else {
-            throw Post<WireUserInfo>.malformed
+            throw BusError.malformedArguments
         }
         // In the byte order of the machine, of which there is one here that matters.
         return 1.littleEndian == 1 ? UInt64(high) << 32 | UInt64(low) : UInt64(low) << 32 | UInt64(high)
@@ -88,7 +88,7 @@ struct MarshalledOption {
 
     mutating func text() throws(BusError) -> String {
         try expect("s", "a string (s)")
-        guard let text = value.readString() else { throw Post<WireUserInfo>.malformed }
+        guard let text = value.readString() else { throw BusError.malformedArguments }
         return text
     }
 
@@ -99,15 +99,15 @@ struct MarshalledOption {
 
     mutating func choices<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> [Choice] {
         try expect("as", "an array of strings (as)")
-        guard let texts = value.readArray(alignedTo: 4) else { throw Post<WireUserInfo>.malformed }
+        guard let texts = value.readArray(alignedTo: 4) else { throw BusError.malformedArguments }
         var choices: [Choice] = []
         while value.offset < texts.upperBound { choices.append(try readChoice()) }
-        guard value.offset == texts.upperBound else { throw Post<WireUserInfo>.malformed }
+        guard value.offset == texts.upperBound else { throw BusError.malformedArguments }
         return choices
     }
 
     private mutating func readChoice<Choice: RawRepresentable<String> & CaseIterable>() throws(BusError) -> Choice {
-        guard let text = value.readString() else { throw Post<WireUserInfo>.malformed }
+        guard let text = value.readString() else { throw BusError.malformedArguments }
         return try mappingCenterErrors { () throws(CenterError) in try WireOption.choice(named: text, of: key) }
     }
 

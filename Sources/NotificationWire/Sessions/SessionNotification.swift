@@ -44,14 +44,14 @@ public struct SessionNotification {
         try message.readMarshalledBody { body throws(BusError) in
             var reader = MarshalledReader(body)
             guard let name = reader.readString(), let object = reader.readString() else {
-                throw Post<WireUserInfo>.malformed
+                throw BusError.malformedArguments
             }
             try mappingCenterErrors { () throws(CenterError) in try check(name, object) }
             let userInfo = try mappingCenterErrors { () throws(CenterError) in
                 try WireUserInfo(at: &reader, limits: limits)
             }
             guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
-                throw Post<WireUserInfo>.malformed
+                throw BusError.malformedArguments
             }
             found = SessionNotification(
                 name: name, object: object, userInfo: userInfo, options: try Options(at: entries, of: reader))
