@@ -246,6 +246,22 @@ class Sandboxes(PolicyTestCase):
         self.assertLessEqual({each.unique_name for each in (other, stranger, first)}, {each["name"] for each in listed})
         self.assertLessEqual({other.unique_name, stranger.unique_name, *observers}, set(self.control.list_clients()))
 
+    def test_all_sessions(self):
+        """G1, P2: it can't post to all sessions, whatever its policy and what is exported; others can."""
+        application = carillon_interop.fresh_name("org.example.Boxed")
+        sandbox = Sandbox(self, application)
+        self.configure_policy("[Sessions]", "export=org.example.*", f"[Policy {application}]", "post=*")
+        outside = self.client()
+        outside.add_observer(application)
+        self.assertEqual(sandbox.post(application), 1)
+        arguments = [application, "", {}, {"all-sessions": True}]
+        self.assert_refused(
+            NOT_ALLOWED, sandbox.call, "Post", "(ssa{sv}a{sv})", *arguments, mentions=[application, "all sessions"]
+        )
+        self.assertEqual(self.control.post(application, options={"all-sessions": GLib.Variant("b", True)}), 1)
+        posters = [each.poster for each in outside.settle(self.control)]
+        self.assertEqual(posters, [sandbox.unique_name, self.control.unique_name])
+
     def test_channel(self):
         """P2, F2: on a channel it posts what it may post on the bus, and nothing else, also when policy changes."""
         application = carillon_interop.fresh_name("org.example.Boxed")
