@@ -76,7 +76,7 @@ extension DistributedNotificationCenter {
     public enum Event: Sendable {
         case connectionStateChanged(ConnectionState)
         case mayHaveMissedNotifications(Gap)
-        /// The service suspended or resumed this program.
+        /// The service suspended or resumed this program. Tells the same again where that may not have arrived (E3, E5).
         case suspensionChanged(isSuspended: Bool, cause: String)
         /// The service refused to register an observer, which therefore receives nothing.
         case observerRefused(name: Foundation.Notification.Name?, object: String?, DistributedNotificationError)

@@ -264,7 +264,14 @@ struct ActivityTests {
         let (new, effects) = restarted(center.center)
         #expect(new.clientStatuses.map(\.cause) == [.explicit])
         #expect(new.statistics.queued == 1)
-        #expect(!effects.contains { if case .suspensionChanged = $0 { true } else { false } })
+        let told = effects.compactMap { effect in
+            if case .suspensionChanged(one, let isSuspended, let cause) = effect {
+                "\(isSuspended) \(cause)"
+            } else {
+                nil
+            }
+        }
+        #expect(told == ["true explicit"], "it has not confirmed that")
     }
 
     @Test("E3, A2: an observer that refuses automatic suspension still does after a restart")

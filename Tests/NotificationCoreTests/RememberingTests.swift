@@ -33,7 +33,7 @@ struct RememberingTests {
         Case("an answer to a call") { _ = $0.answer(to: one) },
         Case("who is behind a connection") { $0.identify(one, as: 7) },
         Case("the end of a moment of inactivity that was another") { $0.endInactivityTimer(three, epoch: 99) },
-        Case("an application that is active") { $0.tell(.active, of: three) },
+        Case("an application that is active, again") { $0.tell(.active, of: three) },
         Case("the configuration as it was") { $0.setAutomaticSuspension(true) },
         Case("a post that nobody matches") { try $0.post("none") },
         Case("a post that is delivered at once") { try $0.post("two") },
@@ -60,6 +60,7 @@ struct RememberingTests {
         try center.observe(two, "two")
         try center.resume(two)
         try center.observe(three, "three")
+        center.tell(.active, of: three)
         let before = center.changes.count
         try event.event(center)
         let written = center.changes.dropFirst(before)

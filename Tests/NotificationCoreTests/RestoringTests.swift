@@ -45,6 +45,8 @@ struct RestoringTests {
         try old.followActivity(two)
         old.goOn(three)
         try old.suspend(three)
+        // With these its window is full, and it confirms what it was told.
+        for _ in 0..<64 { _ = old.answer(to: three) }
         let grown = old.changes
         var rewritten: [Change] = []
         old.center.forEachRememberedChange { rewritten.append($0) }
@@ -62,12 +64,19 @@ struct RestoringTests {
                 }
             }
             #expect(told.map(\.0) == [one] && told.map(\.1) == [true], "\(told)")
-            // It has been told now.
-            let again = DistributedCenter()
-            new.forEachRememberedChange { #expect(again.restore($0)) }
-            effects = []
-            again.finishRestoring(effects: &effects)
-            #expect(!effects.contains { if case .suspensionChanged = $0 { true } else { false } })
+            // It has been told now, and may not have heard it yet.
+            for isConfirmed in [false, true] {
+                if isConfirmed {
+                    for _ in 0..<64 { _ = new.mayAnswer(one, byteCount: 100, effects: &effects) }
+                    for _ in 0..<2 { new.clientAnswered(one, effects: &effects) }
+                }
+                let again = DistributedCenter()
+                new.forEachRememberedChange { #expect(again.restore($0)) }
+                effects = []
+                again.finishRestoring(effects: &effects)
+                let isTold = effects.contains { if case .suspensionChanged = $0 { true } else { false } }
+                #expect(isTold == !isConfirmed)
+            }
         }
     }
 

@@ -65,15 +65,18 @@ struct RecoveryStoreTests: StateTests {
             before.remembersChanges = true
             let store = try open(directory)
             _ = store.restore(into: before)
-            for isSuspended in [true, false] {
-                var effects: [Effect] = []
-                try before.setSuspended(isSuspended, of: ":1.1", effects: &effects)
-                carryOut(&effects, in: store)
-            }
+            var effects: [Effect] = []
+            try before.setSuspended(true, of: ":1.1", effects: &effects)
+            // It confirms that: its window is full.
+            for _ in 0..<64 { _ = before.mayAnswer(":1.1", byteCount: 100, effects: &effects) }
+            for _ in 0..<2 { before.clientAnswered(":1.1", effects: &effects) }
+            carryOut(&effects, in: store)
+            try before.setSuspended(true, of: ":1.2", effects: &effects)
+            carryOut(&effects, in: store)
         }
         let log = directory.path + "/b.log"
         let bytes = try Data(contentsOf: URL(filePath: log))
-        // Of the last record, that it is resumed, so much is missing.
+        // Of the last record so much is missing. For all that is known it was about the first client.
         try bytes.dropLast(rubbish).write(to: URL(filePath: log))
         let center = DistributedCenter()
         let next = try open(directory)

@@ -52,7 +52,7 @@ final class Client {
     var toldSuspension: (Bool, SuspensionCause)? = (false, .none)
     /// All that it had been sent, in bytes, when it was told so.
     var sentWhenTold: UInt64 = 0
-    /// Whether a later process is known to have to tell it about its suspension (E3), as it does not read.
+    /// Whether a later process is known to have to tell it about its suspension (E3), as it may not know.
     var isSuspensionOwed = false
 
     #if !DEBUG

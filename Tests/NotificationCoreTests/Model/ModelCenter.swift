@@ -309,10 +309,13 @@ struct ModelCenter {
 
     /// Who does not read is told when it does.
     private mutating func tellSuspension(_ client: ModelClient) {
-        guard client.reads, !client.knowsSuspension else { return }
-        client.told = (client.isSuspended, client.cause)
-        outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
-        count(256, to: client)
+        if client.reads, !client.knowsSuspension {
+            client.told = (client.isSuspended, client.cause)
+            outcomes.append(.suspensionChanged(client.isSuspended, client.cause), for: client.number)
+            count(256, to: client)
+            client.probesBehindWord = client.probes.count { !$0 } + (client.messagesSinceProbe > 0 ? 1 : 0)
+        }
+        client.isWordOwed = !client.knowsSuspension || client.probesBehindWord > 0
     }
 
     // MARK: Queues (S2, S4, E1)
@@ -370,7 +373,7 @@ struct ModelCenter {
 
     /// A client that reads is first of all told what it lost, and gets what was held; the rest waits for its turn.
     private mutating func pump(_ client: ModelClient) {
-        tellSuspension(client)
+        if client.reads { tellSuspension(client) }
         announceLoss(to: client)
         sendWhatIs(in: .flushed, to: client)
         guard client.reads else { return }
@@ -493,7 +496,7 @@ struct ModelCenter {
         guard let client = client(number) else { return }
         if !client.probes.isEmpty {
             client.hasAnswered = true
-            client.probes.removeFirst()
+            if !client.probes.removeFirst() { client.confirm() }
         }
         pump(client)
     }
@@ -514,6 +517,7 @@ struct ModelCenter {
         if !client.hasAnswered {
             for index in client.probes.indices where !client.probes[index] {
                 client.probes[index] = true
+                client.confirm()
                 if !hasRead { break }
             }
         }
@@ -546,7 +550,7 @@ struct ModelCenter {
             client.told =
                 old.override.map { ($0, .override) } ?? old.word.map { ($0, .explicit) }
                 ?? (old.isSuspended ? (true, .activity) : (false, .none))
-            if !old.knowsSuspension { client.told = nil }
+            if old.isWordOwed { client.told = nil }
             return client
         }
         for client in clients {

@@ -65,6 +65,12 @@ final class ModelClient {
     /// What it knows of its suspension.
     /// Nil when a restart came before it could be told.
     var told: (isSuspended: Bool, cause: SuspensionCause)? = (false, .none)
+    /// Probes that have to be confirmed until it has surely heard that.
+    var probesBehindWord = 0
+    /// One of its probes is confirmed.
+    func confirm() { probesBehindWord = max(0, probesBehindWord - 1) }
+    /// Whether a later process has to tell it, as it may not know.
+    var isWordOwed = false
     var knowsSuspension: Bool { told?.isSuspended == isSuspended && told?.cause == cause }
 
     init(_ number: Int) {
