@@ -22,6 +22,7 @@ final class FakeService: @unchecked Sendable {
         let ready = DispatchSemaphore(value: 0)
         connection.onMessage = { [unowned self] message in answer(message) }
         let (connection, context) = (connection, context)
+        // unsafe: from its start on the thread is the only one that uses the connection.
         nonisolated(unsafe) let theConnection = connection
         let thread = Thread { [weak self] in
             theConnection.hello { _ in

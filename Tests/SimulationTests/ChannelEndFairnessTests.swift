@@ -24,7 +24,7 @@ struct ChannelEndFairnessTests {
         /// All are there, and the poster has a channel.
         init() throws {
             super.init(servingTime: 1000, channelBytes: 200_000)
-            _ = poster
+            _ = poster  // joins, before the others
             other.post(PostPlan(name: 1))
             observer.observe(slot: 0, name: 0, object: nil, .deliverImmediately, .default)
             pass(seconds: 5)

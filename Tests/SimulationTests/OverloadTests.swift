@@ -21,7 +21,7 @@ struct OverloadTests {
             limits[.waitingCallBytes] = 1 << 20
             super.init(manner: manner, limits: limits, isSupervised: false, servingTime: 1000)
             observer.observe(slot: 0, name: nil, object: nil, .hold, .default)
-            _ = poster
+            _ = poster  // joins
             pass(seconds: 2)
         }
     }

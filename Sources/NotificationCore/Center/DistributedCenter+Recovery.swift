@@ -226,8 +226,7 @@ extension DistributedCenter {
     private static let greatestNumber = UInt64.max / 2
 
     /// The connection ended, and nothing can be sent any more: everything that is due to anybody is remembered, also what
-    /// waits for its turn, and of whom what it was told of its suspension may have been cut off. Hearing it twice tells
-    /// nothing wrong.
+    /// waits for its turn, and words that may have been cut off count as not told.
     public func connectionEnded(effects: inout [Effect]) {
         defer { eventEnded() }
         for client in clients.values {
