@@ -41,10 +41,11 @@ extension DistributedCenter {
             post.retention = retention
             try checkRetaining(post, from: poster, effects: &effects)
         }
-        // So that its leaving is noticed.
+        if options.postingStyle != .now { try checkQueueing(post, from: poster, coalescing: options.coalescing) }
+        // So that its leaving is noticed. Behind all that may refuse it: a refused post makes nobody a client.
         if options.goesWithPoster { _ = try client(poster, effects: &effects) }
         guard options.postingStyle == .now else {
-            try enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
+            enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
             return Receipt(receivers: 0, mark: nil)
         }
         guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }

@@ -48,11 +48,11 @@ extension DistributedCenter {
         if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
     }
 
-    /// Queues a post.
+    /// Whether a post may be queued.
     ///
     /// - Throws: ``CenterError/limitExceeded(_:value:)``.
-    func enqueue(
-        _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
+    func checkQueueing(
+        _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>
     ) throws(CenterError) {
         let usage = postingQueues.usage(
             of: poster, name: post.name, object: post.object, style: post.style, coalescing: coalescing)
@@ -61,6 +61,12 @@ extension DistributedCenter {
         try limits.check(.queuedPostBytesPerClient, usage.byteCount + growth)
         try checkRoom(
             for: postingQueues.payer(of: poster) ?? peers[poster], .queuedPostBytes, adding: growth)
+    }
+
+    /// Queues a post that ``checkQueueing(_:from:coalescing:)`` has let through.
+    func enqueue(
+        _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
+    ) {
         counters.coalesced += UInt64(putInQueue(post, of: poster, coalescing: coalescing))
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }

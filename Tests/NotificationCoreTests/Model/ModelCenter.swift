@@ -80,8 +80,8 @@ struct ModelCenter {
                 post: Post(serial: 0, name: name, object: object, bytes: bytes, poster: poster),
                 immediately: immediately, style: style)
             if style != .now {
-                if style == .atExit { _ = try known(poster) }
                 try posters.check(queued, coalescing, limits)
+                if style == .atExit { _ = try known(poster) }
                 view.coalesced += UInt64(posters.queue(queued, coalescing))
                 return .numbers([0])
             }
