@@ -137,6 +137,32 @@ struct CarryingTests {
         #expect(other.statistics.dropped == 69)
     }
 
+    @Test("E5, S4: a refused signal about one loss is repeated for one loss")
+    func refusedSignalOfOneLoss() throws {
+        try center.observe(one, "A")
+        center.stop(one)
+        try center.post("A")
+        center.refuseDelivery(to: one)
+        center.goOn(one)
+        center.refuseDelivery(to: one, losses: 1)
+        for _ in 0..<2 { center.answer(one) }
+        #expect(dropped(one) == [.dropped(1, of: [], .busLimits), .dropped(1, of: [], .busLimits)])
+        #expect(center.statistics.dropped == 1)
+    }
+
+    @Test("E5: the numbers of its observers count to the size of a notification on the bus")
+    func sizeWithObservers() throws {
+        for _ in 0..<10 { try center.observe(one, "A") }
+        try center.post("A")
+        let size = try #require(center.deliveries(one).first).notification.byteCount + 10 * 8
+        for (limit, losses) in [(size, 1), (size + 1, 0)] {
+            center.clear()
+            center.center.mostBytes = limit
+            try center.post("A")
+            #expect(dropped(one).count == losses && center.received(one).count == 1 - losses)
+        }
+    }
+
     @Test("E5: one that is too large for the bus is told at once, and keeps its number")
     func tooLarge() throws {
         let id = try center.observe(one, "A")

@@ -158,6 +158,22 @@ struct IntervalTests {
         #expect(center.received(one).last?.observers == [held, immediate])
     }
 
+    @Test("A notification that does not wait begins the interval of each of its observers, also the shortest")
+    func beginsForAll() throws {
+        let center = scenario()
+        let first = try center.observe(one, "A", "", .hold, interval: 1)
+        try center.suspend(one)
+        try center.post("A", immediately: true)
+        let second = try center.observe(one, "A", "", .hold, interval: 1)
+        try center.post("A", immediately: true)
+        try center.resume(one)
+        center.clear()
+        try center.post("A")
+        #expect(center.received(one).isEmpty)
+        center.wait(1)
+        #expect(center.received(one).map(\.observers) == [[first, second]])
+    }
+
     @Test("What waits never overtakes what was held and has no room to go", arguments: [false, true])
     func behindHeld(isUrgent: Bool) throws {
         let center = scenario()
