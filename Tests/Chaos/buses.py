@@ -134,7 +134,6 @@ class Bus:
         self._controller.signal_subscribe(
             None, "org.bus1.DBus.Name", "Activate", None, None, Gio.DBusSignalFlags.NONE, self._activate
         )
-        self._starting = None
         self._control("AddName", GLib.Variant("(osu)", ("/org/bus1/DBus/Name/0", BUS_NAME, os.getuid())))
         descriptors = Gio.UnixFDList.new()
         descriptors.append(listener.fileno())
@@ -150,18 +149,19 @@ class Bus:
         )
 
     def _activate(self, _connection, _sender, _path, _interface, _signal, parameters):
-        (self._starting,) = parameters.unpack()
+        (activation,) = parameters.unpack()
         service = subprocess.Popen(
             [self.executable], env=self.environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
         )
-        GLib.child_watch_add(GLib.PRIORITY_DEFAULT, service.pid, self._service_ended)
+        GLib.child_watch_add(GLib.PRIORITY_DEFAULT, service.pid, self._service_ended, activation)
         service.returncode = 0  # it is waited for by GLib
 
-    def _service_ended(self, *_):
-        # Harmless unless it ended before it had its name: whoever waits for it then learns of it.
+    def _service_ended(self, _pid, _status, activation):
+        # Harmless unless it ended before it had its name: whoever waits for it then learns of it. It is its own activation
+        # that is over: the end of a process can be seen here when the bus has asked for the next one already.
         try:
             self._control(
-                "Reset", GLib.Variant("(ts)", (self._starting, "org.bus1.DBus.Name.Error.StartupFailure")),
+                "Reset", GLib.Variant("(ts)", (activation, "org.bus1.DBus.Name.Error.StartupFailure")),
                 path="/org/bus1/DBus/Name/0", interface="Name",
             )
         except GLib.Error as error:
