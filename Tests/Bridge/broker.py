@@ -173,6 +173,18 @@ class Broker:
             lambda: f"{user} is subscribed to {topics}; it is to {sorted(self.subscriptions(user))}",
         )  # fmt: skip
 
+    def wait_subscribed_client(self, prefix, *topics):
+        """The same for the client whose id begins so: without certificates the broker knows no users, and several bridges
+        may be of one."""
+        def subscribed():
+            self.read_log()
+            return set().union(*(filters for client, filters in self.filters.items() if client.startswith(prefix)))
+
+        wait_until(
+            lambda: set(topics) <= subscribed(),
+            lambda: f"{prefix}… is subscribed to {topics}; it is to {sorted(subscribed())}, and the log ends\n{self.tail()}",
+        )  # fmt: skip
+
     # Programs without Carillon
 
     def client_words(self, program, user):
@@ -273,3 +285,11 @@ class Listener:
     def wait(self, count):
         wait_until(lambda: len(self.messages) >= count, lambda: f"{count} messages: {self.messages}")
         return self.messages
+
+    def posts(self, count):
+        """Waits for so many posts and values, and returns all that have come: what an observer has may not be here yet."""
+        def found():
+            return [message for message in self.messages if "/n/" in message.topic or "/v/" in message.topic]
+
+        wait_until(lambda: len(found()) >= count, lambda: f"{count} posts; there are {found()[-5:]}")
+        return found()

@@ -64,7 +64,9 @@ class BridgeTest(unittest.TestCase):
     def observe(host, *names, **options):
         """An observer whose interest the broker knows. Names that nobody can import are waited for nowhere."""
         observer = host.observe(*names, **options)
-        host.broker.wait_subscribed(host.name, *(notifications(name) for name in names if not name.startswith("org.carillon.")))
+        realm = host.settings["Bridge"]["realm"]
+        host.wait_subscribed(
+            *(notifications(name, realm) for name in names if not name.startswith("org.carillon.")))
         return observer
 
     def assert_origin(self, notification, host, user):

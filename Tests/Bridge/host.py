@@ -170,6 +170,12 @@ class Host:
         wait_until(holds, lambda: f"the bridge of {self.name} says {what}; its status is {seen}, its log\n{self.bridge.tail()}")
         return dict(seen)
 
+    def wait_subscribed(self, *topics):
+        """Waits until the broker has subscribed the bridge to all of these filters. What the status says is what the bridge
+        has asked for, and what others publish may be ahead of that."""
+        bridge = self.settings["Bridge"]
+        self.broker.wait_subscribed_client(f"carillon-{bridge['realm']}-{bridge['host']}-{bridge['user']}-", *topics)
+
     # Posting and observing, with the command
 
     def observe(self, *names, retained=False, options=()):

@@ -43,6 +43,8 @@ class Interest(BridgeTest):
         desk.post(NAME, {"n": 12})
         again.wait(1)
         self.assertEqual(again.numbers, [12])
+        # It counts when the service has answered, and the observer may have it before that.
+        laptop.wait_status(lambda status: status["imported"] >= 2, "that both came")
         self.assertEqual(laptop.status()["imported"], 2)
 
     def test_until_the_last_has_gone(self):

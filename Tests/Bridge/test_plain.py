@@ -153,8 +153,7 @@ class Nonsense(BridgeTest):
     def test_names_of_the_bridge_are_its_own(self):
         lab = self.lab()
         laptop = lab.host("laptop", imports="*")
-        observer = laptop.observe("org.carillon.Bridge.Host", "org.carillon.Bridge.Lost", NAME)
-        lab.broker.wait_connected("laptop")
+        observer = self.observe(laptop, "org.carillon.Bridge.Host", "org.carillon.Bridge.Lost", NAME)
         for name in ("Host", "Lost", "Connection"):
             lab.broker.publish("sensor", f"carillon/1/home/sensor/any/n/org/carillon/Bridge/{name}", '{"forged": true}')
         lab.broker.publish("sensor", TOPIC, '{"n": 1}')
