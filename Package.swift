@@ -169,7 +169,8 @@ let package = Package(
             dependencies: [
                 "Carillon", "ThreadDelivery", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
                 "TestSupport", "carillond",
-                "CarillonTool", "example-glib-loop", "example-run-loop", "example-dispatch-main", "example-no-loop",
+                "CarillonTool", "example-saved", "example-glib-loop", "example-run-loop", "example-dispatch-main",
+                "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",
             ]
         ),
