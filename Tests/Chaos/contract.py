@@ -28,8 +28,14 @@ END = "org.example.Chaos.End"
 #: Marks what no observer of the well-behaved gets, other than those of everything.
 UNOBSERVED = "org.example.Chaos.Unobserved"
 
-#: Seconds that something may take that is no subject of the measurements.
-PATIENCE = 90
+#: Seconds that an event or a condition may take that is no subject of the measurements.
+PATIENCE = 60
+
+#: The same for programs that start, as many do at once; some are virtual machines.
+START_PATIENCE = 120
+
+#: The same for what a load has left to be done.
+LOAD_PATIENCE = 180
 
 
 def registrations(observer):

@@ -13,7 +13,8 @@ from gi.repository import Gio, GLib
 
 import buses
 from contract import (
-    BUS_NAME, DBUS, DBUS_PATH, END, INTERFACE, NAMES, OBJECT_PATH, PATIENCE, PROPERTIES, now
+    BUS_NAME, DBUS, DBUS_PATH, END, INTERFACE, LOAD_PATIENCE, NAMES, OBJECT_PATH, PATIENCE, PROPERTIES,
+    START_PATIENCE, now
 )
 from hostile.files import remove_configuration
 from watch import Process, Samples, descriptor_count, resident_bytes
@@ -140,7 +141,7 @@ class Stage:
         deadline = now() + seconds
         while not condition():
             if now() > deadline:
-                self.note(f"not within {seconds} s: {what}")
+                self.note(f"not within {seconds} s: {what}; bus and service said last:\n{self.bus.log_tail(30)}")
                 return False
             self.iterate(0.05)
         return True
@@ -204,7 +205,11 @@ class Stage:
         return os.path.join(self.directory, f"{name}.records")
 
     def wait_until_ready(self, actors):
-        if not self.wait_until(lambda: all(actor.has_said("ready") for actor in actors), "all clients are ready"):
+        def missing():
+            return [actor.name for actor in actors if not actor.has_said("ready")]
+
+        if not self.wait_until(lambda: not missing(), "all clients are ready", START_PATIENCE):
+            self.note(f"not ready: {', '.join(missing())}")
             raise Failure("the run could not begin")
 
     def _start_command(self):
@@ -215,7 +220,7 @@ class Stage:
                 [self.executables["carillon"], "observe", "--json", *NAMES, END], env=self.bus.environment,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=self.errors, start_new_session=True,
             )
-        if not self.wait_until(self._command_is_registered, "carillon observe is ready"):
+        if not self.wait_until(self._command_is_registered, "carillon observe is ready", START_PATIENCE):
             raise Failure("the run could not begin")
 
     def _command_is_registered(self):
@@ -345,14 +350,17 @@ class Stage:
         """Has the posters end, and the observers get all that is due to them."""
         for poster in self.posters:
             poster.order("stop")
-        if not self.wait_until(lambda: all(poster.has_said("stopped") for poster in self.posters), "the last answers"):
+        if not self.wait_until(
+            lambda: all(poster.has_said("stopped") for poster in self.posters), "the last answers", LOAD_PATIENCE
+        ):
             raise Failure("the center does not answer after the load")
         for observer in self.observers:
             observer.order(f"settle {POSTERS * STYLES}")
         self.wait_until(
-            lambda: all(observer.has_said("settled") for observer in self.observers), "observers got the last posts"
+            lambda: all(observer.has_said("settled") for observer in self.observers), "observers got the last posts",
+            LOAD_PATIENCE,
         )
-        self.wait_until(self._command_has_all, "carillon observe got the last posts")
+        self.wait_until(self._command_has_all, "carillon observe got the last posts", LOAD_PATIENCE)
         self.wait_until(self._command_is_registered, "the registrations of carillon observe are there")
 
     def _command_has_all(self):

@@ -191,7 +191,7 @@ class Runner:
     def finish(self, running):
         """Waits for a block to end, and compares."""
         try:
-            running.process.wait(stage.PATIENCE)
+            running.process.wait(stage.COMMAND_PATIENCE)
         except subprocess.TimeoutExpired:
             raise Failure(f"it does not end; so far:\n{indented(running.text())}") from None
         allowed = int(running.step.options.get("status", 0))

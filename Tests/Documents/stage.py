@@ -11,7 +11,10 @@ import tempfile
 import time
 
 #: Seconds that a condition may take. Only a test that fails waits for so long.
-PATIENCE = 120
+PATIENCE = 60
+
+#: The same for a whole command that a document shows: it may compile something, or open a window for the first time.
+COMMAND_PATIENCE = 120
 
 NAME = "org.carillon.NotificationCenter1"
 
@@ -158,7 +161,7 @@ class Stage:
 
     def run(self, arguments, seconds=None):
         """Runs a program to its end, and gives its exit status and all that it said."""
-        seconds = PATIENCE if seconds is None else seconds
+        seconds = COMMAND_PATIENCE if seconds is None else seconds
         process = self.start(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             output, _ = process.communicate(timeout=seconds)

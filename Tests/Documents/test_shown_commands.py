@@ -88,8 +88,9 @@ class Runs(unittest.TestCase):
     """What becomes of a document that shows something else than what happens."""
 
     def setUp(self):
-        patience, stage.PATIENCE = stage.PATIENCE, 2
-        self.addCleanup(setattr, stage, "PATIENCE", patience)
+        for name in ("PATIENCE", "COMMAND_PATIENCE"):
+            self.addCleanup(setattr, stage, name, getattr(stage, name))
+            setattr(stage, name, 2)
 
     def run_document(self, *lines):
         """Passed, failed and skipped of a document."""

@@ -9,7 +9,7 @@ import time
 
 from gi.repository import GLib
 
-from contract import PATIENCE
+from contract import PATIENCE, START_PATIENCE
 
 context = GLib.MainContext.default()
 
@@ -72,17 +72,25 @@ class Program:
             if line in self.lines[start:]:
                 return True
             if self.process.poll() is not None and not self._open:
-                raise Failure(f"'{self.command}' ended with {self.process.returncode} and not with the line '{line}'")
+                raise Failure(
+                    f"'{self.command}' ended with {self.process.returncode} and not with the line '{line}': "
+                    f"{self.errors[-5:]}"
+                )
             return False
 
-        wait_until(found, lambda: f"'{self.command}' says '{line}'; it said {self.lines[start:][-5:]}")
+        # Of one that has said nothing yet the start is waited for as well.
+        patience = PATIENCE if self.lines else START_PATIENCE
+        wait_until(
+            found, lambda: f"'{self.command}' says '{line}'; it said {self.lines[start:][-5:]}, {self.errors[-5:]}",
+            patience,
+        )
         return self.lines.index(line, start)
 
     def wait_for_end(self):
         """Its exit status."""
         wait_until(
             lambda: self.process.poll() is not None and not self._open,
-            lambda: f"'{self.command}' ends; it said {self.lines[-5:]}",
+            lambda: f"'{self.command}' ends; it said {self.lines[-5:]}, {self.errors[-5:]}", START_PATIENCE,
         )
         return self.process.returncode
 

@@ -83,13 +83,15 @@ class Trial:
 
     def report(self):
         """What the programs said, for a failure."""
-        for program in self.programs[-3:]:
+        # Those that are observed by what comes later, and the last ones.
+        observers = [program for program in self.programs[:-3] if program.command.startswith(self.readme.observer)]
+        for program in [*observers[-2:], *self.programs[-3:]]:
             yield f"$ {program.command}    (status {program.process.returncode})"
             yield from (f"    {line}" for line in program.lines[-12:])
-            yield from (f"    standard error: {line}" for line in program.errors[-12:])
+            yield from (f"    standard error: {line}" for line in program.errors[-30:])
         if self.bus:
             yield "the end of the log of bus and service:"
-            yield from (f"    {line}" for line in self.bus.log_tail(12).splitlines())
+            yield from (f"    {line}" for line in self.bus.log_tail(30).splitlines())
 
     # The checks
 

@@ -65,8 +65,8 @@ UNKNOWN_PROPERTY = "org.freedesktop.DBus.Error.UnknownProperty"
 PROPERTY_READ_ONLY = "org.freedesktop.DBus.Error.PropertyReadOnly"
 
 #: Seconds that one wait, or one method call, may take. Only a test that fails waits for so long, and a machine that has
-#: much else to do must not make one fail.
-PATIENCE = 90
+#: much else to do must not make one fail. What takes longer has a bound of its own where it stands.
+PATIENCE = 60
 
 #: Seconds that a whole test module may take. A module that is still running then prints where, and ends with an error.
 MODULE_PATIENCE = 900
