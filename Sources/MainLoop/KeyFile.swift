@@ -56,7 +56,8 @@ public struct KeyFile {
         try self.init(path: path, bytes: bytes)
     }
 
-    init(path: String, bytes: [UInt8]) throws(Fault) {
+    /// The same for bytes that are in memory.
+    package init(path: String, bytes: [UInt8]) throws(Fault) {
         self.path = path
         guard bytes.withUnsafeBytes({ $0.isText }) else {
             throw Fault(path: path, line: nil, reason: "the file is not valid UTF-8, or has a zero byte")

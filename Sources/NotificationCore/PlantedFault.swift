@@ -53,6 +53,58 @@
         case newServiceUntold = "new-service-untold"
         /// Who follows which values there are is not told that one has gone.
         case removalUntold = "removal-untold"
+        /// A post that is refused takes the next one of its call with it, which counts as accepted.
+        case refusedTakesNext = "refused-takes-next"
+        /// Policy is not asked about the names in a call of many posts.
+        case batchUnpoliced = "batch-unpoliced"
+        /// Policy is not asked about the names of posts on a channel.
+        case channelUnpoliced = "channel-unpoliced"
+        /// Policy is not asked about `host`, `user` and `all-sessions` of posts in a call of many, nor on a channel.
+        case optionsUnpoliced = "options-unpoliced"
+        /// Names below another one are matched without the dot.
+        case prefixWithoutDot = "prefix-without-dot"
+        /// A policy that is tightened leaves the observers that it no longer allows.
+        case policyKeepsObservers = "policy-keeps-observers"
+        /// A client is not told of the observers that policy took from it.
+        case revocationUntold = "revocation-untold"
+        /// An application in a sandbox sees all clients.
+        case sandboxSeesAll = "sandbox-sees-all"
+        /// An application in a sandbox is told who posted.
+        case sandboxIsToldPosters = "sandbox-is-told-posters"
+        /// Values of several users of a host take the place of each other.
+        case userIgnored = "user-ignored"
+        /// A barrier counts as passed, whoever sent it.
+        case barrierBelieved = "barrier-believed"
+        /// A barrier that the bus refused counts as passed.
+        case refusedBarrier = "refused-barrier"
+        /// A Ping that the bus refused counts as answered.
+        case refusedPing = "refused-ping"
+        /// A channel that its client reset counts as read when the bus goes.
+        case resetForgotten = "reset-forgotten"
+        /// A client that left before the general match rule was there is not looked for.
+        case departedBeforeRule = "departed-before-rule"
+        /// An observer that comes late is given a value whose time is over.
+        case expiredGiven = "expired-given"
+        /// A value whose time is over takes room that a new one needs.
+        case expiredTakesRoom = "expired-takes-room"
+        /// The count of overflows of a client stays when the client leaves.
+        case overflowsStay = "overflows-stay"
+        /// Checksums in the log are not looked at.
+        case checksumIgnored = "checksum-ignored"
+        /// Behind a damaged log clients are not told whether they are suspended.
+        case damageUntold = "damage-untold"
+        /// Behind a damaged log numbers are given again.
+        case damageReusesNumbers = "damage-reuses-numbers"
+        /// What somebody said of another client's suspension does not survive the process.
+        case overrideForgotten = "override-forgotten"
+        /// A client that was suspended because of its application's activity is not told of its resumption by the next process.
+        case resumedUntold = "resumed-untold"
+        /// A client's own word does not hold over activity.
+        case activityOverWord = "activity-over-word"
+        /// Activity that ended a moment ago suspends, although it has begun again.
+        case lateInactivity = "late-inactivity"
+        /// What other sessions send is taken, whoever may send it.
+        case importUnpoliced = "import-unpoliced"
 
         // A simulation has one thread.
         nonisolated(unsafe) private static var planted: PlantedFault?

@@ -228,6 +228,9 @@ final class CenterDriver {
                 center.deliveriesCut(
                     client, atMost: recent.notifications, losses: recent.losses,
                     unreachable: unreachable.map { ($0.notifications, $0.losses) }, effects: &effects)
+                #if CARILLON_PLANTED
+                    if PlantedFault.strikes(.resetForgotten) { continue }
+                #endif
                 // So it is to who has left it unread.
                 if let channel, channel.isCarried, channel.isReset {
                     center.deliveriesCut(

@@ -128,7 +128,11 @@ struct CenterHandlers {
 
     /// A sandbox sees no other client, so it is not told who posted either (P2).
     private static func optionsNeed(_ call: SetClientOptions) -> PolicyGate.Need {
-        call.change.details?.all.contains(where: \.isAboutPoster) == true ? .session("be told who posted") : .nothing
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.sandboxIsToldPosters) { return .nothing }
+        #endif
+        return call.change.details?.all.contains(where: \.isAboutPoster) == true
+            ? .session("be told who posted") : .nothing
     }
 
     // MARK: The methods, in the order of the table

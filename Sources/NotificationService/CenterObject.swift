@@ -191,6 +191,14 @@ package final class CenterObject {
         return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }
 
+    /// What a source of activity reports of a client's application.
+    func report(_ activity: Activity, of client: ClientName) {
+        driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
+    }
+
+    /// What is kept for each client besides the state machine, to look at.
+    var kept: [(what: String, count: Int)] { driver.effects.kept + clients.kept }
+
     /// To look at.
     var center: DistributedCenter { driver.center }
     /// Whether what waits would be lost with the process, for want of room in the state.
@@ -350,6 +358,9 @@ package final class CenterObject {
         sessions.use(configuration.sessions)
         guard configuration.policy != gate.policy else { return }
         gate.policy = configuration.policy
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.policyKeepsObservers) { return }
+        #endif
         for client in driver.center.clientStatuses where callers[client.name] != nil {
             revokeForbidden(of: client.name)
         }

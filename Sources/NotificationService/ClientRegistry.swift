@@ -64,6 +64,14 @@ final class ClientRegistry {
         identified(client)
     }
 
+    /// What is kept for each client, to look at.
+    var kept: [(what: String, count: Int)] {
+        [
+            ("processes", processes.count), ("counts of refusals", refusals.count),
+            ("match rules", departures.keptCount),
+        ]
+    }
+
     func process(of client: ClientName) -> Process? {
         processes[client]
     }

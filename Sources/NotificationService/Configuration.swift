@@ -40,6 +40,12 @@ package struct Configuration: Equatable {
         }
     }
 
+    /// What a single file says, for a simulation.
+    package init(text: String) throws(KeyFile.Fault) {
+        let file = try KeyFile(path: "carillon.conf", bytes: Array(text.utf8))
+        for entry in file.entries { try apply(entry, of: file) }
+    }
+
     private mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch entry.group {
         case "Limits": try applyLimit(entry, of: file)

@@ -104,6 +104,14 @@ final class EffectRunner {
         }
     }
 
+    /// What is kept for each client here, to look at.
+    var kept: [(what: String, count: Int)] {
+        [
+            ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
+            ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
+        ]
+    }
+
     /// The bus refused the signal with this message serial.
     func signalRefused(serial: UInt32) {
         guard serial >= Self.firstSignal else { return }
@@ -156,6 +164,9 @@ final class EffectRunner {
             send(
                 SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client), to: client
             )
+        #if CARILLON_PLANTED
+            case .revoked where PlantedFault.strikes(.revocationUntold, oneOf: 2): break
+        #endif
         case .revoked(let client, let observers):
             Log.notice(
                 "\(client) lost \(observers.count) observers, which policy no longer allows",
@@ -189,7 +200,12 @@ final class EffectRunner {
             inactivityTimers[client] = nil
             intervalTimers[client] = nil
             activity?.forget(client)
-            overflows[client] = nil
+            #if CARILLON_PLANTED
+                let staying = PlantedFault.strikes(.overflowsStay) ? overflows[client] : nil
+            #else
+                let staying: UInt64? = nil
+            #endif
+            overflows[client] = staying
             prober.forget(client)
             clients.forget(client)
             onForgotten?(client)

@@ -59,21 +59,22 @@ package struct Machine {
             })
     }
 
-    /// A simulated one: without sandboxes, a desktop, or a kernel that tells of sockets.
+    /// A simulated one: without a desktop, or a kernel that tells of sockets.
     package static func simulated(
         address: String, runtimeDirectory: String, files: any StateFiles, processes: any ProcessTable,
-        configuration: @escaping () -> Configuration,
+        maySandboxesCall: Bool = false,
+        configuration: @escaping () throws(KeyFile.Fault) -> Configuration,
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
         makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
         time: @escaping () -> Int64 = { 0 }, uptime: @escaping () -> Int64 = { 0 },
+        connectToSystemBus: ((MainContext) throws(BusError) -> Connection)? = nil,
         noteServing: @escaping () -> Void = {}
     ) -> Machine {
         Machine(
             address: address, connect: connect, runtimeDirectory: runtimeDirectory, files: files,
-            processes: processes, session: .none, maySandboxesCall: { false },
+            processes: processes, session: .none, maySandboxesCall: { maySandboxesCall },
             readConfiguration: configuration, sockets: { nil }, makeStream: makeStream, time: time,
-            uptime: uptime,
-            noteServing: noteServing)
+            uptime: uptime, connectToSystemBus: connectToSystemBus, noteServing: noteServing)
     }
 }
 

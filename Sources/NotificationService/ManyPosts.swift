@@ -97,7 +97,12 @@ final class ManyPosts {
                 piece.take()
                 let (name, post) = work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
                     // That a name is missing is for the post's own check to say.
-                    if !name.isEmpty { try gate.check(work.call.sender) { .post(name: name) } }
+                    #if CARILLON_PLANTED
+                        let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchUnpoliced)
+                    #else
+                        let isPoliced = !name.isEmpty
+                    #endif
+                    if isPoliced { try gate.check(work.call.sender) { .post(name: name) } }
                     try mappingCenterErrors { () throws(CenterError) in
                         try driver.center.checkPost(name: name, object: object)
                     }
@@ -105,7 +110,7 @@ final class ManyPosts {
                 taken += 1
                 do throws(BusError) {
                     let post = try post.get()
-                    try gate.check(post.options, ofPost: post.name, work.call.sender)
+                    try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true)
                     let receipt = try mappingCenterErrors { () throws(CenterError) in
                         try driver.center.post(
                             name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
@@ -117,6 +122,12 @@ final class ManyPosts {
                 } catch {
                     refused.append((name, error))
                     work.outcomes.append(PostOutcome(error))
+                    #if CARILLON_PLANTED
+                        if !work.posts.isAtEnd, PlantedFault.strikes(.refusedTakesNext) {
+                            _ = work.posts.next(limits: driver.center.limits) { _, _ in }
+                            work.outcomes.append(PostOutcome(receivers: 0))
+                        }
+                    #endif
                 }
             }
         }

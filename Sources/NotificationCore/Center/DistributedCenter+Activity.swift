@@ -29,9 +29,14 @@ extension DistributedCenter {
     /// changed meanwhile.
     public func inactivityTimerEnded(_ name: ClientName, epoch: UInt64, effects: inout [Effect]) {
         defer { eventEnded() }
-        guard let client = clients[name], client.activityEpoch == epoch, client.reportedActivity == .inactive else {
-            return
-        }
+        #if CARILLON_PLANTED
+            let isLate = PlantedFault.strikes(.lateInactivity)
+        #else
+            let isLate = false
+        #endif
+        guard let client = clients[name],
+            isLate || client.activityEpoch == epoch && client.reportedActivity == .inactive
+        else { return }
         changeSuspension(of: client, effects: &effects) { $0.activity = .inactive }
     }
 

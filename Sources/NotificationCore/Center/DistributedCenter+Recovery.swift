@@ -275,7 +275,12 @@ extension DistributedCenter {
             watch(client, effects: &effects)
             if client.wasSuspendedByActivity {
                 client.wasSuspendedByActivity = false
-                client.toldSuspension = (true, .activity)
+                #if CARILLON_PLANTED
+                    let isTold = !PlantedFault.strikes(.resumedUntold)
+                #else
+                    let isTold = true
+                #endif
+                if isTold { client.toldSuspension = (true, .activity) }
                 remember(.suspendedByActivity(client.name, false), effects: &effects)
             }
             if client.isSuspensionOwed { client.toldSuspension = nil }

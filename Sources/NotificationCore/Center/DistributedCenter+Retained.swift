@@ -60,7 +60,12 @@ extension DistributedCenter {
     /// - Throws: ``CenterError/limitExceeded(_:value:)``.
     func checkRetaining(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) throws(CenterError) {
         guard post.retention != nil else { return }
-        removeExpired(effects: &effects)
+        #if CARILLON_PLANTED
+            let isRoomMade = !PlantedFault.strikes(.expiredTakesRoom)
+        #else
+            let isRoomMade = true
+        #endif
+        if isRoomMade { removeExpired(effects: &effects) }
         let peer = peers[poster]
         let before = retained[post.kind]
         let isOwn = before.map { $0.payer === peer } ?? false
@@ -163,7 +168,12 @@ extension DistributedCenter {
     /// - Returns: how many notifications that was.
     func sendOwed(to client: Client, effects: inout [Effect]) -> Int {
         guard !client.owed.isEmpty else { return 0 }
-        removeExpired(effects: &effects)
+        #if CARILLON_PLANTED
+            let isLookedAt = !PlantedFault.strikes(.expiredGiven)
+        #else
+            let isLookedAt = true
+        #endif
+        if isLookedAt { removeExpired(effects: &effects) }
         var count = 0
         while client.reads, let index = client.owed.firstIndex(where: { !$0.isHeld }) {
             guard let sent = sendOwed(index, to: client, effects: &effects) else { break }

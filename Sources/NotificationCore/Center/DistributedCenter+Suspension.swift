@@ -50,7 +50,12 @@ extension DistributedCenter {
         if word != client.explicitSuspension {
             remember(.suspension(client.name, client.explicitSuspension), effects: &effects)
         }
-        if override != client.override?.isSuspended {
+        #if CARILLON_PLANTED
+            let isOverrideKept = !PlantedFault.strikes(.overrideForgotten)
+        #else
+            let isOverrideKept = true
+        #endif
+        if override != client.override?.isSuspended, isOverrideKept {
             remember(.suspensionOverridden(client.name, client.override?.isSuspended), effects: &effects)
         }
         if wasByActivity != client.isSuspendedByActivity {

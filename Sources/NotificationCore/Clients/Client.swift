@@ -140,7 +140,12 @@ final class Client {
     /// nothing before the restoring has ended: first of all what it missed.
     var reads: Bool { isWatched && !isGone && peer.flow.isOpen }
 
-    var isSuspended: Bool { override?.isSuspended ?? explicitSuspension ?? (decidingActivity == .inactive) }
+    var isSuspended: Bool {
+        #if CARILLON_PLANTED
+            if override == nil, decidingActivity == .inactive, PlantedFault.strikes(.activityOverWord) { return true }
+        #endif
+        return override?.isSuspended ?? explicitSuspension ?? (decidingActivity == .inactive)
+    }
 
     var isSuspendedByActivity: Bool {
         override == nil && explicitSuspension == nil && decidingActivity == .inactive

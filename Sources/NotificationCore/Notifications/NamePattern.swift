@@ -23,7 +23,12 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
 
     /// - Parameter name: empty for any name.
     package func matches(_ name: String) -> Bool {
-        switch self {
+        #if CARILLON_PLANTED
+            if case .below(let prefix) = self, PlantedFault.strikes(.prefixWithoutDot) {
+                return name.utf8.starts(with: prefix.utf8.dropLast())
+            }
+        #endif
+        return switch self {
         case .all: true
         case .below(let prefix): name.utf8.count > prefix.utf8.count && name.utf8.starts(with: prefix.utf8)
         case .exactly(let text): name.utf8.elementsEqual(text.utf8)

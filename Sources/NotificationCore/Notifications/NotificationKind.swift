@@ -17,7 +17,10 @@ public struct NotificationKind: Hashable, Sendable {
         exactName = ExactText(name)
         exactObject = ExactText(object)
         #if CARILLON_PLANTED
-            let origin = PlantedFault.strikes(.placeIgnored) ? nil : origin
+            var origin = PlantedFault.strikes(.placeIgnored) ? nil : origin
+            if let host = origin?.host, PlantedFault.strikes(.userIgnored) {
+                origin = try? OutsideOrigin(host: host, user: nil)
+            }
         #endif
         self.origin = origin
     }

@@ -166,14 +166,19 @@ final class ChannelPosts {
         let (name, post) = try Post<WireUserInfo>.read(channelBody: frame.body, limits: limits) {
             [gate, driver] name, object throws(BusError) in
             // That a name is missing is for the post's own check to say.
-            if !name.isEmpty { try gate.check(client) { .post(name: name) } }
+            #if CARILLON_PLANTED
+                let isPoliced = !name.isEmpty && !PlantedFault.strikes(.channelUnpoliced)
+            #else
+                let isPoliced = !name.isEmpty
+            #endif
+            if isPoliced { try gate.check(client) { .post(name: name) } }
             try mappingCenterErrors { () throws(CenterError) in
                 try driver.center.checkPost(name: name, object: object)
             }
         }
         do throws(BusError) {
             let post = try post.get()
-            try gate.check(post.options, ofPost: post.name, client)
+            try gate.check(post.options, ofPost: post.name, client, isOfMany: true)
             let receipt = try mappingCenterErrors { () throws(CenterError) in
                 try driver.center.post(
                     name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,

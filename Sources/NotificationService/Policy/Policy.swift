@@ -68,7 +68,10 @@ struct Policy: Equatable {
     }
 
     private func owns(_ id: String, _ name: String) -> Bool {
-        name.utf8.elementsEqual(id.utf8) || name.utf8.starts(with: (id + ".").utf8)
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.prefixWithoutDot) { return name.utf8.starts(with: id.utf8) }
+        #endif
+        return name.utf8.elementsEqual(id.utf8) || name.utf8.starts(with: (id + ".").utf8)
     }
 
     private func rule(for subject: Subject, _ action: Action) -> String {

@@ -81,9 +81,15 @@ final class PolicyGate {
 
     /// What the options of a post need besides its name.
     ///
+    /// - Parameter isOfMany: whether it came in a call of many posts, or on a channel.
     /// - Throws: NotAllowed, with the rule.
-    func check(_ options: PostOptions, ofPost name: String, _ poster: UniqueName) throws(BusError) {
+    func check(
+        _ options: PostOptions, ofPost name: String, _ poster: UniqueName, isOfMany: Bool = false
+    ) throws(BusError) {
         guard options.origin != nil || options.goesToAllSessions else { return }
+        #if CARILLON_PLANTED
+            if isOfMany, PlantedFault.strikes(.optionsUnpoliced) { return }
+        #endif
         let subject = subject(poster)
         var refusal: String?
         if options.origin != nil { refusal = policy.refusalOfOrigin(to: subject) }
@@ -98,6 +104,9 @@ final class PolicyGate {
     func sight(of caller: UniqueName) -> Sight {
         switch subject(caller) {
         case .session: .whole
+        #if CARILLON_PLANTED
+            case .sandbox where PlantedFault.strikes(.sandboxSeesAll): .whole
+        #endif
         case .sandbox(let id): .some { [callers] in $0 == caller || callers.identity(of: $0)?.sandbox == id }
         case .unidentified: .some { $0 == caller }
         }

@@ -163,9 +163,19 @@ final class RecoveryStore {
         }
         if isDamaged {
             // A client's last word may be in what is of no use.
-            center.doubtSuspensions()
+            #if CARILLON_PLANTED
+                let isTold = !PlantedFault.strikes(.damageUntold)
+            #else
+                let isTold = true
+            #endif
+            if isTold { center.doubtSuspensions() }
             // So may the numbers. Nobody has given one for each microsecond.
-            let passedOver = UInt64(max(0, center.clock.time()))
+            #if CARILLON_PLANTED
+                let mayPassOver = !PlantedFault.strikes(.damageReusesNumbers)
+            #else
+                let mayPassOver = true
+            #endif
+            let passedOver = mayPassOver ? UInt64(max(0, center.clock.time())) : 0
             used = (max(used.serial, passedOver), max(used.observer, passedOver))
         }
         center.restoreNumbers(lastSerial: used.serial, lastObserver: used.observer)
