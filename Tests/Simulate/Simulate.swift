@@ -137,14 +137,10 @@ struct Simulate {
         case "--seconds": return read(Int(value), \.seconds)
         case "--faults": return read(Double(value), \.faults)
         case "--rate": return read(Int(value), \.rate)
-        case "--hostility": return read(Double(value), \.hostility)
-        case "--channels": return read(Double(value), \.channels)
-        case "--values": return read(Double(value), \.values)
-        case "--exits": return read(Double(value), \.exits)
-        case "--intervals": return read(Double(value), \.intervals)
-        case "--outside": return read(Double(value), \.outside)
         case "--sabotage": return read(Sabotage(rawValue: value).map(Optional.some), \.sabotage)
-        default: return false
+        default:
+            guard let (_, dial) = Dials.shares.first(where: { "--" + $0.name == option }) else { return false }
+            return read(Double(value), dial)
         }
     }
 

@@ -19,6 +19,7 @@ final class Simulation {
     private var random: Random
     private var impostor: Peer?
     private let windows: WindowWatch
+    private let applications = Applications()
     private let streams: Streams
     private var hogs: [ChannelHog] = []
     private var ambush: Ambush?
@@ -42,8 +43,10 @@ final class Simulation {
         streams = Streams(world)
         host = ServiceHost(
             world, bus, disk, ledger, limits: plan.limits, isSupervised: plan.isSupervised,
-            servingTime: plan.servingTime, streams: streams)
+            servingTime: plan.servingTime, streams: streams, applications: applications)
         windows = WindowWatch(world, ledger)
+        ledger.policy.areSandboxesThere = plan.roles.contains { $0.application?.isSandboxed == true }
+        host.begin(with: plan.policy)
         ledger.witnesses = { [unowned self] in all.compactMap(\.witness) }
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
@@ -135,6 +138,8 @@ final class Simulation {
             disk.wasFaulty = true
         case .emptyDisk: disk.capacity = nil
         case .allowChannels(let isAllowed): host.allowChannels(isAllowed)
+        case .changePolicy(let file): host.changePolicy(to: file)
+        case .mistakePolicy: host.mistakePolicy()
         case .descriptors(let trouble): troubleDescriptors(trouble)
         case .damageDisk:
             var random = Random(seed: plan.seed, stream: UInt64(world.now))
@@ -162,10 +167,11 @@ final class Simulation {
         case .post(let post): client.post(post)
         case .burst(let post, let count):
             if let client = client as? PlainClient, client.role.hasBatches {
-                client.postTogether(post, count: count)
+                client.postTogether(Array(repeating: post, count: count))
             } else {
                 for _ in 0..<count { client.post(post) }
             }
+        case .postMany(let posts): client.postMany(posts)
         case .suspend(let isSuspended): client.suspend(isSuspended)
         case .follow: client.suspend(nil)
         case .list: client.list()
@@ -174,6 +180,9 @@ final class Simulation {
         case .forgetOne(let kind): client.forget(only: kind)
         case .withdraw(let name): client.withdraw(name: name)
         case .pester(let count): for _ in 0..<count { client.list() }
+        case .trespass(let trespass):
+            let others = all.filter { $0.isThere && $0 !== client }.compactMap { $0.witness?.client }
+            (client as? PlainClient)?.trespass(trespass, others: others)
         case .lie(let lie): tell(lie, by: client)
         case .openChannel:
             (client as? PlainClient)?.openChannel()
@@ -200,6 +209,7 @@ final class Simulation {
     private func join(_ actor: Int) {
         lastProcessID += 1
         let role = plan.roles[actor]
+        applications.byProcess[lastProcessID] = role.application
         let client: any Client =
             switch role.kind {
             case .plain: PlainClient(world, bus, ledger, streams, role: role, processID: lastProcessID)
@@ -451,6 +461,7 @@ final class Simulation {
     private func judge(_ client: any Client, by center: DistributedCenter) {
         guard let witness = client.witness else { return }
         judgeRegistrations(witness, by: center)
+        ledger.policy.judgeObservers(of: witness, by: center)
         guard let status = center.clientStatuses.first(where: { $0.name == witness.client }) else { return }
         if status.isSuspended { world.violate("S1", "\(witness.client) is suspended, and said that it is not") }
         if witness.isToldSuspended, !ledger.mayBusDiscard, !ledger.wasStateLost(since: witness.joined) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
+import DBus
 import NotificationCore
 import NotificationWire
 
@@ -21,6 +22,8 @@ protocol Client: AnyObject {
     func unobserve(slot: Int)
     func removeAll(name: Int?)
     func post(_ plan: PostPlan)
+    /// What belongs together: in one call, or as its library has it (F1).
+    func postMany(_ plans: [PostPlan])
     /// Nil takes its word back.
     func suspend(_ isSuspended: Bool?)
     func list()
@@ -31,22 +34,29 @@ protocol Client: AnyObject {
     /// At once, or when the bus has given it a name.
     func whenNamed(_ body: @escaping (Witness) -> Void)
     /// Calls a method of the service.
-    ///
-    /// - Parameter completion: gets nil where no answer comes, or an error.
-    func ask<Method: CenterMethod>(_ method: Method, _ completion: @escaping (Method.Reply?) -> Void)
+    func request<Method: CenterMethod>(
+        _ method: Method, _ completion: @escaping (Result<Method.Reply, BusError>) -> Void)
 }
 
 extension Client {
+    /// Calls a method of the service.
+    ///
+    /// - Parameter completion: gets nil where no answer comes, or an error.
+    func ask<Method: CenterMethod>(_ method: Method, _ completion: @escaping (Method.Reply?) -> Void) {
+        request(method) { completion(try? $0.get()) }
+    }
+
     func observe(slot: Int, name: Int?, object: Int?, _ behavior: SuspensionBehavior, _ mode: RunLoopMode) {
         observe(slot: slot, name: name, object: object, behavior, mode, values: false, interval: 0)
     }
 
     /// Asks for the values of a name (R3); nil means all.
     func read(name: Int?) {
-        whenNamed { [unowned self] _ in
+        whenNamed { [unowned self] witness in
             let asked = ledger.world.now
-            ask(Get(name: name.map(Names.name) ?? "")) { [ledger] values in
-                guard let values else { return }
+            request(Get(name: name.map(Names.name) ?? "")) { [ledger] result in
+                ledger.policy.judge(.observe, name, of: witness.client, asked: asked, result)
+                guard let values = try? result.get() else { return }
                 let numbers = values.map { Ledger.number(of: $0.userInfo) }
                 ledger.values.judge(numbers, of: name, asked: asked)
                 for case (let number?, let value) in zip(numbers, values) where number < ledger.posts.count {
@@ -58,23 +68,27 @@ extension Client {
 
     /// Removes the values of a name (R6); nil means all.
     func forget(name: Int?) {
-        whenNamed { [unowned self] _ in
+        whenNamed { [unowned self] witness in
             let removal = ledger.values.remove(name)
-            ask(RemoveRetained(name: name.map(Names.name) ?? "")) { [ledger] count in
-                if count != nil { ledger.values.acknowledgeRemoval(removal) }
+            let asked = ledger.world.now
+            request(RemoveRetained(name: name.map(Names.name) ?? "")) { [ledger] result in
+                ledger.policy.judge(.post, name, of: witness.client, asked: asked, result)
+                if case .success = result { ledger.values.acknowledgeRemoval(removal) }
             }
         }
     }
 
     /// Removes the value of a kind, and no other (G3).
     func forget(only kind: ValueKind) {
-        whenNamed { [unowned self] _ in
+        whenNamed { [unowned self] witness in
             let removal = ledger.values.remove(only: kind)
+            let asked = ledger.world.now
             let method = RemoveRetainedFrom(
                 host: kind.origin?.host ?? "", user: kind.origin?.user ?? "", name: Names.name(kind.name),
                 object: kind.object.map(Names.object) ?? "")
-            ask(method) { [ledger] count in
-                guard let count else { return }
+            request(method) { [ledger] result in
+                ledger.policy.judge(.post, kind.name, of: witness.client, asked: asked, result)
+                guard let count = try? result.get() else { return }
                 ledger.values.acknowledgeRemoval(removal)
                 ledger.values.judgeRemoval(removal, of: kind, count: count)
             }

@@ -25,6 +25,7 @@ final class LibraryClient: Client {
     private let role: Plan.Role
     private(set) var follower: Follower?
     private var early: [() -> Void] = []
+    private var areDetailsRefused = false
 
     init(_ world: World, _ bus: Bus, _ ledger: Ledger, _ streams: Streams, role: Plan.Role, processID: UInt32) {
         self.world = world
@@ -42,6 +43,7 @@ final class LibraryClient: Client {
 
     private func named(_ name: UniqueName) {
         guard witness == nil else { return }
+        ledger.policy.note(name, role.application)
         witness = Witness(name, ledger: ledger, mode: mode, isLibrary: true)
         // It asks when it is told that there is a service.
         follower = role.followsBy.map { Follower(self, page: $0, repeats: false) }
@@ -55,7 +57,11 @@ final class LibraryClient: Client {
         let asked = world.now
         ask(.details([.host, .user]))
         let box = Unchecked(self)
-        ask(.barrier { if $0 { box.value.witness?.acknowledgeDetails(asked: asked) } })
+        ask(
+            .barrier { isDone in
+                guard isDone, !box.value.areDetailsRefused else { return }
+                box.value.witness?.acknowledgeDetails(asked: asked)
+            })
     }
 
     // MARK: Its deeds
@@ -109,28 +115,37 @@ final class LibraryClient: Client {
         }
     }
 
-    func post(_ plan: PostPlan) {
+    func post(_ plan: PostPlan) { postMany([plan]) }
+
+    func postMany(_ plans: [PostPlan]) {
         whenNamed { [unowned self] witness in
-            let number = ledger.post(plan, from: witness.client)
-            world.note("\(witness.client) sends post \(number): \(plan)")
-            guard let post = try? OutgoingPost(ledger.call(for: plan, number: number)) else {
-                preconditionFailure("a plan has posts that can be laid out")
+            let requests = plans.map { request(for: $0, of: witness) }
+            process.perform {
+                for request in requests { _ = try? outbox.append(request) }
+                session.pump()
             }
-            // The session has some of them answered, and nobody told.
-            guard plan.wantsAnswer else { return ask(.post(post)) }
-            let box = Unchecked(ledger)
-            ask(
-                .post(
-                    post.completed { outcome in
-                        let ledger = box.value
-                        switch outcome {
-                        case .success(let receivers):
-                            ledger.settle(number, .accepted(receivers: receivers, at: ledger.world.now))
-                        case .failure(.refused): ledger.settle(number, .refused)
-                        case .failure: break
-                        }
-                    }))
         }
+    }
+
+    private func request(for plan: PostPlan, of witness: Witness) -> Request {
+        let number = ledger.post(plan, from: witness.client)
+        world.note("\(witness.client) sends post \(number): \(plan)")
+        guard let post = try? OutgoingPost(ledger.call(for: plan, number: number)) else {
+            preconditionFailure("a plan has posts that can be laid out")
+        }
+        // The session has some of them answered, and nobody told.
+        guard plan.wantsAnswer else { return .post(post) }
+        let box = Unchecked(ledger)
+        return .post(
+            post.completed { outcome in
+                let ledger = box.value
+                switch outcome {
+                case .success(let receivers):
+                    ledger.settle(number, .accepted(receivers: receivers, at: ledger.world.now))
+                case .failure(.refused(let error)): ledger.refuse(number, because: error)
+                case .failure: break
+                }
+            })
     }
 
     func suspend(_ isSuspended: Bool?) {
@@ -176,9 +191,17 @@ final class LibraryClient: Client {
         process.slowness = Int64(factor)
     }
 
-    func ask<Method: CenterMethod>(_ method: Method, _ completion: @escaping (Method.Reply?) -> Void) {
+    func request<Method: CenterMethod>(
+        _ method: Method, _ completion: @escaping (Result<Method.Reply, BusError>) -> Void
+    ) {
         let box = Unchecked(completion)
-        ask(.call(method) { result in box.value(try? result.get()) })
+        ask(
+            .call(method) { result in
+                box.value(
+                    result.mapError { error in
+                        if case .refused(let error) = error { error } else { .disconnected("\(error)") }
+                    })
+            })
     }
 
     private func ask(_ request: Request) {
@@ -244,11 +267,23 @@ final class LibraryClient: Client {
             if let witness = client.witness { client.ledger.reportLoss(to: witness.client) }
         }
 
-        func detailsRefused(because error: ServiceError) {}
+        func detailsRefused(because error: ServiceError) {
+            client.areDetailsRefused = true
+            client.witness?.detailsAreRefused()
+        }
+
         func registrationRefused(_ key: RegistrationKey, because error: ServiceError) {
-            guard let (slot, entry) = client.slots.first(where: { $0.value.key == key }) else { return }
+            guard let (slot, entry) = client.slots.first(where: { $0.value.key == key }), let witness = client.witness
+            else { return }
+            if case .refused(let error) = error, error.centerError == .notAllowed {
+                client.ledger.policy.judgeRevocation(of: witness.registrations[entry.number], of: witness.client)
+            }
             client.slots[slot] = nil
-            client.witness?.remove(entry.number)
+            witness.remove(entry.number)
+            // Another service may allow it; this program does not ask again.
+            client.world.after(0) { [weak client] in
+                if let client, client.isThere { client.ask(.unregister(key)) }
+            }
         }
         func suspensionChanged(_ isSuspended: Bool, cause: String) { client.witness?.isToldSuspended = isSuspended }
         func interestChanged() { client.follower?.interest.changed() }

@@ -132,7 +132,8 @@ extension PlainClient {
         for frame in frames {
             switch frame {
             case .notification(let receipt): witness.received(receipt)
-            case .dropped(let count, let reason):
+            case .dropped(_, let observers, DroppedSignal.notAllowed): revoked(observers)
+            case .dropped(let count, _, let reason):
                 witness.dropped(DroppedSignal(count: count, observers: [], reason: reason))
             case .suspensionChanged(let isSuspended): witness.isToldSuspended = isSuspended
             case .outcome(let number, let receivers, let error):
@@ -140,7 +141,11 @@ extension PlainClient {
                     if !role.isLiar { world.violate("F2", "\(name) gets an outcome of \(number), which it never sent") }
                     continue
                 }
-                ledger.settle(post, error.isEmpty ? .accepted(receivers: receivers, at: world.now) : .refused)
+                if let error = PostOutcome(receivers: receivers, errorName: error).error {
+                    ledger.refuse(post, because: error)
+                } else {
+                    ledger.settle(post, .accepted(receivers: receivers, at: world.now))
+                }
             }
         }
         if let fault = channel.fault { world.violate("F2", "\(name): \(fault)") }

@@ -48,6 +48,7 @@ final class PlainClient: Client {
             guard case .success(let reply) = result else { return }
             var reader = MessageReader(reply)
             guard let name = try? reader.readUniqueName() else { return }
+            ledger.policy.note(name, role.application)
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
             setOptions()
             follower = role.followsBy.map { Follower(self, page: $0, repeats: true) }
@@ -74,8 +75,10 @@ final class PlainClient: Client {
                 suspensionBehavior: behavior, runLoopMode: mode, wantsRetained: values, minimumInterval: interval)
             let method = AddObserver(
                 name: name.map(Names.name) ?? "", object: object.map(Names.object) ?? "", options: options)
-            call(method.message()) { [unowned self] result in
-                guard case .success(let reply) = result, let id = try? AddObserver.reply(in: reply) else {
+            let asked = world.now
+            request(method) { [unowned self] result in
+                ledger.policy.judge(.observe, name, of: witness.client, asked: asked, result)
+                guard let id = try? result.get() else {
                     // It may be there all the same.
                     if slots[slot] == number { slots[slot] = nil }
                     return
@@ -131,32 +134,37 @@ final class PlainClient: Client {
                 let receivers = (try? PostCall.reply(in: reply)) ?? 0
                 ledger.settle(number, .accepted(receivers: receivers, at: world.now))
             case .failure(let error):
-                if error.centerError != nil { ledger.settle(number, .refused) }
+                ledger.refuse(number, because: error)
             }
         }
     }
 
-    /// Posts so many in calls of many posts (F1).
-    func postTogether(_ plan: PostPlan, count: Int) {
+    /// Posts what belongs together in calls of many posts (F1).
+    func postTogether(_ plans: [PostPlan]) {
         whenNamed { [unowned self] witness in
-            guard !channels.isInUse else {
-                for _ in 0..<count { post(plan) }
-                return
-            }
-            for first in stride(from: 0, to: count, by: Self.mostTogether) {
-                let numbers = (first..<min(count, first + Self.mostTogether)).map { _ in
-                    ledger.post(plan, from: witness.client)
-                }
-                world.note("\(witness.client) sends posts \(numbers[0])...\(numbers[numbers.count - 1]): \(plan)")
-                let call = PostMany(numbers.map { ledger.call(for: plan, number: $0) })
-                let message = call.message(wantsAnswer: plan.wantsAnswer)
-                guard plan.wantsAnswer else {
-                    send(message)
-                    continue
-                }
-                self.call(message) { [unowned self] result in settle(numbers, result) }
+            for first in stride(from: 0, to: plans.count, by: Self.mostTogether) {
+                sendTogether(plans[first..<min(plans.count, first + Self.mostTogether)], of: witness)
             }
         }
+    }
+
+    /// The same in one call, however long.
+    func postMany(_ plans: [PostPlan]) {
+        whenNamed { [unowned self] witness in sendTogether(plans[...], of: witness) }
+    }
+
+    private func sendTogether(_ plans: ArraySlice<PostPlan>, of witness: Witness) {
+        guard !channels.isInUse else {
+            for plan in plans { post(plan) }
+            return
+        }
+        let numbers = plans.map { ledger.post($0, from: witness.client) }
+        world.note("\(witness.client) sends posts \(numbers[0])...\(numbers[numbers.count - 1]): \(plans.first!)")
+        let call = PostMany(zip(plans, numbers).map { ledger.call(for: $0, number: $1) })
+        let wantsAnswer = plans.first!.wantsAnswer
+        let message = call.message(wantsAnswer: wantsAnswer)
+        guard wantsAnswer else { return send(message) }
+        self.call(message) { [unowned self] result in settle(numbers, result) }
     }
 
     private func settle(_ numbers: [Int], _ result: Result<Message, BusError>) {
@@ -167,13 +175,15 @@ final class PlainClient: Client {
                 return world.violate("F1", "\(outcomes.count) outcomes of \(numbers.count) posts")
             }
             for (number, outcome) in zip(numbers, outcomes) {
-                ledger.settle(
-                    number,
-                    outcome.error == nil ? .accepted(receivers: outcome.receivers, at: world.now) : .refused)
+                if let error = outcome.error {
+                    ledger.refuse(number, because: error)
+                    ledger.judgeRefusal(of: number, error)
+                } else {
+                    ledger.settle(number, .accepted(receivers: outcome.receivers, at: world.now))
+                }
             }
         case .failure(let error):
-            guard error.centerError != nil else { return }
-            for number in numbers { ledger.settle(number, .refused) }
+            for number in numbers { ledger.refuse(number, because: error) }
         }
     }
 
@@ -182,7 +192,10 @@ final class PlainClient: Client {
         let asked = world.now
         let change = ClientOptionsChange(
             batches: role.hasBatches ? true : nil, details: role.wantsDetails ? [.host, .user] : nil)
-        call(SetClientOptions(change).message()) { [unowned self] result in
+        request(SetClientOptions(change)) { [unowned self] result in
+            if role.wantsDetails, let witness {
+                ledger.policy.judgeTrespass("be told where notifications are from", of: witness.client, result)
+            }
             guard case .success = result else { return }
             if role.hasBatches { batchesSince = asked }
             if role.wantsDetails { witness?.acknowledgeDetails(asked: asked) }
@@ -206,8 +219,12 @@ final class PlainClient: Client {
     func list() {
         whenNamed { [unowned self] witness in
             call(ListObservers(of: witness.client.rawValue).message()) { _ in }
-            call(ListClients().message()) { _ in }
-            call(ListPosters().message()) { _ in }
+            ask(ListClients()) { [ledger] clients in
+                ledger.policy.judgeSight(of: witness.client, clients?.map(\.name) ?? [])
+            }
+            ask(ListPosters()) { [ledger] posters in
+                ledger.policy.judgeSight(of: witness.client, posters?.map(\.name) ?? [])
+            }
         }
     }
 
@@ -234,10 +251,14 @@ final class PlainClient: Client {
         slowness = Int64(factor)
     }
 
-    func ask<Method: CenterMethod>(_ method: Method, _ completion: @escaping (Method.Reply?) -> Void) {
+    func request<Method: CenterMethod>(
+        _ method: Method, _ completion: @escaping (Result<Method.Reply, BusError>) -> Void
+    ) {
         call(method.message()) { result in
-            guard case .success(let reply) = result else { return completion(nil) }
-            completion(try? Method.reply(in: reply))
+            completion(
+                result.flatMap { reply in
+                    Result { () throws(BusError) in try Method.reply(in: reply) }
+                })
         }
     }
 
@@ -280,6 +301,13 @@ final class PlainClient: Client {
 
     // MARK: What arrives
 
+    /// Policy has taken observers.
+    func revoked(_ observers: [ObserverID]) {
+        for number in witness?.revoked(observers) ?? [] {
+            for (slot, other) in slots where other == number { slots[slot] = nil }
+        }
+    }
+
     private func scheduleReading() {
         guard !isReadingScheduled, !isStopped, isThere else { return }
         isReadingScheduled = true
@@ -319,6 +347,7 @@ final class PlainClient: Client {
                     channelHasEnded(telling: sender)
                     for signal in together.notifications { witness.received(Receipt(signal, hasDetails: true)) }
                 } else if let signal = try DroppedSignal(message) {
+                    if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
                     channelHasEnded(telling: sender)
                     witness.dropped(signal)
                 } else if let signal = try SuspensionChangedSignal(message) {

@@ -19,6 +19,11 @@ final class ServiceHost {
     private let servingTime: Int64
     private var random: Random
     private let streams: Streams
+    /// To whom processes belong.
+    private let applications: Applications
+    /// What the configuration says of policy.
+    private var policy = PolicyFile()
+    private var hasMistake = false
     /// What the configuration says of channels.
     private var allowsChannels = true
     /// The newest first.
@@ -33,6 +38,8 @@ final class ServiceHost {
         var iterations = 0
         /// Whether it kept no queues when it was last looked at.
         var isWithoutQueues = false
+        /// Of policy, that it has read.
+        var version = 0
         /// Whether it was told to end.
         var isLeaving = false
 
@@ -49,8 +56,9 @@ final class ServiceHost {
 
     init(
         _ world: World, _ bus: Bus, _ disk: Disk, _ ledger: Ledger, limits: Limits, isSupervised: Bool,
-        servingTime: Int64, streams: Streams
+        servingTime: Int64, streams: Streams, applications: Applications = Applications()
     ) {
+        self.applications = applications
         self.streams = streams
         self.world = world
         self.bus = bus
@@ -90,19 +98,26 @@ final class ServiceHost {
         }
     }
 
+    /// What the configuration says from the beginning.
+    func begin(with file: PolicyFile) {
+        policy = file
+        ledger.policy.begin(with: file)
+    }
+
     func start() {
         lastProcessID += 1
         ledger.incarnations += 1
         let process = LoopProcess(world, id: lastProcessID, name: "carillond")
         process.isClockRunning = servingTime > 0
         let instance = Instance(process)
+        instance.version = ledger.policy.lastVersion
         instances.insert(instance, at: 0)
         world.note("carillond \(process.id) starts")
         let machine = Machine.simulated(
             address: Bus.address, runtimeDirectory: "/run/simulated", files: ProcessFiles(disk, of: process),
-            processes: SimulatedProcesses(),
-            configuration: { [unowned self, limits] in
-                var configuration = Configuration.standard
+            processes: applications, maySandboxesCall: ledger.policy.areSandboxesThere,
+            configuration: { [unowned self, limits] () throws(KeyFile.Fault) in
+                var configuration = try Configuration(text: hasMistake ? "[Policy]\nopen-names\n" : policy.text)
                 configuration.limits = limits
                 configuration.allowsChannels = allowsChannels
                 configuration.suspendsAutomatically = false
@@ -206,14 +221,37 @@ final class ServiceHost {
         for instance in instances { reload(instance) }
     }
 
-    private func reload(_ instance: Instance) {
-        guard !instance.process.isDead else { return }
+    /// The same, of policy.
+    func changePolicy(to file: PolicyFile) {
+        policy = file
+        let version = ledger.policy.change(to: file)
+        for instance in instances { reload(instance) { [weak self] in self?.noteRead(version) } }
+        noteRead(version)
+    }
+
+    private func noteRead(_ version: Int) {
+        if instances.allSatisfy({ $0.version >= version || $0.process.isDead }) { ledger.policy.settle(version) }
+    }
+
+    /// With what stands in the file nobody can start, and who is there keeps what there was.
+    func mistakePolicy() {
+        hasMistake = true
+        for instance in instances where !instance.process.isDead && !instance.process.isStopped {
+            instance.process.perform { instance.service?.reloadConfiguration() }
+        }
+        hasMistake = false
+    }
+
+    private func reload(_ instance: Instance, _ completion: @escaping () -> Void = {}) {
+        guard !instance.process.isDead else { return completion() }
         guard !instance.process.isStopped else {
             return world.after(Self.reloadPause) { [weak self, weak instance] in
-                if let instance { self?.reload(instance) }
+                if let self, let instance { reload(instance, completion) } else { completion() }
             }
         }
         instance.process.perform { instance.service?.reloadConfiguration() }
+        instance.version = ledger.policy.lastVersion
+        completion()
     }
 
     private static let reloadPause: Int64 = 20_000
@@ -234,10 +272,21 @@ final class ServiceHost {
     var openPeers: [Peer] { serving?.peers.filter(\.isOpen) ?? [] }
 }
 
-/// Processes of which nothing is to be known but that none is in a sandbox.
-private struct SimulatedProcesses: ProcessTable {
+/// Processes, of which nothing is to be known but to whom they belong.
+final class Applications: ProcessTable {
+    var byProcess: [UInt32: Application] = [:]
+
     func name(of processID: UInt32) -> String { "process\(processID)" }
-    func confinement(of processID: UInt32) -> Confinement { .none }
+
+    func confinement(of processID: UInt32) -> Confinement {
+        guard let application = byProcess[processID], application.isSandboxed else { return .none }
+        return .sandbox(application.id)
+    }
+
+    func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
+        ProcessDescription(name: name(of: processID), application: byProcess[processID]?.id)
+    }
+
     func facts(of processID: UInt32) -> ProcessFacts? { nil }
     func environment(of processID: UInt32) -> SessionEnvironment? { nil }
     var now: UInt64 { 0 }

@@ -10,7 +10,7 @@ final class PlainChannel {
     enum Frame {
         case outcome(number: UInt64, receivers: Int, error: String)
         case notification(Receipt)
-        case dropped(count: UInt64, reason: String)
+        case dropped(count: UInt64, observers: [ObserverID], reason: String)
         case suspensionChanged(isSuspended: Bool)
     }
 
@@ -180,8 +180,11 @@ final class PlainChannel {
                 return nil
             }
             reader.move(to: observers.upperBound)
+            let ids = stride(from: observers.lowerBound, to: observers.upperBound, by: 8).map {
+                ObserverID(rawValue: body.loadUnaligned(fromByteOffset: $0, as: UInt64.self))
+            }
             guard let reason = reader.readString(), reader.isAtEnd, number == 0 else { return nil }
-            return .dropped(count: body.loadUnaligned(as: UInt64.self), reason: reason)
+            return .dropped(count: body.loadUnaligned(as: UInt64.self), observers: ids, reason: reason)
         case 5:
             guard let flag = reader.readUInt32(), flag < 2, reader.readString() != nil, reader.isAtEnd, number == 0
             else { return nil }

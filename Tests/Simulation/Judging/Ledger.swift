@@ -38,6 +38,7 @@ final class Ledger {
     let world: World
     private var withdrawals: [Withdrawal] = []
     private(set) lazy var values = ValueLedger(self)
+    private(set) lazy var policy = PolicyLedger(self)
     private(set) var posts: [PostRecord] = []
     /// Which post a serial means.
     private var postsBySerial: [UInt64: Int] = [:]
@@ -99,6 +100,30 @@ final class Ledger {
 
     func settle(_ number: Int, _ outcome: Outcome) {
         posts[number].outcome = outcome
+        guard case .accepted = outcome else { return }
+        policy.judgePost(number, isAccepted: true)
+        guard let flaw = posts[number].plan.flaw else { return }
+        world.violate("E1", "post \(number) \(flaw.rawValue) is accepted")
+    }
+
+    /// A post is answered with an error. One of the bus says nothing of what became of it.
+    func refuse(_ number: Int, because error: BusError) {
+        if error.centerError == .notAllowed { policy.judgePost(number, isAccepted: false) }
+        if error.centerError != nil { settle(number, .refused) }
+    }
+
+    /// F1: one post of several is refused, and the call was served: that needs a reason in this post.
+    func judgeRefusal(of number: Int, _ error: BusError) {
+        let plan = posts[number].plan
+        let isExcused =
+            switch error.centerError {
+            case .limitExceeded, .invalidOption:
+                plan.flaw != nil || plan.options.postingStyle != .now || plan.options.retention != nil
+            case .notAllowed: policy.verdict(ofPost: number) != .allowed
+            default: false
+            }
+        guard !isExcused else { return }
+        world.violate("F1", "post \(number) of several is refused, and nothing is wrong with it: \(error): \(plan)")
     }
 
     /// The library told a poster who wants no answers that one of its posts was not made. It does not say which.
@@ -181,13 +206,14 @@ final class Ledger {
             return nil
         }
         let post = posts[Int(number)]
-        guard post.poster == signal.poster, Names.name(post.plan.name) == signal.name,
-            (post.plan.object.map(Names.object) ?? "") == signal.object
+        guard post.poster == signal.poster, post.plan.nameText == signal.name, post.plan.objectText == signal.object
         else {
             world.violate("D6", "post \(number) of \(post.poster) arrives as \(signal.name) of \(signal.poster)")
             return nil
         }
-        if post.outcome == .refused { world.violate("E1", "post \(number) was refused, and arrives") }
+        if post.outcome == .refused || post.plan.flaw != nil {
+            world.violate("E1", "post \(number) was to be refused, and arrives: \(post.plan)")
+        }
         checkExit(Int(number))
         // A service that knows nothing of its predecessor counts from one.
         if let known = postsBySerial.updateValue(Int(number), forKey: signal.serial), known != Int(number),
@@ -237,8 +263,7 @@ final class Ledger {
         if plan.byteCount > 0 { userInfo["x"] = .data([UInt8](repeating: 7, count: plan.byteCount)) }
         do throws(CenterError) {
             return try PostCall(
-                name: Names.name(plan.name), object: plan.object.map(Names.object) ?? "", userInfo: userInfo,
-                options: plan.options)
+                name: plan.nameText, object: plan.objectText, userInfo: userInfo, options: plan.options)
         } catch {
             fatalError("a post that no client can make: \(error)")
         }

@@ -113,6 +113,24 @@ final class Witness {
         if registrations[number].removed == nil { registrations[number].removed = world.now }
     }
 
+    /// Policy has taken these observers from it (P3).
+    ///
+    /// - Returns: the registrations.
+    func revoked(_ ids: [ObserverID]) -> [Int] {
+        world.note("\(client) is told that policy took \(ids.map { String($0.rawValue) }.joined(separator: ", "))")
+        let numbers = registrations.indices.filter { number in
+            registrations[number].id.map(ids.contains) == true && registrations[number].removed == nil
+        }
+        for number in numbers {
+            if !ledger.wasStateLost(since: joined) {
+                ledger.policy.judgeRevocation(of: registrations[number], of: client)
+            }
+            remove(number)
+            acknowledgeRemoval(number)
+        }
+        return numbers
+    }
+
     func acknowledgeRemoval(_ number: Int) {
         if registrations[number].gone == nil { registrations[number].gone = world.now }
     }
@@ -130,7 +148,9 @@ final class Witness {
     /// Registrations that were acknowledged, were not removed, and did not go with a loss of the state.
     var kept: [Registration] {
         registrations.filter { registration in
-            guard let acknowledged = registration.acknowledged, registration.removed == nil else { return false }
+            guard let acknowledged = registration.acknowledged, registration.removed == nil,
+                ledger.policy.surelyObserves(registration.name, client, since: registration.asked)
+            else { return false }
             return !ledger.wasStateLost(since: acknowledged)
         }
     }
@@ -169,12 +189,15 @@ final class Witness {
         detailsWanted = (asked, world.now)
     }
 
+    func detailsAreRefused() { detailsWanted = nil }
+
     // MARK: What it receives
 
     func received(_ signal: Receipt) {
         guard let number = ledger.identify(signal) else { return }
         world.note("\(client) gets post \(number), serial \(signal.serial), sequence \(signal.sequence)")
         delivered += 1
+        ledger.policy.judgeArrival(of: number, at: client)
         checkSequence(signal)
         checkObservers(signal, number)
         ledger.judgeOrigin(signal.origin, of: number, mayOmit: !signal.hasDetails || !isToldOrigin(number))
@@ -359,7 +382,8 @@ final class Witness {
         case .unknown:
             // Without an answer it is as good as accepted where nothing could stop it.
             guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded, post.posterStayed, !post.plan.wantsAnswer,
-                post.plan.options.postingStyle == .now
+                post.plan.options.postingStyle == .now, post.plan.flaw == nil,
+                ledger.policy.verdict(ofPost: number) == .allowed
             else { return false }
         }
         if post.plan.options.postingStyle != .now {
@@ -371,6 +395,7 @@ final class Witness {
         return registrations.contains { registration in
             guard let acknowledged = registration.acknowledged, acknowledged <= post.time, registration.removed == nil,
                 registration.matches(post.plan), !ledger.wasStateLost(since: acknowledged),
+                ledger.policy.surelyObserves(registration.name, client, since: registration.asked),
                 // R5: of those that come in an interval the newest.
                 registration.interval == 0 || ledger.isLastOfKind(number)
             else { return false }
@@ -389,7 +414,8 @@ final class Witness {
         let post = ledger.posts[number].plan
         return registrations.contains { registration in
             guard registration.wantsValues, registration.matches(post), registration.acknowledged != nil,
-                registration.removed == nil, ledger.values.isCurrent(number, at: registration.asked)
+                registration.removed == nil, ledger.values.isCurrent(number, at: registration.asked),
+                ledger.policy.surelyObserves(registration.name, client, since: registration.asked)
             else { return false }
             return registration.behavior != .drop || !words.contains { $0.isSuspended == true }
         }

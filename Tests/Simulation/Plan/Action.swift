@@ -16,6 +16,8 @@ enum Action {
     case removeAll(name: Int?)
     case post(PostPlan)
     case burst(PostPlan, count: Int)
+    /// In one call (F1).
+    case postMany([PostPlan])
     case suspend(Bool)
     case follow
     case list
@@ -26,6 +28,7 @@ enum Action {
     /// Takes back what it has queued of a name (Q3); nil for all.
     case withdraw(name: Int?)
     case pester(count: Int)
+    case trespass(Trespass)
     case lie(Lie)
     case openChannel
     case closeChannel(abruptly: Bool)
@@ -43,6 +46,9 @@ enum Action {
     case pause(milliseconds: Int)
     case startSecond
     case allowChannels(Bool)
+    case changePolicy(PolicyFile)
+    /// Somebody makes a mistake in the configuration, and mends it.
+    case mistakePolicy
     case descriptors(Streams.Trouble?)
 
     // The bus
@@ -66,6 +72,16 @@ struct PostPlan: Equatable {
     var wantsAnswer = true
     /// Of payload.
     var byteCount = 0
+    var flaw: Flaw?
+
+    /// Why it is refused, whoever posts it.
+    enum Flaw: String, CaseIterable {
+        /// More bytes of name than any notification has (E1).
+        case longName = "with too long a name"
+        case longObject = "with too long an object"
+        /// R4: a value that is to be kept while its poster is connected, and posted when that leaves.
+        case contradiction = "with options that contradict each other"
+    }
 }
 
 /// What there is one value of (R1, G3).
@@ -87,6 +103,12 @@ extension ValueKind {
 
 extension PostPlan {
     var kind: ValueKind { ValueKind(name: name, object: object, origin: options.origin) }
+    /// On the bus.
+    var nameText: String { Names.name(name) + (flaw == .longName ? Self.padding : "") }
+    /// On the bus; empty for none.
+    var objectText: String { (object.map(Names.object) ?? "") + (flaw == .longObject ? Self.padding : "") }
+
+    private static let padding = String(repeating: "x", count: 5000)
 }
 
 /// What befalls the service when it next sends some signal, before the bus has read that.
@@ -142,6 +164,7 @@ extension Action: CustomStringConvertible {
         case .removeAll(let name): "removes all for \(name.map(Names.name) ?? "any")"
         case .post(let post): "posts \(post)"
         case .burst(let post, let count): "posts \(count) times \(post)"
+        case .postMany(let posts): "posts together: " + posts.map(\.description).joined(separator: "; ")
         case .suspend(let isSuspended): isSuspended ? "is suspended" : "is resumed"
         case .follow: "follows activity"
         case .list: "lists"
@@ -150,6 +173,7 @@ extension Action: CustomStringConvertible {
         case .forgetOne(let kind): "removes the value of \(kind)"
         case .withdraw(let name): "withdraws its posts of \(name.map(Names.name) ?? "all names")"
         case .pester(let count): "lists \(count) times"
+        case .trespass(let trespass): trespass.rawValue
         case .lie(let lie): "lies: \(lie)"
         case .openChannel: "wants a channel"
         case .closeChannel(let abruptly): abruptly ? "closes its channel" : "ends its channel"
@@ -163,6 +187,8 @@ extension Action: CustomStringConvertible {
         case .pause(let milliseconds): "service: stopped for \(milliseconds) ms"
         case .startSecond: "service: another one starts"
         case .allowChannels(let isAllowed): "configuration: channels=\(isAllowed)"
+        case .changePolicy(let file): "configuration: \(file)"
+        case .mistakePolicy: "configuration: with a mistake"
         case .descriptors(let trouble): trouble.map { "descriptors: \($0)" } ?? "descriptors: as usual"
         case .cut(let control): "bus: closes the service's \(control ? "control" : "main") connection"
         case .accident(let accident):
@@ -199,6 +225,7 @@ extension PostPlan: CustomStringConvertible {
         if options.deliverImmediately { words.append("immediately") }
         if !wantsAnswer { words.append("without answer") }
         if byteCount > 0 { words.append("\(byteCount) bytes") }
+        if let flaw { words.append(flaw.rawValue) }
         return words.joined(separator: " ")
     }
 }

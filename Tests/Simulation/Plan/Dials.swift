@@ -21,10 +21,23 @@ public struct Dials: Equatable, Sendable {
     public var intervals = 1.0
     /// In how many runs something comes from outside of the session, from 0 for none.
     public var outside = 1.0
+    /// In how many runs posts of many kinds go together in one call, from 0 for none.
+    public var batches = 1.0
+    /// In how many runs policy concerns somebody, from 0 for none.
+    public var policy = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
     public init() {}
+
+    /// Those that say in how many runs there is something, by the names of their options.
+    public static var shares: [(name: String, dial: WritableKeyPath<Dials, Double>)] {
+        [
+            ("hostility", \.hostility), ("channels", \.channels), ("values", \.values), ("exits", \.exits),
+            ("intervals", \.intervals), ("outside", \.outside), ("batches", \.batches),
+            ("policy", \.policy),
+        ]
+    }
 
     /// Those that are not the standard ones, as options of `tools/simulate`: what has to stand beside a seed.
     public var options: String {
@@ -37,12 +50,7 @@ public struct Dials: Equatable, Sendable {
         add("seconds", seconds, unless: standard.seconds)
         add("faults", faults, unless: standard.faults)
         add("rate", rate, unless: standard.rate)
-        add("hostility", hostility, unless: standard.hostility)
-        add("channels", channels, unless: standard.channels)
-        add("values", values, unless: standard.values)
-        add("exits", exits, unless: standard.exits)
-        add("intervals", intervals, unless: standard.intervals)
-        add("outside", outside, unless: standard.outside)
+        for (name, share) in Self.shares { add(name, self[keyPath: share], unless: standard[keyPath: share]) }
         if let sabotage { options += " --sabotage \(sabotage.rawValue)" }
         return options
     }

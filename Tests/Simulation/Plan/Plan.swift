@@ -32,6 +32,8 @@ struct Plan {
         var followsBy: UInt32?
         /// Whether it calls rarely, so that it is owed an answer soon whatever others do (E4).
         var callsRarely = false
+        /// That its process belongs to; nil where nothing tells.
+        var application: Application?
     }
 
     struct Step {
@@ -52,6 +54,8 @@ struct Plan {
     var hasStaleFiles = false
     /// What serving a call takes, in microseconds; 0 where no time passes while the service does something.
     var servingTime: Int64 = 0
+    /// What is in force at the beginning.
+    var policy = PolicyFile()
 
     /// What the seed says.
     init(seed: UInt64, dials: Dials = Dials()) {
@@ -75,6 +79,8 @@ struct Plan {
         if dials.exits > 0 { addExits() }
         if dials.intervals > 0 { addIntervals() }
         if dials.outside > 0 { addOutside() }
+        if dials.batches > 0 { addBatches() }
+        if dials.policy > 0 { addPolicy() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
@@ -117,8 +123,10 @@ struct Plan {
                     + (role.hasBatches ? " has batches" : "") + (role.hasChannel ? " has a channel" : "")
                     + (role.grain < 64 << 10 ? " by \(role.grain) bytes" : "")
                     + (role.followsBy.map { " follows by \($0)" } ?? "")
-                    + (role.wantsDetails ? " is told origins" : "") + (role.callsRarely ? " calls rarely" : ""))
+                    + (role.wantsDetails ? " is told origins" : "") + (role.callsRarely ? " calls rarely" : "")
+                    + (role.application.map { $0.isSandboxed ? " in the sandbox of \($0.id)" : " of \($0.id)" } ?? ""))
         }
+        if policy != PolicyFile() { words.append("\(policy)") }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }
         if let bytes = manner.mostIncomingBytes { words.append("the bus holds \(bytes) bytes of a sender") }
         return words.joined(separator: "; ")
