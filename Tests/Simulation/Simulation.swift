@@ -23,6 +23,8 @@ final class Simulation {
     private let streams: Streams
     private var hogs: [ChannelHog] = []
     private var ambush: Ambush?
+    /// Whether a client leaves when the service asks for a match rule for all.
+    private var isLeavingAtRule = false
     private var accident: Accident?
 
     /// How long it may take until everybody has everything when faults have ended, in microseconds.
@@ -47,6 +49,7 @@ final class Simulation {
         windows = WindowWatch(world, ledger)
         ledger.policy.areSandboxesThere = plan.roles.contains { $0.application?.isSandboxed == true }
         host.begin(with: plan.policy)
+        ledger.limits = plan.limits
         ledger.witnesses = { [unowned self] in all.compactMap(\.witness) }
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
@@ -133,6 +136,17 @@ final class Simulation {
             bus.manner.slowness = Int64(factor)
             ledger.wasBusSlow = true
         case .queueForName: queueForName()
+        case .refuseCalls(let refusals):
+            bus.refusals = refusals
+            ledger.wereCallsTroubled = true
+        case .delayBarriers(let milliseconds):
+            bus.barrierDelay = Int64(milliseconds) * 1000
+            ledger.wereCallsTroubled = true
+        case .slowService(let factor):
+            ledger.wereCallsTroubled = true
+            for peer in host.openPeers { peer.slowness = 1 }
+            host.openPeers.first?.slowness = Int64(factor)
+        case .leaveAtRule: isLeavingAtRule = true
         case .fillDisk:
             disk.capacity = disk.used
             disk.wasFaulty = true
@@ -242,10 +256,30 @@ final class Simulation {
                 world.after(Int64(random.number(0...60))) { [unowned self] in host.cut(control: false) }
             }
         }
+        if isLeavingAtRule, message.hasMember("AddMatch"), host.openPeers.contains(where: { $0 === sender }) {
+            leaveAtRule(message)
+        }
         guard let ambush, world.now < ambush.end else { return }
         let service = host.openPeers
         guard service.contains(where: { $0 === sender }) else { return }
         ambush.meet(message, from: sender, of: service)
+    }
+
+    /// The service asks the bus for this rule.
+    private func leaveAtRule(_ message: Message) {
+        var reader = MessageReader(message)
+        guard let rule = (try? reader.readString()).flatMap({ MatchRule($0) }), rule.firstArgument == nil else {
+            return
+        }
+        let watched = Set(host.openPeers.flatMap(\.rules.keys).compactMap(\.firstArgument))
+        let leaver = all.last { client in
+            guard let witness = client.witness, client.isThere, client is PlainClient else { return false }
+            return !witness.kept.isEmpty && !watched.contains(witness.client.rawValue)
+        }
+        guard let leaver else { return }
+        isLeavingAtRule = false
+        world.note("    at this rule \(leaver.witness!.client) leaves")
+        world.after(0) { leaver.leave(abruptly: false) }
     }
 
     /// Another program waits for the service's name, and gives it up when it gets it.
@@ -285,6 +319,10 @@ final class Simulation {
         world.note("calm begins")
         ambush = nil
         accident = nil
+        isLeavingAtRule = false
+        bus.refusals = nil
+        bus.barrierDelay = 0
+        for peer in host.openPeers { peer.slowness = 1 }
         impostor?.close(losing: false)
         disk.capacity = nil
         bus.manner = plan.manner
@@ -518,6 +556,9 @@ final class Simulation {
         }
         if streams.openInService > 0 {
             world.violate("D8", "everybody has left, and \(streams.openInService) channels are still there")
+        }
+        for (what, count) in host.kept where count > 0 {
+            world.violate("D8", "everybody has left, and \(count) \(what) are still there")
         }
         let names = Set(all.compactMap { $0.witness?.client.rawValue })
         for peer in host.openPeers {

@@ -138,7 +138,12 @@ extension DistributedCenter {
 
     /// An observer that was just registered asks for what there is.
     func owe(_ registration: Registration, to client: Client, effects: inout [Effect]) {
-        removeExpired(effects: &effects)
+        #if CARILLON_PLANTED
+            let isLookedAt = !PlantedFault.strikes(.expiredGiven)
+        #else
+            let isLookedAt = true
+        #endif
+        if isLookedAt { removeExpired(effects: &effects) }
         guard !retained.isEmpty else { return }
         let behavior = registration.options.behaviorWhileSuspended
         guard !client.isSuspended || behavior != .drop else { return }

@@ -79,6 +79,9 @@ final class ServiceHost {
     /// The core of the service that has the name.
     var center: DistributedCenter? { serving?.service?.center }
 
+    /// What it keeps for each client besides.
+    var kept: [(what: String, count: Int)] { serving?.service?.kept ?? [] }
+
     /// Whether there is one, and no other.
     var isServing: Bool { instances.count == 1 && serving?.service?.center != nil }
 

@@ -51,6 +51,16 @@ final class Bus {
     var onRead: ((Message, _ sender: Int, _ reader: Peer) -> Void)?
     /// Told when it has let go of a descriptor that its receiver does not get, and for whom that was.
     var onLostDescriptor: ((UniqueName) -> Void)?
+    /// Calls of the service to others that it has no room for, as its quotas are used up by others just then.
+    struct Refusals: Equatable {
+        var share = 1.0
+        var ofPings = false
+        var ofBarriers = false
+    }
+
+    var refusals: Refusals?
+    /// How long barriers take to where they are answered, in microseconds, besides the usual time.
+    var barrierDelay: Int64 = 0
     /// What it does to descriptors.
     var descriptorTrouble: Streams.Trouble?
     /// Loses some of the notifications, which no bus does.
@@ -63,6 +73,7 @@ final class Bus {
     private var owners: [WellKnownName: [Peer]] = [:]
     private var waitingForStart: [WellKnownName: [(message: Message, sender: Peer)]] = [:]
     private var lastNumber = 0
+    private var random: Random
     private var lastSerial: UInt32 = 0
     /// Directed signals that were discarded for want of room.
     private(set) var discarded = 0
@@ -71,6 +82,7 @@ final class Bus {
         self.world = world
         self.id = id
         self.manner = manner
+        random = Random(seed: world.seed, stream: 1 << 33)
     }
 
     func connect(processID: UInt32) -> Peer {
@@ -174,6 +186,12 @@ final class Bus {
             if signalCount.isMultiple(of: 5) { return }
         }
         onCarried?(message, sender, receiver)
+        if refuses(message) {
+            world.note("bus: refuses a \(message.member?.rawValue ?? "") for \(receiverName)")
+            return sendError(
+                BusError(name: BusError.limitsExceededName, message: "a quota is used up"), to: sender,
+                serial: message.serial)
+        }
         var message = message
         if let descriptorTrouble, message.hasDescriptors {
             world.note("bus: \(descriptorTrouble) descriptor for \(receiverName)")
@@ -181,7 +199,9 @@ final class Bus {
             guard descriptorTrouble != .refused else { return }
             message = message.withoutDescriptors()
         }
-        if receiver.deliver(message.carried(from: AnyBusName(name), serial: message.serial), from: sender) {
+        let delay = barrierDelay > 0 && message.hasMember("Barrier") ? barrierDelay : 0
+        if receiver.deliver(message.carried(from: AnyBusName(name), serial: message.serial), from: sender, delay: delay)
+        {
             if message.kind == .methodCall, !message.expectsNoReply {
                 receiver.unanswered.insert(Peer.PendingReply(caller: name, serial: message.serial))
             }
@@ -195,6 +215,15 @@ final class Bus {
         sendError(
             BusError(name: BusError.limitsExceededName, message: "the connection has too much to read"), to: sender,
             serial: message.serial)
+    }
+
+    private func refuses(_ message: Message) -> Bool {
+        guard let refusals, message.kind == .methodCall else { return false }
+        guard refusals.ofPings && message.hasMember("Ping") || refusals.ofBarriers && message.hasMember("Barrier")
+        else {
+            return false
+        }
+        return random.happens(refusals.share)
     }
 
     private func broadcast(_ signal: Message, senders: [String]) {

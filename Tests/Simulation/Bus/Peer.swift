@@ -103,7 +103,7 @@ final class Peer {
     /// A message is on its way to the bus.
     private func leave(_ message: Message) {
         bus.onSent?(message, self)
-        lastDeparture = max(lastDeparture, bus.world.now + latency())
+        lastDeparture = max(lastDeparture, bus.world.now + latency() * slowness)
         toBus.append(InFlight(message: message, size: message.byteCount, time: lastDeparture))
         scheduleRead()
     }
@@ -155,6 +155,8 @@ final class Peer {
     // MARK: The bus's end
 
     private func latency() -> Int64 { Int64(random.number(10...60)) * bus.manner.slowness }
+    /// How much later than others the bus reads it.
+    var slowness: Int64 = 1
 
     /// Whether the bus leaves unread what it sends, as it keeps too much of it already.
     private var isHeldBack: Bool {
@@ -195,8 +197,9 @@ final class Peer {
     ///
     /// - Parameter sender: nil for the bus.
     /// - Returns: false when the bus keeps too much for this connection already.
-    func deliver(_ message: Message, from sender: Peer? = nil) -> Bool {
+    func deliver(_ message: Message, from sender: Peer? = nil, delay: Int64 = 0) -> Bool {
         guard isOpen else { return true }
+        if delay > 0 { lastArrival = max(lastArrival, bus.world.now + delay) }
         let size = message.byteCount
         guard backlog.isEmpty, socketBytes + size <= bus.manner.socketBytes || socketBytes == 0 else {
             guard backlogBytes + size <= bus.manner.mostOutgoingBytes else { return false }

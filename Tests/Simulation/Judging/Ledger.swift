@@ -56,6 +56,10 @@ final class Ledger {
     var wasBusCrowded = false
     var mayBusDiscard = false
     var wasBusSlow = false
+    /// Whether the bus ever refused the service's own calls, or carried them late.
+    var wereCallsTroubled = false
+    /// Of the service.
+    var limits = Limits()
     /// Clients that have or had a channel.
     var channelClients: Set<UniqueName> = []
     private var reportedLosses: [UniqueName: Int] = [:]
@@ -71,7 +75,7 @@ final class Ledger {
     }
 
     /// Whether anything ever was the matter that makes answers late, or loses them.
-    var wasAnythingTheMatter: Bool { wasServiceTroubled || wasBusCrowded || wasBusSlow }
+    var wasAnythingTheMatter: Bool { wasServiceTroubled || wasBusCrowded || wasBusSlow || wereCallsTroubled }
 
     func loseState() {
         stateLosses.append(world.now)
@@ -109,6 +113,9 @@ final class Ledger {
     /// A post is answered with an error. One of the bus says nothing of what became of it.
     func refuse(_ number: Int, because error: BusError) {
         if error.centerError == .notAllowed { policy.judgePost(number, isAccepted: false) }
+        if error.centerError == .limitExceeded, error.message.contains(Limits.Key.retainedPerClient.rawValue) {
+            values.judgeRoom(for: number, error)
+        }
         if error.centerError != nil { settle(number, .refused) }
     }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import DBus
 import NotificationCore
 import NotificationWire
 
@@ -67,6 +68,23 @@ final class ValueLedger {
         let wasThere = ledger.incarnations == 1 && candidates.contains { isCurrent($0, at: asked, besides: removal) }
         guard count < (wasThere ? 1 : 0) || count > (mayBeThere(kind, at: asked) ? 1 : 0) else { return }
         ledger.world.violate("G3", "\(count) values are removed where one was to be: \(kind)")
+    }
+
+    /// R6: a value is refused for want of room, which what is over takes from nobody.
+    func judgeRoom(for number: Int, _ error: BusError) {
+        let post = ledger.posts[number]
+        let others = made.filter { $0 != number && ledger.posts[$0].poster == post.poster }
+        let kinds = Set(others.filter { !isOver($0, at: post.time) }.map { ledger.posts[$0].plan.kind })
+        guard UInt64(kinds.count) < ledger.limits[.retainedPerClient] else { return }
+        ledger.world.violate(
+            "R6", "post \(number) of \(post.poster) is refused, which has \(kinds.count) values: \(error.message)")
+    }
+
+    /// Whether the time of a value was over when somebody asked (R1).
+    func hadExpired(_ number: Int, at time: Int64) -> Bool {
+        let post = ledger.posts[number]
+        guard let seconds = post.plan.options.expiresAfter, let accepted = accepted(post) else { return false }
+        return time > accepted + (Int64(seconds) + 1) * Self.second
     }
 
     /// Whether a post was surely the value of its kind at a time, and has been since.

@@ -253,6 +253,11 @@ final class Witness {
     }
 
     private func countValue(_ signal: Receipt, _ number: Int) {
+        // Who was there in time may read it late.
+        let asking = registrations.filter { $0.matches(ledger.posts[number].plan) }
+        if asking.allSatisfy({ ledger.values.hadExpired(number, at: $0.asked) }) {
+            world.violate("R1", "\(client) gets post \(number), whose time was over: \(ledger.posts[number].plan)")
+        }
         receipts[number] = signal.serial
         copies[number, default: 0] += 1
         let post = ledger.posts[number].plan

@@ -57,6 +57,12 @@ enum Action {
     case crowdBus(kilobytes: Int)
     case slowBus(Int)
     case queueForName
+    case refuseCalls(Bus.Refusals?)
+    case delayBarriers(milliseconds: Int)
+    /// The bus reads the service's main connection so many times later than others.
+    case slowService(Int)
+    /// A client that is not watched leaves as the service asks for a rule for all.
+    case leaveAtRule
 
     // The disk
     case fillDisk
@@ -196,6 +202,13 @@ extension Action: CustomStringConvertible {
                 + accident.member.rawValue
         case .crowdBus(let kilobytes): "bus: keeps \(kilobytes) KiB for a connection"
         case .slowBus(let factor): "bus: \(factor) times slower"
+        case .refuseCalls(let refusals):
+            refusals.map {
+                "bus: refuses \($0.share) of" + ($0.ofPings ? " Pings" : "") + ($0.ofBarriers ? " barriers" : "")
+            } ?? "bus: refuses no calls"
+        case .delayBarriers(let milliseconds): "bus: barriers take \(milliseconds) ms"
+        case .slowService(let factor): "bus: reads the service \(factor) times later"
+        case .leaveAtRule: "a client leaves at the next rule for all"
         case .queueForName: "somebody queues for the service's name"
         case .fillDisk: "disk: full"
         case .emptyDisk: "disk: has room"

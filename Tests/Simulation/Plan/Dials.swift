@@ -25,6 +25,10 @@ public struct Dials: Equatable, Sendable {
     public var batches = 1.0
     /// In how many runs policy concerns somebody, from 0 for none.
     public var policy = 1.0
+    /// In how many runs the bus does badly by the service's own calls, from 0 for none.
+    public var probes = 1.0
+    /// In how many runs there are values for a short time, from 0 for none.
+    public var expiry = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -35,7 +39,7 @@ public struct Dials: Equatable, Sendable {
         [
             ("hostility", \.hostility), ("channels", \.channels), ("values", \.values), ("exits", \.exits),
             ("intervals", \.intervals), ("outside", \.outside), ("batches", \.batches),
-            ("policy", \.policy),
+            ("policy", \.policy), ("probes", \.probes), ("expiry", \.expiry),
         ]
     }
 

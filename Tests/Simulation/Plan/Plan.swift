@@ -81,6 +81,8 @@ struct Plan {
         if dials.outside > 0 { addOutside() }
         if dials.batches > 0 { addBatches() }
         if dials.policy > 0 { addPolicy() }
+        if dials.probes > 0 { addProbes() }
+        if dials.expiry > 0 { addExpiry() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
