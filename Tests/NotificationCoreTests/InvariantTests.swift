@@ -65,7 +65,8 @@ struct InvariantTests {
         },
         Fault("M6: :1.1 has as many turns as it counts: standard") { $0.clients[one]!.queue[turnsOf: .standard] = 1 },
         Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in
-            let stranger = Client(Peer(name: two, account: Account(.process(1))), number: 9, isAutomationOn: true)
+            let stranger = Client(
+                Peer(name: two, account: Account(.process(1))), number: 9, isAutomationOn: true, meter: center.meter)
             center.turns.append(stranger, in: .standard, byteCount: 0)
         },
     ]

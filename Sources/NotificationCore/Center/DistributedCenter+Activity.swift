@@ -46,6 +46,7 @@ extension DistributedCenter {
         guard isOn != suspendsAutomatically else { return }
         suspendsAutomatically = isOn
         // By name, so that the same events have the same effects in every process.
+        meter.countSort(of: clients.count)
         for client in clients.values.sorted(by: { $0.name < $1.name }) {
             changeSuspension(of: client, effects: &effects) { $0.isAutomationOn = isOn }
         }

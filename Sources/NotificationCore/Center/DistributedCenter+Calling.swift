@@ -68,10 +68,12 @@ extension DistributedCenter {
         peers[poster]?.posted += count
         var matches = Matches()
         index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
+            meter.count()
             matches.append($0)
         }
         if matches.countedReceivers == 0 { counters.unmatched += count }
         for receiver in matches.receivers {
+            meter.count(1 + receiver.count)
             let getsAll = deliverImmediately || !receiver.client.isSuspended
             guard let observers = matches.observers(of: receiver, where: { getsAll || $0 != .drop }) else {
                 continue

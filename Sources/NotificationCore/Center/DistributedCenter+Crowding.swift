@@ -27,6 +27,8 @@ extension DistributedCenter {
     ///
     /// - Returns: how many notifications the slowest of them was sent since the last time.
     public func checkCrowding() -> Int {
+        defer { eventEnded() }
+        meter.count(crowded.count)
         var slowest = Int.max
         crowded.removeAll { client in
             guard !client.isGone, mayCrowd(client), isOver(client, eighths: 3), var crowding = client.crowding else {

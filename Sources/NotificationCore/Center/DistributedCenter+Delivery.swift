@@ -59,6 +59,7 @@ extension DistributedCenter {
         if client.observersWithInterval > 0 {
             var held: [HeldQueue.Entry] = []
             client.queue.forEachHeld { held.append($0) }
+            meter.count(held.count)
             for entry in held {
                 beginIntervals(of: client, for: entry.observers, with: entry.notification, effects: &effects)
             }
@@ -161,6 +162,7 @@ extension DistributedCenter {
         client.unannounced = nil  // so that the set below is not shared
         loss.count += count
         loss.observers.formUnion(observers)
+        meter.count(loss.observers.count > 1 ? observers.underestimatedCount : 1)
         client.unannounced = loss
     }
 
@@ -195,6 +197,7 @@ extension DistributedCenter {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.holeWithoutWord) { return }
         #endif
+        meter.countSort(of: loss.observers.count)
         effects.append(
             .dropped(
                 client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason,

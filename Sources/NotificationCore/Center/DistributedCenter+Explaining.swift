@@ -10,11 +10,14 @@ extension DistributedCenter {
     ///   - object: empty for none; nothing where `name` is empty.
     /// - Returns: nil when the center does not know the client.
     public func explanation(of client: ClientName, name: String, object: String) -> Explanation? {
+        defer { eventEnded() }
         guard let client = clients[client] else { return nil }
         let now = clock.uptime()
+        meter.count(2 * client.observers.count)
         let registrations = client.observers.values.map { index[$0].registration }
         let matching = registrations.filter { name.isEmpty || $0.matches(name: name, object: object) }
             .sorted { $0.id < $1.id }
+        meter.countSort(of: matching.count)
         func wait(_ registration: Registration) -> Int64? {
             guard registration.options.minimumInterval > 0, !name.isEmpty else { return nil }
             return client.queue.waitForInterval(

@@ -39,6 +39,7 @@ extension DistributedCenter {
     private func sendAnswers(to peer: Peer, effects: inout [Effect]) {
         while let byteCount = peer.answers.first, peer.flow.isOpen {
             guard hasRoomOnTheWay(for: peer, byteCount) else { return holdBack(peer, effects: &effects) }
+            meter.count()
             peer.answers.popFirst()
             charge(peer, .answerBytes, -byteCount)
             effects.append(.sendAnswer(peer.name))
@@ -102,6 +103,8 @@ extension DistributedCenter {
 
     /// Asks whoever was sent something and not asked yet.
     private func askAll(effects: inout [Effect]) {
+        meter.count(peers.count)
+        meter.countSort(of: peers.count)
         // By name, so that the same events have the same effects in every process.
         for peer in peers.values.sorted(by: { $0.name < $1.name })
         where peer.flow.isIdle && peer.flow.unconfirmed.messages > 0 {
@@ -131,6 +134,8 @@ extension DistributedCenter {
         closed(peer, effects: &effects)
         guard isFirst else { return }
         // Nobody else would ask for those that never answer and for which nothing waits.
+        meter.count(peers.count)
+        meter.countSort(of: peers.count)
         for peer in peers.values.sorted(by: { $0.name < $1.name }) { findWitness(for: peer, effects: &effects) }
     }
 
@@ -175,6 +180,7 @@ extension DistributedCenter {
         heldBack = Deque()
         isLettingGo = true
         defer { isLettingGo = false }
+        meter.count(waiting.count)
         for peer in waiting where peer.isKnown {
             if hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
                 peer.flow.isHeldBack = false
@@ -206,6 +212,7 @@ extension DistributedCenter {
         strangers.append(peer)
         var looks = 2
         while strangers.count > Self.mostStrangers, looks > 0, let oldest = strangers.popFirst() {
+            meter.count()
             guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
             if oldest.usage.isOnlyRetained {

@@ -60,6 +60,7 @@ extension DistributedCenter {
         if after == 0 { valueFollowers.inform(client.number) }
         var (found, room): ([Notification], Int) = ([], room)
         for value in retained.all(after: after) {
+            meter.count()
             room -= byteCount(value.notification)
             guard found.count < most, found.isEmpty || room >= 0 else { break }
             found.append(value.notification)
@@ -108,7 +109,7 @@ extension DistributedCenter {
     // MARK: Invariants
 
     func checkFollowers() throws(BrokenInvariant) {
-        var found = Interest()
+        var found = Interest(meter: meter)
         for client in clients.values {
             for position in client.observers.values where !index[position].registration.options.isMonitor {
                 _ = found.add(index[position].registration.name, of: client.number)

@@ -19,6 +19,7 @@ extension DistributedCenter {
         let client = receiver.client
         guard client.observersWithInterval > 0 else { return matches.observers(of: receiver, where: isWanted) }
         var (now, wishes): ([ObserverID], [IntervalQueue.Wish]) = ([], [])
+        meter.count(receiver.count)
         matches.forEach(of: receiver) { match in
             guard isWanted(match.behavior) else { return }
             if match.interval == 0 { now.append(match.observer) } else { wishes.append(Self.wish(match)) }
@@ -30,6 +31,7 @@ extension DistributedCenter {
         }
         if hasReplaced { noteCoalesced(1, of: client) }
         if admitted.count < wishes.count {
+            meter.count(2 * wishes.count)
             let waiting = Set(wishes.map(\.observer)).subtracting(admitted).sorted()
             remember(.delayed(client.name, notification, observers: waiting), effects: &effects)
         }
@@ -59,7 +61,8 @@ extension DistributedCenter {
     }
 
     func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {
-        observers.sorted().compactMap { id in
+        meter.countSort(of: observers.count)
+        return observers.sorted().compactMap { id in
             guard let position = client.observers[id] else { return nil }
             let options = index[position].registration.options
             guard options.minimumInterval > 0 else { return nil }
@@ -104,6 +107,7 @@ extension DistributedCenter {
         client.nextLookAtIntervals = now + Int64(client.queue.countOfIntervals)
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for (notification, observers, isImmediate) in due {
+            meter.count()
             // S3: what is delivered to one who is suspended comes behind what is held.
             if isImmediate, client.isSuspended { flush(client, effects: &effects) }
             guard client.reads else { break }

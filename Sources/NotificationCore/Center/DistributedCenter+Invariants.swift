@@ -7,8 +7,11 @@
 extension DistributedCenter {
     /// Debug builds check at the end of events, the more rarely the more there is: a check costs what there is, and an
     /// event of a service under load no more than a fraction of its own work. The model of the tests checks each.
+    ///
+    /// - Parameter event: names it for the meter.
     @inline(__always)
-    func eventEnded() {
+    func eventEnded(_ event: StaticString = #function) {
+        meter.endEvent(event)
         assert(isWholeIfDue())
     }
 
@@ -28,6 +31,8 @@ extension DistributedCenter {
 
     /// Checks all of it.
     package func checkInvariants() throws(BrokenInvariant) {
+        // A check is no part of an event.
+        defer { meter.forget() }
         var numbers = Set<Int>()
         for (name, client) in clients {
             try require(name == client.name && !client.isGone, "D8: \(name) is a client that is there")

@@ -86,7 +86,10 @@ extension DistributedCenter {
             swap(&matches, &spareMatches)
         }
         let object = post.object.isEmpty ? nil : ExactText(post.object)
-        index.forEachMatch(name: ExactText(post.name), object: object) { matches.append($0) }
+        index.forEachMatch(name: ExactText(post.name), object: object) {
+            meter.count()
+            matches.append($0)
+        }
         if matches.countedReceivers == 0 { counters.unmatched += 1 }
         if post.goesToAllSessions {
             effects.append(
@@ -106,6 +109,8 @@ extension DistributedCenter {
         }
         var leastUrgent: DeliveryLane?
         for receiver in matches.receivers {
+            // The clients' queues, and the lists of their observers.
+            meter.count(1 + receiver.count)
             let staged = route(
                 notification, to: receiver, of: matches, deliverImmediately: post.deliverImmediately, effects: &effects)
             // Nobody waits for who looks on.

@@ -31,6 +31,7 @@ extension DistributedCenter {
         defer { remembersStaged = false }
         for _ in 0..<limit {
             guard case (var post, let payer)? = postingQueues.take(style) else { break }
+            meter.count()
             giveBack(post.byteCount, of: payer)
             if post.retention != nil {
                 do throws(CenterError) {

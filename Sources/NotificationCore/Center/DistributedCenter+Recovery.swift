@@ -8,6 +8,9 @@ extension DistributedCenter {
     /// All that has to survive, as the shortest list of changes that makes it: what a log that has grown long is
     /// replaced with.
     public func forEachRememberedChange(_ body: (Change) -> Void) {
+        defer { eventEnded() }
+        meter.count(clients.count * 4 + index.count + retained.count)
+        meter.countSort(of: index.count)
         for client in clients.values { body(.client(client.name, client.counts)) }
         // In the order of registration over all clients, which is the order in which they match.
         let observers = clients.values.flatMap { $0.observers }.sorted { $0.key < $1.key }
@@ -48,6 +51,11 @@ extension DistributedCenter {
     /// - Returns: whether it fitted.
     public func restore(_ change: Change) -> Bool {
         defer { eventEnded() }
+        return takeOver(change)
+    }
+
+    private func takeOver(_ change: Change) -> Bool {
+        meter.count()
         switch change {
         case .client(let name, let counts):
             guard clients[name] == nil else { return false }
@@ -229,6 +237,7 @@ extension DistributedCenter {
     /// waits for its turn, and words that may have been cut off count as not told.
     public func connectionEnded(effects: inout [Effect]) {
         defer { eventEnded() }
+        meter.count(clients.count)
         for client in clients.values {
             rememberDue(of: client, effects: &effects)
             doubtWords(to: client, effects: &effects)
@@ -245,7 +254,7 @@ extension DistributedCenter {
         counters.dropped = other.counters.dropped
         counters.coalesced = other.counters.coalesced
         counters.lostPosts = other.counters.lostPosts
-        other.forEachRememberedChange { _ = restore($0) }
+        other.forEachRememberedChange { _ = takeOver($0) }
         for (name, before) in other.clients {
             guard let client = clients[name] else { continue }
             client.uncarried = before.uncarried
@@ -261,6 +270,7 @@ extension DistributedCenter {
     /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
+        meter.count(retained.count + clients.count)
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
         }

@@ -33,6 +33,7 @@ extension DistributedCenter {
         defer { eventEnded() }
         removeExpired(effects: &effects)
         let values = retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object)
+        meter.count(values.count)
         for value in values { removeRetained(value, effects: &effects) }
         return values.count
     }
@@ -162,6 +163,7 @@ extension DistributedCenter {
 
     /// What waited for the client to be resumed may go, before all that was held.
     func releaseOwed(to client: Client, effects: inout [Effect]) {
+        meter.count(client.owed.count)
         for index in client.owed.indices where client.owed[index].isHeld {
             client.owed[index].isHeld = false
             remember(.owed(client.name, client.owed[index]), effects: &effects)
@@ -181,6 +183,7 @@ extension DistributedCenter {
         if isLookedAt { removeExpired(effects: &effects) }
         var count = 0
         while client.reads, let index = client.owed.firstIndex(where: { !$0.isHeld }) {
+            meter.count(1 + index)
             guard let sent = sendOwed(index, to: client, effects: &effects) else { break }
             count += sent
         }
@@ -198,6 +201,7 @@ extension DistributedCenter {
             if PlantedFault.strikes(.valueWithheld, oneOf: 4) { owed.after = owed.through }
         #endif
         guard let first = next(of: owed, registration) else {
+            meter.count(client.owed.count - place)
             client.owed.remove(at: place)
             owed.after = owed.through
             remember(.owed(client.name, owed), effects: &effects)

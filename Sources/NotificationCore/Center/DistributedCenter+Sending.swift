@@ -45,6 +45,7 @@ extension DistributedCenter {
     /// - Returns: how many notifications that sent.
     @discardableResult
     private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
+        meter.count()
         guard let client = turns.next(in: lane), client.reads else { return 0 }
         let count = sendFirst(of: lane, to: client, effects: &effects)
         if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
@@ -100,6 +101,7 @@ extension DistributedCenter {
     /// Takes out what is first in a lane and whose time is over: it gets no number, and is no loss.
     private func dropExpired(in lane: DeliveryLane, of client: Client, effects: inout [Effect]) {
         while let expiry = client.queue.first(in: lane)?.notification.expiry, expiry <= clock.uptime() {
+            meter.count()
             changeQueue(of: client) { _ = $0.popDue(lane) }
             counters.expired += 1
             noteSent(1, of: lane, to: client, effects: &effects)
@@ -138,6 +140,8 @@ extension DistributedCenter {
     func makeDelivery(
         of entry: DueQueue.Entry, to client: Client, isRetained: Bool = false, isDelayed: Bool = false
     ) -> Delivery {
+        meter.count()
+        meter.countCopy(of: entry.carriedBytes)
         client.counts.sequence += 1
         client.counts.delivered += 1
         counters.delivered += 1
@@ -164,6 +168,7 @@ extension DistributedCenter {
             let isLogged = true
         #endif
         if isLogged, remembersChanges {
+            meter.count(count)
             for _ in 0..<count { remember(.popped(client.name, lane), effects: &effects) }
         }
         client.remembersDue = client.queue.hasDue

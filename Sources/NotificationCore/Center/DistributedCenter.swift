@@ -59,7 +59,7 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     public var mostBytes = Int.max
-    var interest = Interest()
+    var interest: Interest
     /// Those that follow what others want.
     var interestFollowers = Followers()
     /// Those that follow which values there are.
@@ -106,24 +106,30 @@ public final class DistributedCenter {
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    var turns = Turns()
+    var turns: Turns
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
     private var freeNumbers: [Int] = []
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    var postingQueues = PostingQueues()
+    var postingQueues: PostingQueues
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    var retained = RetainedValues()
+    var retained: RetainedValues
     /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
     package var checksInvariants = true
     var eventsSinceCheck = 0
+    /// Counts the steps of events (E8).
+    package let meter = StepMeter()
 
     public init(limits: Limits = Limits()) {
         self.limits = limits
+        interest = Interest(meter: meter)
+        turns = Turns(meter: meter)
+        postingQueues = PostingQueues(meter: meter)
+        retained = RetainedValues(meter: meter)
     }
 
     deinit {
@@ -210,6 +216,7 @@ public final class DistributedCenter {
         func matches(_ wanted: String, _ registered: String?) -> Bool {
             wanted.isEmpty || registered.map(ExactText.init) == ExactText(wanted)
         }
+        meter.count(client.observers.count)
         let ids = client.observers.filter { _, position in
             let registration = index[position].registration
             return matches(name, registration.name) && matches(object, registration.object)
@@ -225,6 +232,7 @@ public final class DistributedCenter {
     public func revoke(_ ids: Set<ObserverID>, of clientName: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[clientName] else { return }
+        meter.count(ids.count)
         let revoked = ids.filter { client.observers[$0] != nil }
         guard !revoked.isEmpty else { return }
         changeSuspension(of: client, effects: &effects) { remove(revoked, of: $0) }
@@ -244,6 +252,7 @@ public final class DistributedCenter {
             return
         }
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
+        meter.countSort(of: revocation.untold.count)
         effects.append(.revoked(client.name, observers: revocation.untold.sorted()))
         countSent(Self.signalSize + 8 * revocation.untold.count, to: client.peer, effects: &effects)
         client.revocation?.untold = []
@@ -258,6 +267,7 @@ public final class DistributedCenter {
         invariant(
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
             "A2: only observers that there are refuse automatic suspension")
+        meter.count(ids.count + client.owed.count)
         if !client.owed.isEmpty { client.owed.removeAll { ids.contains($0.observer) } }
         changeQueue(of: client) { $0.remove(ids) }
     }
@@ -302,6 +312,7 @@ public final class DistributedCenter {
         client.isGone = true
         interestFollowers.remove(client.number)
         valueFollowers.remove(client.number)
+        meter.count(client.observers.count + client.owed.count + client.queue.count)
         for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
         client.owed = []
@@ -328,7 +339,7 @@ public final class DistributedCenter {
     func makeClient(_ name: ClientName) -> Client {
         let peer = peer(name)
         let client = Client(
-            peer, number: freeNumbers.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically)
+            peer, number: freeNumbers.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically, meter: meter)
         peer.isClient = true
         clients[name] = client
         charge(peer, .clients, 1)
@@ -366,7 +377,9 @@ public final class DistributedCenter {
 
     /// Every client, and who else does not read what it was sent, in no particular order.
     public var clientStatuses: [ClientStatus] {
-        peers.values.compactMap { peer in
+        defer { eventEnded() }
+        meter.count(peers.count)
+        return peers.values.compactMap { peer in
             peer.isClient || peer.flow.state != .open ? ClientStatus(peer, client(of: peer)) : nil
         }
     }
@@ -380,7 +393,10 @@ public final class DistributedCenter {
     ///   - most: how many are wanted at most.
     ///   - isWanted: whether one is; asked about each that has posted.
     public func posterStatuses(most: Int, where isWanted: (ClientName) -> Bool) -> [PosterStatus] {
+        defer { eventEnded() }
+        meter.count(peers.count)
         let posters = peers.values.compactMap(PosterStatus.init).filter { isWanted($0.name) }
+        meter.countSort(of: posters.count)
         return Array(posters.sorted { $0.precedes($1) }.prefix(most))
     }
 
@@ -404,8 +420,10 @@ public final class DistributedCenter {
 
     /// The registrations of `client`, in their order; nil when the center does not know it.
     public func registrations(of client: ClientName) -> [Registration]? {
-        clients[client].map { client in
-            client.observers.sorted { $0.key < $1.key }.map { index[$0.value].registration }
+        defer { eventEnded() }
+        return clients[client].map { client in
+            meter.countSort(of: client.observers.count)
+            return client.observers.sorted { $0.key < $1.key }.map { index[$0.value].registration }
         }
     }
 }

@@ -58,7 +58,7 @@ final class Client {
     #if !DEBUG
         @exclusivity(unchecked)
     #endif
-    var queue = DeliveryQueue()
+    var queue: DeliveryQueue
     /// What its observers have yet to get of values, in the order in which they asked (R2).
     var owed: [OwedValues] = []
     /// Set while its queue is half full and it reads.
@@ -107,8 +107,9 @@ final class Client {
         var reason: DropReason
     }
 
-    init(_ peer: Peer, number: Int, isAutomationOn: Bool) {
+    init(_ peer: Peer, number: Int, isAutomationOn: Bool, meter: StepMeter) {
         self.peer = peer
+        queue = DeliveryQueue(meter: meter)
         self.number = number
         self.isAutomationOn = isAutomationOn
     }

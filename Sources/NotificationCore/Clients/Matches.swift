@@ -19,7 +19,7 @@ struct Matches {
         let client: Client
         fileprivate let first: Int32
         fileprivate var last: Int32
-        fileprivate var count: Int
+        fileprivate(set) var count: Int
         /// Whether any of its observers is no monitor.
         fileprivate(set) var isCounted: Bool
     }

@@ -28,11 +28,16 @@ struct Turns {
         var over: UInt64 = 0
     }
 
+    private let meter: StepMeter
     private var lines = DeliveryLane.allCases.map { _ in Line() }
     /// Without those that are void.
     private(set) var count = 0
     /// With those that are void.
     private var byteCount = 0
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     var isOverfull: Bool { count > Self.mostCount || byteCount > Self.mostBytes }
 
@@ -85,6 +90,7 @@ struct Turns {
     private mutating func dropVoid(in lane: DeliveryLane) {
         let line = lane.rawValue
         while let first = lines[line].turns.first, first.client.queue[voidTurnsOf: lane] > 0 {
+            meter.count()
             lines[line].turns.popFirst()
             lines[line].over += 1
             byteCount -= first.byteCount

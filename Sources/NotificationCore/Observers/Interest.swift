@@ -20,10 +20,15 @@ struct Interest: Equatable {
         case one(Int)
     }
 
+    private let meter: StepMeter
     private var names: [ExactText: Clients] = [:]
     private var any: Clients?
     /// The names in the order of their bytes; nil when nobody has asked since there was another one.
     private var sorted: [ExactText]?
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     /// - Parameter name: nil for any.
     mutating func add(_ name: String?, of client: Int) -> Change {
@@ -92,6 +97,7 @@ struct Interest: Equatable {
     mutating func names(
         after name: String, most: Int, besides client: Int, room: Int, byteCount: (String) -> Int
     ) -> [String] {
+        if sorted == nil { meter.countSort(of: names.count) }
         let sorted = sorted ?? names.keys.sorted { Self.precedes($0.text, $1.text) }
         self.sorted = sorted
         var (low, high) = (0, sorted.count)
@@ -100,7 +106,9 @@ struct Interest: Equatable {
             if Self.precedes(name, sorted[middle].text) { high = middle } else { low = middle + 1 }
         }
         var (found, room): ([String], Int) = ([], room)
-        for next in sorted[low...] where Self.isWanted(names[next]!, besides: client) {
+        for next in sorted[low...] {
+            meter.count()
+            guard Self.isWanted(names[next]!, besides: client) else { continue }
             room -= byteCount(next.text)
             guard found.count < most, found.isEmpty || room >= 0 else { break }
             found.append(next.text)

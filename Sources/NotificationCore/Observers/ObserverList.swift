@@ -51,14 +51,17 @@ public enum ObserverList: Equatable, Sendable {
     /// Takes observers out of one list after the other. A list that is shared is looked at once, and stays so.
     struct Removal {
         private let removed: Set<ObserverID>
+        private let meter: StepMeter
         private var last: (before: ObserverList, after: ObserverList?)?
 
-        init(_ removed: Set<ObserverID>) {
+        init(_ removed: Set<ObserverID>, meter: StepMeter) {
             self.removed = removed
+            self.meter = meter
         }
 
         mutating func callAsFunction(_ list: ObserverList) -> ObserverList? {
             if let last, last.before == list { return last.after }
+            meter.count(list.count)
             let rest = list.removing(removed)
             last = (list, rest)
             return rest

@@ -79,6 +79,7 @@ final class PostingQueue {
         }
     }
 
+    private let meter: StepMeter
     /// The poster, which pays.
     let payer: Peer
     private var nodes = Nodes()
@@ -92,8 +93,9 @@ final class PostingQueue {
     /// By ``PostingStyle/order``: whether this queue has a place among those whose turn comes.
     var isInLine = PostingStyle.allCases.map { _ in false }
 
-    init(payer: Peer) {
+    init(payer: Peer, meter: StepMeter) {
         self.payer = payer
+        self.meter = meter
     }
 
     var poster: ClientName { payer.name }
@@ -149,6 +151,7 @@ final class PostingQueue {
     }
 
     private func remove(_ list: List, _ kind: Kind) -> [PendingPost] {
+        meter.count(list.count)
         var removed: [PendingPost] = []
         var slot = list.first
         while slot != none {

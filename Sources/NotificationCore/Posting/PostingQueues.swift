@@ -8,6 +8,7 @@ import Collections
 ///
 /// What waits for its poster's exit (R4) stands apart, in a queue of its own, and has no turn until then.
 struct PostingQueues {
+    private let meter: StepMeter
     private var queues: [ClientName: PostingQueue] = [:]
     private var untilExit: [ClientName: PostingQueue] = [:]
     /// By ``PostingStyle/order``: the queues that may have a post of the style, each once.
@@ -17,6 +18,10 @@ struct PostingQueues {
     private(set) var byteCount = 0
     /// By ``PostingStyle/order``.
     private var countsOfStyles = PostingStyle.allCases.map { _ in 0 }
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     func count(_ style: PostingStyle) -> Int { countsOfStyles[style.order] }
 
@@ -57,12 +62,15 @@ struct PostingQueues {
         for queue in Array(queues.values) + untilExit.values {
             queue.forEach { all.append(($1, queue.poster, $0)) }
         }
+        meter.count(all.count)
+        meter.countSort(of: all.count)
         all.sort { $0.number < $1.number }
         for (_, poster, post) in all { body(poster, post) }
     }
 
     /// How many there are of a name and an object, by style.
     func counts(name: String, object: String) -> [PostingStyle: Int] {
+        meter.count(count)
         var counts: [PostingStyle: Int] = [:]
         for queue in Array(queues.values) + untilExit.values {
             queue.forEach { post, _ in
@@ -92,7 +100,7 @@ struct PostingQueues {
     private mutating func append(_ post: PendingPost, from payer: Peer) {
         let poster = payer.name
         let waitsForExit = post.style == .atExit
-        let queue = (waitsForExit ? untilExit[poster] : queues[poster]) ?? PostingQueue(payer: payer)
+        let queue = (waitsForExit ? untilExit[poster] : queues[poster]) ?? PostingQueue(payer: payer, meter: meter)
         if waitsForExit { untilExit[poster] = queue } else { queues[poster] = queue }
         lastNumber += 1
         let number = lastNumber
@@ -138,6 +146,7 @@ struct PostingQueues {
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
         guard let queue = untilExit[poster] else { return 0 }
         let released = removing(from: queue) { queue.removeAll() }
+        meter.count(released.count)
         for var post in released {
             post.style = .asap
             if let seconds = post.secondsAfterExit.take() { post.expiry = Clock.expiry(in: seconds, from: now) }
@@ -150,6 +159,7 @@ struct PostingQueues {
         from queue: PostingQueue, _ remove: () -> [PendingPost]
     ) -> [PendingPost] {
         let removed = remove()
+        meter.count(removed.count)
         for post in removed {
             count -= 1
             byteCount -= post.byteCount

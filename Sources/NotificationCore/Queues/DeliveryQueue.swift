@@ -6,11 +6,19 @@
 /// and behaviours (S2), until it is resumed or something flushes it. What waits for the end of an **interval** (R5) is apart
 /// from both: it goes straight to the client.
 struct DeliveryQueue {
-    private var lanes = DeliveryLane.allCases.map { _ in DueQueue() }
-    private var held = HeldQueue()
-    private var intervals = IntervalQueue()
+    private var lanes: [DueQueue]
+    private var held: HeldQueue
+    private var intervals: IntervalQueue
+    private let meter: StepMeter
     private var dueCount = 0
     private var dueByteCount = 0
+
+    init(meter: StepMeter) {
+        self.meter = meter
+        lanes = DeliveryLane.allCases.map { _ in DueQueue(meter: meter) }
+        held = HeldQueue(meter: meter)
+        intervals = IntervalQueue(meter: meter)
+    }
 
     var count: Int { dueCount + held.count + intervals.count }
     var byteCount: Int { dueByteCount + held.byteCount + intervals.byteCount }
@@ -26,10 +34,12 @@ struct DeliveryQueue {
     var sizeOfNext: Int? { lanes.first { !$0.isEmpty }?.first?.byteCount }
 
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
+        meter.count(dueCount)
         for lane in DeliveryLane.allCases { lanes[lane.rawValue].all.forEach { body($0, lane) } }
     }
 
     func forEachHeld(_ body: (HeldQueue.Entry) -> Void) {
+        meter.count(held.count)
         held.all.forEach(body)
     }
 
@@ -124,6 +134,8 @@ struct DeliveryQueue {
         held.popAll { entry in
             entries.append(DueQueue.Entry(notification: entry.notification, observers: entry.observers))
         }
+        meter.count(2 * entries.count)
+        meter.countSort(of: entries.count)
         // What was flushed before is older than all of these.
         entries.sort { $0.notification.serial < $1.notification.serial }
         for entry in entries { append(entry, in: .flushed) }
@@ -142,7 +154,10 @@ struct DeliveryQueue {
     /// Takes the notification with this serial, if it is due, and those before it in its lane, with which it went.
     mutating func take(through serial: UInt64) {
         for lane in DeliveryLane.allCases where lanes[lane.rawValue].contains(serial) {
-            while let first = lanes[lane.rawValue].first, first.notification.serial <= serial { _ = popDue(lane) }
+            while let first = lanes[lane.rawValue].first, first.notification.serial <= serial {
+                meter.count()
+                _ = popDue(lane)
+            }
         }
     }
 
@@ -171,6 +186,7 @@ struct DeliveryQueue {
         guard !isEmpty else { return }
         if hasDue {
             for lane in lanes.indices { lanes[lane].remove(removed) }
+            meter.count(dueCount)
             dueCount = lanes.reduce(0) { $0 + $1.count }
             dueByteCount = lanes.reduce(0) { $0 + $1.byteCount }
         }
@@ -181,8 +197,8 @@ struct DeliveryQueue {
     mutating func removeAll() {
         for lane in lanes.indices { lanes[lane].removeAll() }
         (dueCount, dueByteCount) = (0, 0)
-        held = HeldQueue()
-        intervals = IntervalQueue()
+        held = HeldQueue(meter: meter)
+        intervals = IntervalQueue(meter: meter)
     }
 
     // MARK: Invariants

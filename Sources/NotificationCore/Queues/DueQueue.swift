@@ -12,6 +12,7 @@ struct DueQueue {
         var carriedBytes: Int { notification.byteCount + 8 * observers.count }
     }
 
+    private let meter: StepMeter
     private var entries = Deque<Entry>()
     private(set) var byteCount = 0
     /// The greatest serial that was ever in it.
@@ -20,6 +21,10 @@ struct DueQueue {
     var turns = 0
     /// How many places it has there besides, for what went along with another.
     var voidTurns = 0
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     var count: Int { entries.count }
     var isEmpty: Bool { entries.isEmpty }
@@ -60,7 +65,8 @@ struct DueQueue {
     /// Takes the observers out of everything; what has none left goes.
     mutating func remove(_ removed: Set<ObserverID>) {
         guard !isEmpty else { return }
-        var taking = ObserverList.Removal(removed)
+        meter.count(entries.count)
+        var taking = ObserverList.Removal(removed, meter: meter)
         let rest = entries.compactMap { entry -> Entry? in
             var entry = entry
             guard let observers = taking(entry.observers) else { return nil }

@@ -14,6 +14,7 @@ struct HeldQueue {
         var byteCount: Int { notification.byteCount + observers.byteCount + (coalescing?.byteCount ?? 0) }
     }
 
+    private let meter: StepMeter
     /// Nil where an entry was taken out.
     private var slots: [Entry?] = []
     /// The first slot that has an entry.
@@ -25,6 +26,10 @@ struct HeldQueue {
     private(set) var byteCount = 0
     /// The greatest serial that was ever in it.
     private(set) var lastSerial: UInt64 = 0
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     var all: some Sequence<Entry> { slots[head...].lazy.compactMap(\.self) }
 
@@ -67,6 +72,7 @@ struct HeldQueue {
 
     /// Takes all entries, the oldest first.
     mutating func popAll(_ body: (Entry) -> Void) {
+        meter.count(slots.count - head)
         all.forEach(body)
         (count, byteCount) = (0, 0)
         becomeEmpty()
@@ -75,7 +81,9 @@ struct HeldQueue {
     /// Takes the observers out of everything; what has no observer left is not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
         guard count > 0 else { return }
-        var (taking, takingCoalescing) = (ObserverList.Removal(removed), ObserverList.Removal(removed))
+        meter.count(slots.count - head)
+        var taking = ObserverList.Removal(removed, meter: meter)
+        var takingCoalescing = ObserverList.Removal(removed, meter: meter)
         for slot in head..<slots.count {
             guard let entry = slots[slot] else { continue }
             let coalescing = entry.coalescing.flatMap { takingCoalescing($0) }
@@ -93,6 +101,7 @@ struct HeldQueue {
     /// Takes the observers for which a newer notification comes out of the entry that was the newest.
     private mutating func replace(_ coalescing: ObserverList, in slot: Int) {
         let entry = slots[slot]!
+        meter.count(entry.observers.count)
         guard entry.observers != coalescing, let rest = entry.observers.removing(Set(coalescing.ids)) else {
             return clear(slot)
         }
@@ -112,7 +121,10 @@ struct HeldQueue {
         slots[slot] = nil
         invariant(byteCount >= 0 && (count == 0) == (byteCount == 0), "E1: what is held is the sum of its entries")
         guard count > 0 else { return becomeEmpty() }
-        while slots[head] == nil { head += 1 }
+        while slots[head] == nil {
+            meter.count()
+            head += 1
+        }
     }
 
     /// The memory is used again, unless much was held.
@@ -126,6 +138,7 @@ struct HeldQueue {
     /// Gives empty slots back when there are more of them than entries.
     private mutating func compactIfSparse() {
         guard slots.count > Self.mostSlots(count) else { return }
+        meter.count(slots.count)
         slots = slots[head...].filter { $0 != nil }
         head = 0
         newest.removeAll(keepingCapacity: true)

@@ -38,6 +38,7 @@ struct IntervalQueue {
         let key: Int
     }
 
+    private let meter: StepMeter
     /// By a hash of the kind.
     private var entries: [Int: Entry] = [:]
     /// What waits, by its serial; also what was replaced or has gone since.
@@ -49,6 +50,10 @@ struct IntervalQueue {
 
     /// Entries that may be kept of what nothing waits for.
     static let mostIdle = 4096
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     var isEmpty: Bool { count == 0 }
 
@@ -119,6 +124,7 @@ struct IntervalQueue {
 
     /// Walks both, which are in the order of the observers' numbers.
     private func merge(_ wishes: [Wish], into marks: inout [Mark], _ make: (Mark?, Wish) -> Mark) {
+        meter.count(wishes.count + marks.count)
         if marks.count == 1, wishes.count == 1, marks[0].wish.observer == wishes[0].observer {
             marks[0] = make(marks[0], wishes[0])
             return
@@ -150,7 +156,9 @@ struct IntervalQueue {
     /// Ends the intervals of those that wait: of all, or of those to whom it matters whether their client is suspended.
     mutating func hasten(all: Bool) {
         for place in order {
+            meter.count()
             guard isThere(place), var entry = entries[place.key] else { continue }
+            meter.count(entry.marks.count)
             for index in entry.marks.indices
             where entry.marks[index].waits && (all || !entry.marks[index].wish.isImmediate) {
                 entry.marks[index].end = 0
@@ -169,8 +177,10 @@ struct IntervalQueue {
         dropGone()
         var due: [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] = []
         var next: Int64?
+        meter.count(order.count)
         for place in order where isThere(place) {
             guard var entry = entries[place.key], let newest = entry.newest else { continue }
+            meter.count(2 * entry.marks.count)
             let over = entry.marks.filter { $0.waits && $0.end <= now }
             if !over.isEmpty {
                 if mayGo(entry.after) {
@@ -216,6 +226,7 @@ struct IntervalQueue {
         let key = Self.key(kind)
         guard var entry = entries[key], let newest = entry.newest, newest.kind == kind else { return }
         let observers = Set(observers)
+        meter.count(observers.count + 2 * entry.marks.count)
         for index in entry.marks.indices where observers.contains(entry.marks[index].wish.observer) {
             body(&entry.marks[index])
         }
@@ -228,6 +239,7 @@ struct IntervalQueue {
     mutating func dropOldest() -> [ObserverID]? {
         dropGone()
         guard let place = order.popFirst(), var entry = entries[place.key] else { return nil }
+        meter.count(entry.marks.count)
         let observers = entry.marks.filter(\.waits).map(\.wish.observer)
         for index in entry.marks.indices { entry.marks[index].waits = false }
         store(entry, newest: nil, place.key)
@@ -238,6 +250,7 @@ struct IntervalQueue {
     mutating func remove(_ removed: Set<ObserverID>) {
         for (key, var entry) in entries {
             let before = entry.marks.count
+            meter.count(1 + before)
             entry.marks.removeAll { removed.contains($0.wish.observer) }
             guard entry.marks.count < before else { continue }
             store(entry, newest: entry.marks.contains(where: \.waits) ? entry.newest : nil, key)
@@ -247,16 +260,19 @@ struct IntervalQueue {
 
     /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
     func wait(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
-        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
-            let mark = entry.marks.first(where: { $0.wish.observer == observer }), mark.waits || mark.end > now
+        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true else { return nil }
+        meter.count(entry.marks.count)
+        guard let mark = entry.marks.first(where: { $0.wish.observer == observer }), mark.waits || mark.end > now
         else { return nil }
         return max(0, mark.end - now)
     }
 
     /// All that waits, by its serial.
     func forEach(_ body: (Notification, [ObserverID]) -> Void) {
+        meter.count(order.count)
         for place in order where isThere(place) {
             guard let entry = entries[place.key], let newest = entry.newest else { continue }
+            meter.count(entry.marks.count)
             body(newest, entry.marks.filter(\.waits).map(\.wish.observer))
         }
     }
@@ -280,6 +296,7 @@ struct IntervalQueue {
         }
         if count == 0 { firstEnd = nil }
         guard order.count > 2 * count + 64 else { return }
+        meter.count(order.count)
         order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
     }
 
@@ -288,12 +305,16 @@ struct IntervalQueue {
     private func isThere(_ place: Place) -> Bool { entries[place.key]?.newest?.serial == place.serial }
 
     private mutating func dropGone() {
-        while let first = order.first, !isThere(first) { _ = order.popFirst() }
+        while let first = order.first, !isThere(first) {
+            meter.count()
+            _ = order.popFirst()
+        }
     }
 
     /// Forgets intervals that are over, and if there are too many, those of what nothing waits for.
     private mutating func boundMarks(now: Int64) {
         guard entries.count > count + Self.mostIdle else { return }
+        meter.count(2 * entries.count)
         entries = entries.filter { $0.value.newest != nil || $0.value.marks.contains { $0.end > now } }
         guard entries.count > count + Self.mostIdle / 2 else { return }
         entries = entries.filter { $0.value.newest != nil }

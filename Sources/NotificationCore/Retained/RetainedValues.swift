@@ -20,6 +20,7 @@ struct RetainedValues {
         var value: RetainedValue?
     }
 
+    private let meter: StepMeter
     /// The serials only grow.
     private var slots: [Slot] = []
     private var serials: [NotificationKind: UInt64] = [:]
@@ -30,6 +31,10 @@ struct RetainedValues {
     private var ofConnections: [ClientName: Int] = [:]
     /// When the first expires, as ``Notification/expiry``; nil when none does.
     private var firstExpiry: Int64?
+
+    init(meter: StepMeter) {
+        self.meter = meter
+    }
 
     var count: Int { serials.count }
     var isEmpty: Bool { serials.isEmpty }
@@ -75,6 +80,7 @@ struct RetainedValues {
 
     private mutating func forgetBeside(_ kind: NotificationKind, _ serial: UInt64) {
         guard !beside.isEmpty, let place = beside.index(forKey: Pair(kind)) else { return }
+        meter.count(beside.values[place].count)
         let index = Self.place(of: serial, in: beside.values[place])
         beside.values[place].remove(at: index)
         let left = beside.values[place]
@@ -96,13 +102,17 @@ struct RetainedValues {
             ofConnections[poster]! -= 1
             if ofConnections[poster] == 0 { ofConnections[poster] = nil }
         }
-        if slots.count > 2 * count + 64 { slots.removeAll { $0.value == nil } }
+        if slots.count > 2 * count + 64 {
+            meter.count(slots.count)
+            slots.removeAll { $0.value == nil }
+        }
         return value
     }
 
     /// Those of this name and object, nil for any, in their order.
     func matching(name: String?, object: String?) -> [RetainedValue] {
         if let name, let object { return serials(name, object).compactMap { self[serial: $0] } }
+        meter.count(slots.count)
         return all.filter { Self.matches($0, name, object) }
     }
 
@@ -120,6 +130,7 @@ struct RetainedValues {
             return self[serial: serials[place]]
         }
         for slot in slots[index(from: after + 1)...] {
+            meter.count()
             guard slot.serial <= through else { return nil }
             if let value = slot.value, Self.matches(value, registration.name, registration.object) { return value }
         }
@@ -136,12 +147,14 @@ struct RetainedValues {
     /// Those that go when a connection does.
     func ofConnection(_ poster: ClientName) -> [RetainedValue] {
         guard ofConnections[poster] != nil else { return [] }
+        meter.count(slots.count)
         return all.filter { $0.isOfConnection && $0.notification.poster == poster }
     }
 
     /// Those whose time is over.
     mutating func expired(at now: Int64) -> [RetainedValue] {
         guard let firstExpiry, firstExpiry <= now else { return [] }
+        meter.count(2 * slots.count)
         self.firstExpiry = all.compactMap(\.notification.expiry).filter { $0 > now }.min()
         return all.filter { $0.notification.expiry.map { $0 <= now } ?? false }
     }
