@@ -33,6 +33,16 @@ struct Simulate {
         exit(search(options) ? 0 : 1)
     }
 
+    /// - Returns: whether each event costs as much as it may.
+    private static func checkCosts() -> Bool {
+        do {
+            return try EventCosts.check { printLine($0) }
+        } catch {
+            printError("simulate: \(error)")
+            return false
+        }
+    }
+
     // MARK: One seed
 
     /// - Returns: whether no rule was broken.
@@ -167,6 +177,7 @@ struct Simulate {
             case "--list-planted":
                 for name in PlantedFaults.all { printLine(name) }
                 exit(0)
+            case "--costs": exit(checkCosts() ? 0 : 1)
             case "--quiet": options.isQuiet = true
             case "--no-shrink": options.shrinks = false
             case "--most-failures": options.mostFailures = value(Int.init)

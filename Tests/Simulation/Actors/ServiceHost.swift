@@ -40,6 +40,8 @@ final class ServiceHost {
         var isWithoutQueues = false
         /// Of policy, that it has read.
         var version = 0
+        /// The core whose events are metered.
+        weak var metered: DistributedCenter?
         /// Whether it was told to end.
         var isLeaving = false
 
@@ -153,6 +155,7 @@ final class ServiceHost {
 
     private func check(_ instance: Instance) {
         instance.iterations += 1
+        watchCosts(of: instance)
         instance.isWithoutQueues = instance.service?.isWithoutQueues ?? false
         guard instance.iterations % Self.checkEvery == 0 else { return }
         checkCore(of: instance)
@@ -160,6 +163,16 @@ final class ServiceHost {
             waiting > limits[.waitingCallBytes] + Self.mostReadAhead
         {
             world.violate("E4", "\(waiting) bytes of calls wait, and the limit is \(limits[.waitingCallBytes])")
+        }
+    }
+
+    /// From now on an event that costs more than it may breaks a rule (E8).
+    private func watchCosts(of instance: Instance) {
+        guard let center = instance.service?.center, center !== instance.metered else { return }
+        instance.metered = center
+        center.meter.eventEnded = { [unowned world] event, steps in
+            guard steps > StepMeter.budget else { return }
+            world.violate("E8", "\(event) took \(steps) steps, and may take \(StepMeter.budget)")
         }
     }
 
