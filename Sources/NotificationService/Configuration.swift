@@ -31,10 +31,11 @@ package struct Configuration: Equatable {
 
     /// Reads all files there are.
     ///
+    /// - Parameter directories: the user's own comes first.
     /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is not
     ///   allowed.
-    init() throws(KeyFile.Fault) {
-        for directory in configurationDirectories().reversed() {
+    init(directories: [String] = configurationDirectories()) throws(KeyFile.Fault) {
+        for directory in directories.reversed() {
             guard let file = try KeyFile(path: directory + "/carillon/carillon.conf") else { continue }
             for entry in file.entries { try apply(entry, of: file) }
         }
