@@ -165,7 +165,7 @@ final class EffectRunner {
                 SuspensionChangedSignal(isSuspended: isSuspended, cause: cause.rawValue).message(to: client), to: client
             )
         #if CARILLON_PLANTED
-            case .revoked where PlantedFault.strikes(.revocationUntold, oneOf: 2): break
+            case .revoked where PlantedFault.strikes(.revocationUntold): break
         #endif
         case .revoked(let client, let observers):
             Log.notice(

@@ -75,4 +75,21 @@ struct RefusalTests {
         #expect(witness.delivered + witness.announced > UInt64(Self.posts))
         #expect(stage.world.violation == nil)
     }
+
+    @Test("D8: of a client that left while the bus refused to have it asked nothing is kept")
+    func refusedAndGone() throws {
+        let stage = Stage()
+        let (client, poster) = (stage.join(), stage.join())
+        client.observe(slot: 0, name: nil, object: nil, .hold, .default)
+        stage.pass(seconds: 2)
+        stage.bus.refusals = Bus.Refusals(ofBarriers: true)
+        for _ in 0..<Self.posts * 4 { poster.post(PostPlan(name: 0)) }
+        stage.pass(seconds: 0.5)
+        client.leave(abruptly: true)
+        stage.pass(seconds: 2)
+        stage.bus.refusals = nil
+        stage.pass(seconds: 120)
+        #expect(stage.host.kept.allSatisfy { $0.count == 0 }, "\(stage.host.kept)")
+        #expect(stage.world.violation == nil)
+    }
 }

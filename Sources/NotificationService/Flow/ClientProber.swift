@@ -90,9 +90,17 @@ final class ClientProber {
             case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
                 self.ping(client, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
-            default: onAnswer?(client)
+            default:
+                forgetPassedRetries(of: client)
+                onAnswer?(client)
             }
         }
+    }
+
+    /// A client that left while a probe was refused is asked once more, after it was forgotten.
+    private func forgetPassedRetries(of client: ClientName) {
+        guard let left = retries[client]?.filter(\.isPending) else { return }
+        retries[client] = left.isEmpty ? nil : left
     }
 
     private func refused(_ client: ClientName, retry: Int) {
