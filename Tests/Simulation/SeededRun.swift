@@ -35,9 +35,14 @@ public struct SeededRun: Sendable {
     private func make(_ plan: Plan, trace: ((String) -> Void)? = nil) -> Outcome {
         PlantedFaults.sow()
         LogLines.shared.redirect()
-        LogLines.shared.sink = trace == nil ? nil : { line in trace?("    log: " + line) }
         defer { LogLines.shared.sink = nil }
         let simulation = Simulation(plan, trace: trace)
+        if plan.hasFlips || trace != nil {
+            LogLines.shared.sink = { [weak simulation] line in
+                trace?("    log: " + line)
+                simulation?.noteLog(line)
+            }
+        }
         let violation = simulation.run()
         let (world, ledger) = (simulation.world, simulation.ledger)
         return Outcome(

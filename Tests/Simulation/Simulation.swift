@@ -50,6 +50,10 @@ final class Simulation {
         ledger.policy.areSandboxesThere = plan.roles.contains { $0.application?.isSandboxed == true }
         host.begin(with: plan.policy)
         ledger.limits = plan.limits
+        host.suspendsAutomatically = plan.suspendsAutomatically
+        if plan.limits[.stateBytes] == Limits()[.stateBytes] {
+            ledger.isStateOnlyDamaged = { [disk] in disk.wasOnlyFlipped }
+        }
         ledger.witnesses = { [unowned self] in all.compactMap(\.witness) }
         bus.losesSignals = plan.dials.sabotage == .lostSignals
         bus.onDelivered = { [windows] sender, receiver in windows.delivered(from: sender, to: receiver) }
@@ -116,6 +120,9 @@ final class Simulation {
         host.tearDown()
     }
 
+    /// What a service says.
+    func noteLog(_ line: String) { host.noteLog(line) }
+
     // MARK: Steps
 
     private func carryOut(_ step: Plan.Step) {
@@ -155,6 +162,12 @@ final class Simulation {
         case .changePolicy(let file): host.changePolicy(to: file)
         case .mistakePolicy: host.mistakePolicy()
         case .descriptors(let trouble): troubleDescriptors(trouble)
+        case .flipBits(let count):
+            var random = Random(seed: plan.seed, stream: UInt64(world.now) ^ 1 << 50)
+            if let what = disk.flipBits(count, ofLog: bus.id, &random) {
+                world.note(what)
+                if !host.isServing { ledger.loseState() }
+            }
         case .damageDisk:
             var random = Random(seed: plan.seed, stream: UInt64(world.now))
             if let what = disk.damage(&random) {
@@ -197,6 +210,12 @@ final class Simulation {
         case .trespass(let trespass):
             let others = all.filter { $0.isThere && $0 !== client }.compactMap { $0.witness?.client }
             (client as? PlainClient)?.trespass(trespass, others: others)
+        case .override(let other, let isSuspended):
+            guard let witness = current[other]?.witness, current[other]?.isThere == true else { return }
+            client.override(isSuspended, of: witness)
+        case .activity(let activity):
+            guard let witness = client.witness, host.report(activity, of: witness.client) else { return }
+            witness.outside.note(activity, at: world.now, by: ledger.incarnations)
         case .lie(let lie): tell(lie, by: client)
         case .openChannel:
             (client as? PlainClient)?.openChannel()
@@ -340,11 +359,45 @@ final class Simulation {
         // A service whose own calls the crowded bus has swallowed gives up after 25 s, and what waits for it fails.
         for start in [0, Self.calmTime / 2] {
             world.after(start + 1_000_000) { caller.list() }
+            world.after(start + 2_800_000) { [unowned self] in judgeSuspensions() }
             world.after(start + 3_000_000) { [unowned self] in resumeAll() }
         }
     }
 
+    /// A2, B3: others' words, a client's own, and the activity of its application decide in this order.
+    private func judgeSuspensions() {
+        guard let center = host.center, host.isServing else { return }
+        for status in center.clientStatuses {
+            guard let client = all.first(where: { $0.witness?.client == status.name }), client.isThere,
+                let witness = client.witness, (client as? PlainClient)?.role.isLiar != true,
+                !ledger.wasStateLost(since: witness.joined), witness.isWordKnown,
+                let expected = witness.outside.isSuspended(
+                    word: witness.word, at: world.now, by: ledger.incarnations),
+                expected != status.isSuspended
+            else { continue }
+            world.violate(
+                "A2",
+                "\(witness.client) is \(status.isSuspended ? "suspended" : "active") by \(status.cause.rawValue), and should not be"
+            )
+        }
+    }
+
+    /// Nobody is suspended by anything but its own word any more.
+    private func endOutsideSuspension() {
+        guard plan.suspendsAutomatically, let caller = all.last(where: { $0.isThere && $0 is PlainClient }) else {
+            return
+        }
+        for client in all where client.isThere {
+            guard let witness = client.witness, witness.outside.isConcerned else { continue }
+            caller.override(nil, of: witness)
+            if host.report(.active, of: witness.client) {
+                witness.outside.note(.active, at: world.now, by: ledger.incarnations)
+            }
+        }
+    }
+
     private func resumeAll() {
+        endOutsideSuspension()
         for client in all where client.isThere {
             // Who is told that a call failed says it again; the library does so by itself.
             guard let witness = client.witness else { continue }
@@ -522,9 +575,19 @@ final class Simulation {
         }
     }
 
-    /// E3, D8: what a client registered and did not remove is there, as long as it is.
+    /// E3, D8: what a client registered and did not remove is there, as long as it is, and nothing else.
     private func judgeRegistrations(_ witness: Witness, by center: DistributedCenter) {
         let there = center.registrations(of: witness.client) ?? []
+        for known in there {
+            let isAsked = witness.registrations.contains {
+                known.name == $0.name.map(Names.name) && known.object == $0.object.map(Names.object)
+                    && known.options.runLoopMode == $0.mode && known.options.suspensionBehavior == $0.behavior
+                    && known.options.minimumInterval == $0.interval
+            }
+            if !isAsked {
+                world.violate("E3", "\(witness.client) is registered for what it never asked for: \(known)")
+            }
+        }
         for registration in witness.kept {
             let name = registration.name.map(Names.name)
             let object = registration.object.map(Names.object)

@@ -53,10 +53,19 @@ struct SearchTests {
         #expect(result.exitCode == 0, "\(result)")
     }
 
+    @Test(
+        "With one of the newer kinds of run each time",
+        arguments: ["batches", "policy", "probes", "expiry", "damage", "activity"])
+    func kinds(dial: String) throws {
+        let result = try simulate("--runs", "6", "--first", "4001", "--seconds", "8", "--\(dial)", "2.5")
+        #expect(result.exitCode == 0, "\(result)")
+    }
+
     @Test("Without sieges, floods and channels, as the older seeds were found")
     func peaceful() throws {
         let result = try simulate(
-            "--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0", "--channels", "0")
+            "--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0", "--channels", "0", "--batches", "0",
+            "--policy", "0", "--probes", "0", "--expiry", "0", "--damage", "0", "--activity", "0")
         #expect(result.exitCode == 0, "\(result)")
     }
 

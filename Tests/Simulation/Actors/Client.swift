@@ -95,6 +95,22 @@ extension Client {
         }
     }
 
+    /// Says that another client is suspended, or not, whatever that says itself (B3); nil takes it back.
+    func override(_ isSuspended: Bool?, of other: Witness) {
+        whenNamed { [unowned self] witness in
+            guard !ledger.policy.isSandboxed(witness.client) else { return }
+            let number = other.outside.override(isSuspended, at: ledger.world.now)
+            request(OverrideSuspension(of: other.client.rawValue, isSuspended)) { [ledger] result in
+                switch result {
+                case .success: other.outside.acknowledge(number, at: ledger.world.now)
+                // Who has no observers has nothing to suspend.
+                case .failure(let error) where error.name == BusError.nameHasNoOwnerName: other.outside.refuse(number)
+                case .failure: break
+                }
+            }
+        }
+    }
+
     /// Takes back what it has queued of a name (Q3); nil means all.
     func withdraw(name: Int?) {
         whenNamed { [unowned self] witness in

@@ -45,6 +45,7 @@ final class LibraryClient: Client {
         guard witness == nil else { return }
         ledger.policy.note(name, role.application)
         witness = Witness(name, ledger: ledger, mode: mode, isLibrary: true)
+        witness?.isReading = { [unowned self] in !process.isStopped && process.slowness == 1 }
         // It asks when it is told that there is a service.
         follower = role.followsBy.map { Follower(self, page: $0, repeats: false) }
         if role.wantsDetails { askForDetails() }
@@ -285,7 +286,9 @@ final class LibraryClient: Client {
                 if let client, client.isThere { client.ask(.unregister(key)) }
             }
         }
-        func suspensionChanged(_ isSuspended: Bool, cause: String) { client.witness?.isToldSuspended = isSuspended }
+        func suspensionChanged(_ isSuspended: Bool, cause: String) {
+            client.witness?.told(isSuspended: isSuspended, cause: cause)
+        }
         func interestChanged() { client.follower?.interest.changed() }
         func valuesRemoved() { client.follower?.values.changed() }
 

@@ -135,7 +135,7 @@ extension PlainClient {
             case .dropped(_, let observers, DroppedSignal.notAllowed): revoked(observers)
             case .dropped(let count, _, let reason):
                 witness.dropped(DroppedSignal(count: count, observers: [], reason: reason))
-            case .suspensionChanged(let isSuspended): witness.isToldSuspended = isSuspended
+            case .suspensionChanged(let isSuspended, let cause): witness.told(isSuspended: isSuspended, cause: cause)
             case .outcome(let number, let receivers, let error):
                 guard let post = channel.settle(number) else {
                     if !role.isLiar { world.violate("F2", "\(name) gets an outcome of \(number), which it never sent") }

@@ -50,6 +50,7 @@ final class PlainClient: Client {
             guard let name = try? reader.readUniqueName() else { return }
             ledger.policy.note(name, role.application)
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
+            witness?.isReading = { [unowned self] in !isStopped && slowness == 1 && !role.isLiar && role.answersPings }
             setOptions()
             follower = role.followsBy.map { Follower(self, page: $0, repeats: true) }
             follower?.ask()
@@ -351,7 +352,7 @@ final class PlainClient: Client {
                     channelHasEnded(telling: sender)
                     witness.dropped(signal)
                 } else if let signal = try SuspensionChangedSignal(message) {
-                    witness.isToldSuspended = signal.isSuspended
+                    witness.told(isSuspended: signal.isSuspended, cause: signal.cause)
                 } else if try InterestChangedSignal(message) != nil {
                     follower?.interest.changed()
                 } else if try ValuesRemovedSignal(message) != nil {

@@ -21,6 +21,7 @@ final class ServiceHost {
     private let streams: Streams
     /// To whom processes belong.
     private let applications: Applications
+    var suspendsAutomatically = false
     /// What the configuration says of policy.
     private var policy = PolicyFile()
     private var hasMistake = false
@@ -38,6 +39,10 @@ final class ServiceHost {
         var iterations = 0
         /// Whether it kept no queues when it was last looked at.
         var isWithoutQueues = false
+        /// Whether what it makes of a damaged log is looked at already.
+        var isDamageSeen = false
+        /// Whether its log says that the state was damaged.
+        var saysDamage = false
         /// Of policy, that it has read.
         var version = 0
         /// The core whose events are metered.
@@ -80,6 +85,17 @@ final class ServiceHost {
 
     /// The core of the service that has the name.
     var center: DistributedCenter? { serving?.service?.center }
+
+    /// A source of activity reports something to the service that has the name.
+    ///
+    /// - Returns: whether it hears that.
+    func report(_ activity: Activity, of client: UniqueName) -> Bool {
+        guard let instance = serving, instances.count == 1, !instance.process.isStopped, !instance.process.isDead,
+            instance.service?.center?.clientStatuses.contains(where: { $0.name == client }) == true
+        else { return false }
+        instance.process.perform { instance.service?.report(activity, of: client) }
+        return !instance.process.isDead
+    }
 
     /// What it keeps for each client besides.
     var kept: [(what: String, count: Int)] { serving?.service?.kept ?? [] }
@@ -125,7 +141,7 @@ final class ServiceHost {
                 var configuration = try Configuration(text: hasMistake ? "[Policy]\nopen-names\n" : policy.text)
                 configuration.limits = limits
                 configuration.allowsChannels = allowsChannels
-                configuration.suspendsAutomatically = false
+                configuration.suspendsAutomatically = suspendsAutomatically
                 return configuration
             },
             connect: { [unowned self, unowned instance] context, priority throws(BusError) in
@@ -153,9 +169,28 @@ final class ServiceHost {
         }
     }
 
+    /// docs/recovery.md: behind a damaged log every client that came back is told whether it is suspended.
+    private func expectWords(of instance: Instance) {
+        guard instance.process.hasReadDamage, !instance.isDamageSeen, let center = instance.service?.center,
+            !center.clientStatuses.isEmpty
+        else { return }
+        instance.isDamageSeen = true
+        if !instance.saysDamage {
+            world.violate("E3", "carillond \(instance.process.id) read a damaged log, and said nothing of it")
+        }
+        for status in center.clientStatuses { ledger.expectWord(to: status.name) }
+    }
+
+    /// What a service says in its log.
+    func noteLog(_ line: String) {
+        guard line.contains("of no use") || line.contains("do not fit") else { return }
+        for instance in instances where instance.process.hasReadDamage { instance.saysDamage = true }
+    }
+
     private func check(_ instance: Instance) {
         instance.iterations += 1
         watchCosts(of: instance)
+        expectWords(of: instance)
         instance.isWithoutQueues = instance.service?.isWithoutQueues ?? false
         guard instance.iterations % Self.checkEvery == 0 else { return }
         checkCore(of: instance)

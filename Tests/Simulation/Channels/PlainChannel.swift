@@ -11,7 +11,7 @@ final class PlainChannel {
         case outcome(number: UInt64, receivers: Int, error: String)
         case notification(Receipt)
         case dropped(count: UInt64, observers: [ObserverID], reason: String)
-        case suspensionChanged(isSuspended: Bool)
+        case suspensionChanged(isSuspended: Bool, cause: String)
     }
 
     private struct Sent {
@@ -186,9 +186,9 @@ final class PlainChannel {
             guard let reason = reader.readString(), reader.isAtEnd, number == 0 else { return nil }
             return .dropped(count: body.loadUnaligned(as: UInt64.self), observers: ids, reason: reason)
         case 5:
-            guard let flag = reader.readUInt32(), flag < 2, reader.readString() != nil, reader.isAtEnd, number == 0
+            guard let flag = reader.readUInt32(), flag < 2, let cause = reader.readString(), reader.isAtEnd, number == 0
             else { return nil }
-            return .suspensionChanged(isSuspended: flag == 1)
+            return .suspensionChanged(isSuspended: flag == 1, cause: cause)
         default: return nil
         }
     }

@@ -60,6 +60,8 @@ final class Ledger {
     var wereCallsTroubled = false
     /// Of the service.
     var limits = Limits()
+    /// Whether losses of the state are noticed by whoever reads it, as single bits of it have changed.
+    var isStateOnlyDamaged: () -> Bool = { false }
     /// Clients that have or had a channel.
     var channelClients: Set<UniqueName> = []
     private var reportedLosses: [UniqueName: Int] = [:]
@@ -82,6 +84,22 @@ final class Ledger {
     }
 
     func wasStateLost(since time: Int64) -> Bool { stateLosses.contains { $0 >= time } }
+
+    /// A service has to tell a client whether it is suspended: one that reads learns it soon.
+    func expectWord(to client: UniqueName) {
+        guard let witness = witnesses().first(where: { $0.client == client }), !witness.hasLeft else { return }
+        witness.expectsWord = true
+        let incarnation = incarnations
+        world.after(Self.timeOfWords) { [self] in
+            guard witness.expectsWord, !witness.hasLeft, incarnation == incarnations, !wasBusCrowded, !wasBusSlow,
+                witness.isReading()
+            else { return }
+            world.violate("E3", "\(client) is not told whether it is suspended, behind a damaged log")
+        }
+    }
+
+    /// In which a client that reads is told what it has to know.
+    private static let timeOfWords: Int64 = 15_000_000
 
     /// A post is about to be sent.
     ///
@@ -222,9 +240,10 @@ final class Ledger {
             world.violate("E1", "post \(number) was to be refused, and arrives: \(post.plan)")
         }
         checkExit(Int(number))
-        // A service that knows nothing of its predecessor counts from one.
+        if signal.isAltered { world.violate("N1", "post \(number) arrives with another payload") }
+        // A service that knows nothing of its predecessor counts from one; behind a damaged log it goes on with the time.
         if let known = postsBySerial.updateValue(Int(number), forKey: signal.serial), known != Int(number),
-            stateLosses.isEmpty
+            stateLosses.isEmpty || isStateOnlyDamaged()
         {
             world.violate("D4", "serial \(signal.serial) is that of posts \(known) and \(number)")
         }

@@ -22,6 +22,9 @@ final class PolicyLedger {
         var settled: Int64?
     }
 
+    /// In which a client that reads is told what it has to know.
+    private static let timeOfWords: Int64 = 15_000_000
+
     private unowned let ledger: Ledger
     private var versions: [Version] = [Version(file: PolicyFile(), changed: 0, settled: 0)]
     private var applications: [UniqueName: Application] = [:]
@@ -49,7 +52,15 @@ final class PolicyLedger {
 
     /// Every service that there is has read a version.
     func settle(_ number: Int) {
-        if versions[number].settled == nil { versions[number].settled = ledger.world.now }
+        guard versions[number].settled == nil else { return }
+        let (time, incarnation) = (ledger.world.now, ledger.incarnations)
+        versions[number].settled = time
+        ledger.world.after(Self.timeOfWords) { [unowned self] in
+            guard incarnation == ledger.incarnations, !ledger.wasAnythingTheMatter else { return }
+            for witness in ledger.witnesses() where !witness.hasLeft && witness.isReading() {
+                judgeRevocations(of: witness, since: time)
+            }
+        }
     }
 
     var lastVersion: Int { versions.count - 1 }
@@ -190,17 +201,21 @@ final class PolicyLedger {
             ledger.world.violate(
                 "P3", "policy does not let \(witness.client) observe \(registration.name ?? "any name"), and it does")
         }
+        judgeRevocations(of: witness, since: ledger.world.now)
+    }
+
+    /// P3: a client was told which observers policy took from it, as policy is since then.
+    private func judgeRevocations(of witness: Witness, since time: Int64) {
         guard !ledger.mayBusDiscard, !ledger.wasBusCrowded else { return }
         for registration in witness.registrations {
             guard let acknowledged = registration.acknowledged, registration.removed == nil,
                 !ledger.wasStateLost(since: registration.asked),
-                verdict(.observe, registration.name.map(Names.name), of: witness.client, since: ledger.world.now)
-                    == .refused
+                verdict(.observe, registration.name.map(Names.name), of: witness.client, since: time) == .refused
             else { continue }
             ledger.world.violate(
                 "P3",
-                "policy took the observer of \(registration.name.map(Names.name) ?? "any name") that \(witness.client) had since "
-                    + "\(acknowledged) µs, and it was not told")
+                "policy took the observer of \(registration.name.map(Names.name) ?? "any name") that \(witness.client) "
+                    + "had since \(acknowledged) µs, and it was not told")
         }
     }
 }

@@ -16,6 +16,8 @@ struct Receipt {
     let sequence: UInt64
     /// Where it is from, as far as its client is told (G3).
     let origin: OutsideOrigin?
+    /// Whether its payload is another than posts have.
+    let isAltered: Bool
     /// Whether it came in a form that tells what its client asked to be told.
     let hasDetails: Bool
 
@@ -32,6 +34,11 @@ struct Receipt {
         name = signal.name
         object = signal.object
         if case .uint64(let value)? = signal.userInfo[Ledger.numberKey] { number = value } else { number = nil }
+        isAltered = signal.userInfo.contains { key, value in
+            guard key != Ledger.numberKey else { return false }
+            guard case .data(let bytes) = value else { return true }
+            return key != "x" || bytes.contains { $0 != 7 }
+        }
         observers = signal.observers
         poster = signal.poster
         serial = signal.serial
@@ -64,7 +71,8 @@ struct Receipt {
     private init?(laidOut body: UnsafeRawBufferPointer, hasDetails: Bool = false) {
         var reader = MarshalledReader(body)
         guard let name = reader.readString(), let object = reader.readString(),
-            let number = Self.readNumber(&reader), let ids = reader.readArray(alignedTo: 8), ids.count % 8 == 0
+            let (number, isAltered) = Self.readNumberAndPayload(&reader), let ids = reader.readArray(alignedTo: 8),
+            ids.count % 8 == 0
         else { return nil }
         reader.move(to: ids.upperBound)
         guard let poster = reader.readString().flatMap(UniqueName.init(rawValue:)),
@@ -81,6 +89,7 @@ struct Receipt {
         self.name = name
         self.object = object
         self.number = number
+        self.isAltered = isAltered
         observers = stride(from: ids.lowerBound, to: ids.upperBound, by: 8).map {
             ObserverID(rawValue: body.loadUnaligned(fromByteOffset: $0, as: UInt64.self))
         }
@@ -117,6 +126,14 @@ struct Receipt {
 
     /// The number in a userInfo that has it, and besides at most payload.
     private static func readNumber(_ reader: inout MarshalledReader) -> UInt64? {
+        readNumberAndPayload(&reader)?.number
+    }
+
+    /// The same, with whether the payload is another than posts have.
+    private static func readNumberAndPayload(
+        _ reader: inout MarshalledReader
+    ) -> (number: UInt64, isAltered: Bool)? {
+        var isAltered = false
         guard let entries = reader.readArray(alignedTo: 8) else { return nil }
         var number: UInt64?
         while reader.offset < entries.upperBound {
@@ -131,11 +148,13 @@ struct Receipt {
                 number = value
             case UInt8(ascii: "a") where type.count == 2 && reader.bytes[type.lowerBound + 1] == UInt8(ascii: "y"):
                 guard let payload = reader.readArray(alignedTo: 1) else { return nil }
+                if !isAltered { isAltered = reader.bytes[payload].contains { $0 != 7 } }
                 reader.move(to: payload.upperBound)
             default: return nil
             }
         }
-        return reader.offset == entries.upperBound ? number : nil
+        guard reader.offset == entries.upperBound, let number else { return nil }
+        return (number, isAltered)
     }
 
     private static let numberKey = Ledger.numberKey.utf8.first!

@@ -68,11 +68,17 @@ final class Witness {
     /// Its own word; nil when it gave none.
     private(set) var word: Bool?
     /// Whether it was told last that it is suspended.
-    var isToldSuspended = false
+    private(set) var isToldSuspended = false
+    /// Whether it has to be told whether it is.
+    var expectsWord = false
+    /// Whether its process reads.
+    var isReading: () -> Bool = { true }
     /// When it said that, and when that was known to be so.
     private(set) var words: [(isSuspended: Bool?, asked: Int64, acknowledged: Int64?)] = []
     /// Numbers that it asked to remove and that may have been given again, with the last time.
     private var reused: [ObserverID: Int64] = [:]
+    /// What else decides whether it is suspended.
+    var outside = OutsideSuspension()
     var hasLeft = false
     let joined: Int64
     private var incarnation: Int
@@ -176,6 +182,16 @@ final class Witness {
         self.word = word
         words.append((word, world.now, nil))
         return words.count - 1
+    }
+
+    /// It is told whether it is suspended.
+    func told(isSuspended: Bool, cause: String) {
+        if !outside.mayCause(cause) {
+            world.violate("S1", "\(client) is told of its suspension by \(cause), and there was nothing of that")
+        }
+        world.note("\(client) is told that it is \(isSuspended ? "suspended" : "active")")
+        isToldSuspended = isSuspended
+        expectsWord = false
     }
 
     func acknowledgeWord(_ number: Int) {
@@ -422,12 +438,14 @@ final class Witness {
                 registration.removed == nil, ledger.values.isCurrent(number, at: registration.asked),
                 ledger.policy.surelyObserves(registration.name, client, since: registration.asked)
             else { return false }
-            return registration.behavior != .drop || !words.contains { $0.isSuspended == true }
+            return registration.behavior != .drop
+                || !outside.isConcerned && !words.contains { $0.isSuspended == true }
         }
     }
 
     /// Whether it was surely not suspended when a post was matched.
     private func wasActive(during post: Ledger.PostRecord) -> Bool {
+        guard !outside.isConcerned else { return false }
         guard case .accepted(_, let end) = post.outcome, post.plan.options.postingStyle == .now else {
             return !words.contains { $0.isSuspended == true }
         }

@@ -14,6 +14,8 @@ final class Disk {
     final class File {
         var bytes: [UInt8] = []
         var modified: Int64 = 0
+        /// The places of bytes that nobody wrote so.
+        var flipped: [Int] = []
         /// Who has locked it.
         weak var holder: OpenFile?
 
@@ -24,9 +26,13 @@ final class Disk {
     fileprivate(set) var files: [String: File] = [:]
     fileprivate var directories: Set<String> = []
     /// What all files together may have; nil for any amount.
-    var capacity: Int?
+    var capacity: Int? {
+        didSet { if capacity != nil { wasOnlyFlipped = false } }
+    }
     /// Whether it was ever full or damaged, so that what was kept may be gone.
     var wasFaulty = false
+    /// Whether all that was ever the matter is that single bits changed: then it is noticed, and what stood before is kept.
+    private(set) var wasOnlyFlipped = true
 
     init(_ world: World) {
         self.world = world
@@ -48,6 +54,7 @@ final class Disk {
         let name = random.pick(names)
         let file = files[name]!
         wasFaulty = true
+        wasOnlyFlipped = false
         switch random.number(0...3) {
         case 0:
             let count = random.number(0...max(0, file.bytes.count))
@@ -64,6 +71,22 @@ final class Disk {
             file.bytes += (0..<random.number(1...64)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
             return "put rubbish behind \(name)"
         }
+    }
+
+    /// Single bits of the log of a bus change, behind the name of its format.
+    ///
+    /// - Returns: what was done; nil when there was nothing to damage.
+    func flipBits(_ count: Int, ofLog busID: String, _ random: inout Random) -> String? {
+        guard let (name, file) = files.first(where: { $0.key.hasSuffix("/\(busID).log") }), file.bytes.count > 48 else {
+            return nil
+        }
+        wasFaulty = true
+        for _ in 0..<count {
+            let place = random.number(16...file.bytes.count - 1)
+            file.bytes[place] ^= UInt8(1 << random.number(0...7))
+            file.flipped.append(place)
+        }
+        return "changed bytes \(file.flipped.map(String.init).joined(separator: ", ")) of \(name)"
     }
 
     /// Files of a bus that is gone, and rubbish beside them.
@@ -155,6 +178,7 @@ final class OpenFile: StateFile {
 
     func read(at offset: Int, atMost count: Int) throws(FileError) -> [UInt8] {
         guard offset < file.bytes.count else { return [] }
+        if file.flipped.contains(where: { (offset..<offset + count).contains($0) }) { process.hasReadDamage = true }
         return Array(file.bytes[offset..<min(file.bytes.count, offset + count)])
     }
 

@@ -20,6 +20,8 @@ final class LoopProcess: @unchecked Sendable {
     /// What its clock has shown, if that goes on.
     private var shown: Int64 = 0
     private var isIterating = false
+    /// Whether it has read what nobody wrote so.
+    var hasReadDamage = false
     /// How much slower than usual it is.
     var slowness: Int64 = 1
     /// Dead: nothing that it does from now on has any effect.

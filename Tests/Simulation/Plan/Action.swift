@@ -29,6 +29,10 @@ enum Action {
     case withdraw(name: Int?)
     case pester(count: Int)
     case trespass(Trespass)
+    /// Says of another client that it is suspended (B3), or takes that back.
+    case override(of: Int, Bool?)
+    /// What a source of activity reports of its application (A1).
+    case activity(Activity)
     case lie(Lie)
     case openChannel
     case closeChannel(abruptly: Bool)
@@ -68,6 +72,8 @@ enum Action {
     case fillDisk
     case emptyDisk
     case damageDisk
+    /// So many bits of the service's log change.
+    case flipBits(Int)
 }
 
 /// A notification to be posted.
@@ -180,6 +186,9 @@ extension Action: CustomStringConvertible {
         case .withdraw(let name): "withdraws its posts of \(name.map(Names.name) ?? "all names")"
         case .pester(let count): "lists \(count) times"
         case .trespass(let trespass): trespass.rawValue
+        case .override(let other, let isSuspended):
+            "says that #\(other) is " + (isSuspended.map { $0 ? "suspended" : "active" } ?? "what it is by itself")
+        case .activity(let activity): "has an application that is \(activity)"
         case .lie(let lie): "lies: \(lie)"
         case .openChannel: "wants a channel"
         case .closeChannel(let abruptly): abruptly ? "closes its channel" : "ends its channel"
@@ -213,6 +222,7 @@ extension Action: CustomStringConvertible {
         case .fillDisk: "disk: full"
         case .emptyDisk: "disk: has room"
         case .damageDisk: "disk: damaged"
+        case .flipBits(let count): "disk: \(count) bits of the log change"
         }
     }
 }

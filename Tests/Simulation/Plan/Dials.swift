@@ -29,6 +29,10 @@ public struct Dials: Equatable, Sendable {
     public var probes = 1.0
     /// In how many runs there are values for a short time, from 0 for none.
     public var expiry = 1.0
+    /// In how many runs single bits of the log change, from 0 for none.
+    public var damage = 1.0
+    /// In how many runs applications become inactive, or others say that a client is suspended, from 0 for none.
+    public var activity = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -39,7 +43,8 @@ public struct Dials: Equatable, Sendable {
         [
             ("hostility", \.hostility), ("channels", \.channels), ("values", \.values), ("exits", \.exits),
             ("intervals", \.intervals), ("outside", \.outside), ("batches", \.batches),
-            ("policy", \.policy), ("probes", \.probes), ("expiry", \.expiry),
+            ("policy", \.policy), ("probes", \.probes), ("expiry", \.expiry), ("damage", \.damage),
+            ("activity", \.activity),
         ]
     }
 

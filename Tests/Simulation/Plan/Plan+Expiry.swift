@@ -8,7 +8,7 @@ extension Plan {
     mutating func addExpiry() {
         var random = Random(seed: seed, stream: 14)
         guard dials.values > 0, random.happens(0.4 * dials.expiry) else { return }
-        let most = random.number(2...6)
+        let most = random.number(Names.nameCount...Names.nameCount + 2)
         limits[.retainedPerClient] = UInt64(most)
         for _ in 0..<random.number(2...6) {
             roles.append(Role(kind: random.happens(0.3) ? .library : .plain))

@@ -54,6 +54,10 @@ struct Plan {
     var hasStaleFiles = false
     /// What serving a call takes, in microseconds; 0 where no time passes while the service does something.
     var servingTime: Int64 = 0
+    /// Whether bits of the log change.
+    var hasFlips = false
+    /// Whether the activity of applications suspends (A2).
+    var suspendsAutomatically = false
     /// What is in force at the beginning.
     var policy = PolicyFile()
 
@@ -83,6 +87,8 @@ struct Plan {
         if dials.policy > 0 { addPolicy() }
         if dials.probes > 0 { addProbes() }
         if dials.expiry > 0 { addExpiry() }
+        if dials.damage > 0 { addDamage() }
+        if dials.activity > 0 { addActivity() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+import BusNames
+import DBus
+import NotificationCore
+import NotificationWire
+import Testing
+
+@testable import Simulation
+
+/// What the simulation knows of policy, and of what suspends clients, on cases of which the verdict is known.
+@Suite("Judging policy and suspension", .timeLimit(.minutes(20)))
+struct PolicyJudgingTests {
+    private static let sandboxed = Application(id: "org.example.App", isSandboxed: true)
+    private static let free = Application(id: "org.example.App", isSandboxed: false)
+
+    private static func allows(
+        _ name: String?, _ application: Application?, list: [String]? = nil, open: [String] = []
+    ) -> Bool {
+        var file = PolicyFile()
+        file.openNames = open
+        if let list { file.lists[sandboxed.id] = [.post: list] }
+        let subject = application.map(PolicyFile.Subject.application) ?? .process
+        return file.allows(.post, name, to: subject, areSandboxesThere: true)
+    }
+
+    @Test("P2, P3: own names, open names and lists are what docs/security.md says")
+    func names() {
+        let own = ["org.example.App", "org.example.App.Saved"]
+        let others: [String?] = ["org.example", "org.example.AppStore", "org.example.app", nil]
+        for name in own { #expect(Self.allows(name, Self.sandboxed)) }
+        for name in others {
+            #expect(!Self.allows(name, Self.sandboxed))
+            #expect(Self.allows(name, Self.free) && Self.allows(name, nil))
+            #expect(!Self.allows(name, Self.free, list: ["com.example.A"]), "a list restricts")
+            #expect(Self.allows(name, Self.sandboxed, list: ["*"]))
+        }
+        #expect(Self.allows("com.example.A", Self.sandboxed, list: ["com.example.*"]))
+        #expect(!Self.allows("com.examples", Self.sandboxed, list: ["com.example.*"]))
+        #expect(!Self.allows("com.example", Self.sandboxed, list: ["com.example.*"]))
+        #expect(Self.allows("com.example.A", Self.sandboxed, open: ["com.example.A"]))
+        #expect(!Self.allows("com.example.A.B", Self.sandboxed, open: ["com.example.A"]))
+    }
+
+    @Test("P2: an unidentified caller has the open names, unless it may be anybody", arguments: [true, false])
+    func unidentified(areSandboxesThere: Bool) {
+        var file = PolicyFile(openNames: ["com.example.A"])
+        func allows(_ name: String) -> Bool {
+            file.allows(.post, name, to: .unidentified, areSandboxesThere: areSandboxesThere)
+        }
+        #expect(allows("com.example.A"))
+        #expect(allows("com.example.B") != areSandboxesThere)
+        file.unidentified = .allow
+        #expect(allows("com.example.B"))
+        file.unidentified = .refuse
+        #expect(allows("com.example.A") && !allows("com.example.B"))
+    }
+
+    private final class Case {
+        let world = World(seed: 1)
+        let ledger: Ledger
+        let client = UniqueName(rawValue: ":1.7")!
+        var policy: PolicyLedger { ledger.policy }
+        private var asked: Int64 = 0
+
+        init() {
+            ledger = Ledger(world)
+            policy.note(client, PolicyJudgingTests.sandboxed)
+        }
+
+        func pass() { world.run(until: world.now + 1000) }
+        func ask() { asked = world.now }
+
+        func verdict() -> PolicyLedger.Verdict { policy.verdict(.observe, Names.name(0), of: client, since: asked) }
+    }
+
+    private static let opened = PolicyFile(openNames: [Names.name(0)])
+
+    @Test("P3: while a policy changes nothing is certain, and then it is")
+    func change() {
+        let stage = Case()
+        #expect(stage.verdict() == .refused)
+        stage.pass()
+        let version = stage.policy.change(to: Self.opened)
+        #expect(stage.verdict() == .uncertain)
+        stage.pass()
+        stage.ask()
+        #expect(stage.verdict() == .uncertain, "nobody knows whether it was read")
+        stage.pass()
+        stage.policy.settle(version)
+        stage.pass()
+        #expect(stage.verdict() == .uncertain, "it was asked before")
+        stage.ask()
+        #expect(stage.verdict() == .allowed)
+    }
+
+    @Test("P2: an answer that policy forbids is one", arguments: [true, false], [true, false])
+    func answers(isAllowed: Bool, isDone: Bool) {
+        let stage = Case()
+        if isAllowed { stage.policy.begin(with: Self.opened) }
+        let result: Result<Void, BusError> = isDone ? .success(()) : .failure(BusError(.notAllowed, message: ""))
+        stage.policy.judge(.observe, 0, of: stage.client, asked: 0, result)
+        #expect(stage.world.violation?.rule == (isAllowed == isDone ? nil : "P2"))
+        // What the service has no room for tells nothing.
+        let other = Case()
+        let failure: Result<Void, BusError> = .failure(BusError(.limitExceeded, message: ""))
+        other.policy.judge(.observe, 0, of: other.client, asked: 0, failure)
+        #expect(other.world.violation == nil)
+    }
+
+    @Test("P2: an application in a sandbox is shown its own connections alone", arguments: [true, false])
+    func sight(isOwn: Bool) {
+        let stage = Case()
+        let other = UniqueName(rawValue: ":1.8")!
+        stage.policy.note(other, isOwn ? Self.sandboxed : Self.free)
+        stage.policy.judgeSight(of: stage.client, [stage.client, other])
+        #expect(stage.world.violation?.rule == (isOwn ? nil : "P2"))
+    }
+
+    // MARK: Suspension
+
+    @Test("A2, B3: others' words come before a client's own, and that before activity")
+    func order() {
+        var outside = OutsideSuspension()
+        func state(_ word: Bool?) -> Bool? { outside.isSuspended(word: word, at: 10_000_000, by: 1) }
+        #expect(state(nil) == false && state(true) == true)
+        outside.note(.inactive, at: 0, by: 1)
+        #expect(state(nil) == true && state(false) == false)
+        let first = outside.override(false, at: 1)
+        #expect(state(nil) == nil, "nobody said that it was heard")
+        outside.acknowledge(first, at: 2)
+        #expect(state(nil) == false && state(true) == false)
+        let second = outside.override(nil, at: 3)
+        outside.acknowledge(second, at: 4)
+        #expect(state(nil) == true)
+    }
+
+    @Test("A1: what was reported a moment ago, or to another process, suspends nobody for certain")
+    func reports() {
+        var outside = OutsideSuspension()
+        outside.note(.inactive, at: 0, by: 1)
+        #expect(outside.isSuspended(word: nil, at: 200_000, by: 1) == nil)
+        #expect(outside.isSuspended(word: nil, at: 400_000, by: 1) == true)
+        #expect(outside.isSuspended(word: nil, at: 400_000, by: 2) == false)
+        #expect(!outside.mayCause("override") && outside.mayCause("activity") && outside.mayCause("explicit"))
+    }
+}
