@@ -97,6 +97,11 @@ struct CBORReader {
     }
 
     private mutating func readHead() throws(CBOR.Malformed) -> Head {
+        // libcbor refuses tags 6 to 20 in their short form, as they had no meaning once.
+        if position < bytes.count, 0xC6...0xD4 ~= bytes[position] {
+            defer { position += 1 }
+            return .tag(UInt64(bytes[position] & 0x1F))
+        }
         var found = Found()
         let result = bytes.withUnsafeBufferPointer { bytes in
             // An empty array may have no address, which libcbor takes for one.

@@ -99,6 +99,12 @@ struct CBORTests {
         }
     }
 
+    @Test("Each tag is read in its shortest form", arguments: Array(0...30) + [255, 256, 65_536, UInt64.max])
+    func tags(number: UInt64) throws {
+        let item = CBOR.tagged(number, .unsigned(1, .one))
+        #expect(try CBOR(item.encoded) == item)
+    }
+
     @Test("A fault tells where it is")
     func position() {
         #expect(throws: CBOR.Malformed(position: 2, reason: "the bytes end too early")) {
