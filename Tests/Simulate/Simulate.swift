@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import NotificationCore
 import Simulation
 
 #if canImport(Glibc)
@@ -35,6 +36,10 @@ struct Simulate {
 
     /// - Returns: whether each event costs as much as it may.
     private static func checkCosts() -> Bool {
+        guard StepMeter.isCounting else {
+            printError("simulate: this build counts no steps; -Xswiftc -DCARILLON_METER makes one that does")
+            return false
+        }
         do {
             return try EventCosts.check { printLine($0) }
         } catch {

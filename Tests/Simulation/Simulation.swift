@@ -51,6 +51,7 @@ final class Simulation {
         host.begin(with: plan.policy)
         ledger.limits = plan.limits
         host.suspendsAutomatically = plan.suspendsAutomatically
+        if plan.dials.sabotage == .smallBudget { host.budget = 4 }
         if plan.limits[.stateBytes] == Limits()[.stateBytes] {
             ledger.isStateOnlyDamaged = { [disk] in disk.wasOnlyFlipped }
         }

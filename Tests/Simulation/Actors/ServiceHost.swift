@@ -55,6 +55,8 @@ final class ServiceHost {
         }
     }
 
+    /// The most steps of an event.
+    var budget = StepMeter.budget
     /// Invariants of the core are checked after so many iterations.
     private static let checkEvery = 32
     /// What may wait beyond the limit: where nobody knows whether the bus makes senders wait, so much is read to find
@@ -205,9 +207,9 @@ final class ServiceHost {
     private func watchCosts(of instance: Instance) {
         guard let center = instance.service?.center, center !== instance.metered else { return }
         instance.metered = center
-        center.meter.eventEnded = { [unowned world] event, steps in
-            guard steps > StepMeter.budget else { return }
-            world.violate("E8", "\(event) took \(steps) steps, and may take \(StepMeter.budget)")
+        center.meter.eventEnded = { [unowned world, budget] event, steps in
+            guard steps > budget else { return }
+            world.violate("E8", "\(event) took \(steps) steps, and may take \(budget)")
         }
     }
 

@@ -2,7 +2,7 @@
 import NotificationCore
 
 /// The steps of each event of the center beside each state at its limit (E8). Counted, not timed.
-public enum EventCosts {
+package enum EventCosts {
     /// Events that exceed the budget, by the state beside which they do. The list is exact: an event that is mended has
     /// to leave it, and no other may join it.
     private static func known(beside state: FullState) -> Set<String> {
@@ -38,20 +38,25 @@ public enum EventCosts {
 
     /// Counts the steps of all events.
     ///
-    /// - Parameter report: is given a line for each event that exceeds a tenth of the budget, and for each that does not
-    ///   agree with the list of known ones.
+    /// - Parameters:
+    ///   - states: beside which the events happen.
+    ///   - budget: the most steps of an event.
+    ///   - report: is given a line for each event that exceeds a tenth of the budget, and for each that does not agree
+    ///     with the list of known ones.
     /// - Returns: whether the events that exceed the budget are those that are known.
-    public static func check(report: (String) -> Void) throws -> Bool {
+    package static func check(
+        beside states: [FullState] = FullState.allCases, budget: Int = StepMeter.budget, report: (String) -> Void
+    ) throws -> Bool {
         var isGood = true
-        for state in FullState.allCases {
+        for state in states {
             let costs = try costs(beside: state)
-            for (event, steps) in costs.sorted(by: { $0.value > $1.value }) where steps > StepMeter.budget / 10 {
+            for (event, steps) in costs.sorted(by: { $0.value > $1.value }) where steps > budget / 10 {
                 report("\(state.rawValue): \(event): \(steps) steps")
             }
-            let excessive = Set(costs.filter { $0.value > StepMeter.budget }.keys)
+            let excessive = Set(costs.filter { $0.value > budget }.keys)
             let known = known(beside: state)
             for event in excessive.subtracting(known).sorted() {
-                report("\(state.rawValue): \(event) exceeds the budget of \(StepMeter.budget) steps")
+                report("\(state.rawValue): \(event) exceeds the budget of \(budget) steps")
             }
             for event in known.subtracting(excessive).sorted() {
                 report("\(state.rawValue): \(event) is within the budget, and has to leave the list of known ones")

@@ -2,7 +2,7 @@
 import NotificationCore
 
 /// A kind of state that clients can make the center hold, at its standard limit.
-enum FullState: String, CaseIterable, Sendable {
+package enum FullState: String, CaseIterable, Sendable {
     /// One client observes one name as often as it may.
     case observersOfOne
     /// Sixteen clients have all the observers that there may be, each of any name.

@@ -69,4 +69,6 @@ public struct Dials: Equatable, Sendable {
 public enum Sabotage: String, Sendable, CaseIterable {
     /// The bus loses some of the notifications that it carries, and nobody is told.
     case lostSignals = "lost-signals"
+    /// An event may take four steps, which each post to a few observers takes.
+    case smallBudget = "small-budget"
 }
