@@ -141,7 +141,7 @@ let package = Package(
             name: "NotificationServiceTests",
             dependencies: [
                 "NotificationService", "NotificationWire", "DesktopActivity", "NotificationCore", "DBus", "MainLoop",
-                "TestSupport", "carillond", "CarillonTool", "bus-load", "toolkit-window",
+                "TestSupport", "TestLimits", "carillond", "CarillonTool", "bus-load", "toolkit-window",
             ]
         ),
         .testTarget(

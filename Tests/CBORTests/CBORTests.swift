@@ -114,7 +114,7 @@ struct CBORTests {
 
     @Test("Random bytes are refused or read, and what is read is written so that it is read again")
     func random() throws {
-        var generator = SystemRandomNumberGenerator()
+        var generator = SplitMix.ofTest("CBORTests.random")
         var readCount = 0
         for _ in 0..<20_000 {
             let bytes = (0..<Int.random(in: 1...24, using: &generator)).map { _ in

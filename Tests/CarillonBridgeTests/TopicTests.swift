@@ -42,7 +42,7 @@ struct TopicTests {
 
     @Test("Each topic is read as what it was written as, and names keep their bytes")
     func roundTrip() throws {
-        var generator = SplitMix(state: 4711)
+        var generator = SplitMix.ofTest("TopicTests.roundTrip", standard: 4711)
         let parts = ["a", ".", "/", "+", "#", "%", "ä", "\u{301}", "e", " ", "\u{8}", "..", noCharacters, "$"]
         for _ in 0..<2_000 {
             let name = (0..<Int.random(in: 1...8, using: &generator)).map { _ in parts.randomElement(using: &generator)!

@@ -20,7 +20,7 @@ struct LargestFirstTests {
 
     @Test("It is the one that a search from end to end finds, whatever changes in between")
     func asASearchFinds() {
-        var random = SplitMix(state: 7)
+        var random = SplitMix.ofTest("LargestFirstTests.asASearchFinds", standard: 7)
         let things = (0..<40).map { Thing($0, 0) }
         var largest = LargestFirst<Thing>()
         for _ in 0..<20_000 {

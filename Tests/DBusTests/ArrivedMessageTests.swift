@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import CDBus
 import Glibc
+import TestLimits
 import TestSupport
 import Testing
 
@@ -26,7 +27,7 @@ struct ArrivedMessageTests {
 
     @Test("A damaged message is taken apart as libdbus does, or left to it, and no reading leaves its bytes")
     func damage() throws {
-        var random = SplitMix(state: 3)
+        var random = SplitMix.ofTest("ArrivedMessageTests.damage", standard: 3)
         var read = 0
         for sample in Self.samples {
             for _ in 0..<800 {

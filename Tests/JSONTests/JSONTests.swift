@@ -84,7 +84,7 @@ struct JSONTests {
 
     @Test("It takes what Foundation's reader takes, but for a key given twice and a comma too many", arguments: 1...4)
     func beside(seed: UInt64) {
-        var random = SeededGenerator(state: seed)
+        var random = SplitMix(state: seed)
         let pieces = [
             "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"b\"", "\\u00", "\\", "1", "0", "-", ".5", "e1", "true",
             "null",
@@ -104,18 +104,5 @@ struct JSONTests {
                 #expect(foreign == nil || isStricter, "only Foundation takes \(text.debugDescription): \(error)")
             }
         }
-    }
-}
-
-/// SplitMix64: the same numbers for the same seed.
-private struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -2,6 +2,7 @@
 import Foundation
 import LocalNotifications
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
@@ -60,7 +61,7 @@ struct CenterModelTests {
         /// Reactions of observers, played by both; they are for one call.
         let reactions = Locked<[Int: [Int]]>([:])
 
-        init(seed: UInt64) { generator = SplitMix(seed: seed) }
+        init(seed: UInt64) { generator = SplitMix(state: seed) }
 
         func number() -> Int {
             next += 1
@@ -173,7 +174,7 @@ struct CenterModelTests {
         private var nextInCenter = 1_000
         private var nextInModel = 1_000
 
-        init(seed: UInt64) { generator = SplitMix(seed: seed) }
+        init(seed: UInt64) { generator = SplitMix(state: seed) }
 
         func start() {
             for id in 0..<12 {

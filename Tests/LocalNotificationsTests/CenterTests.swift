@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import LocalNotifications
+import TestLimits
 import TestSupport
 import Testing
 
@@ -53,7 +54,7 @@ struct CenterTests {
     func order() {
         let sender = Sender()
         let kinds: [(Notification.Name?, Sender?)] = [(.a, sender), (.a, nil), (nil, sender), (nil, nil)]
-        var generator = SplitMix(seed: 3)
+        var generator = SplitMix.ofTest("CenterTests.order", standard: 3)
         for _ in 0..<50 {
             let center = NotificationCenter()
             let calls = Recorder<Int>()

@@ -2,6 +2,7 @@
 import Foundation
 import LocalNotifications
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -188,7 +189,7 @@ struct OperationQueueTests {
             for seed in 0..<4 {
                 group.addTask { [center] in
                     try await onOwnThread {
-                        var generator = SplitMix(seed: UInt64(seed))
+                        var generator = SplitMix(state: UInt64(seed))
                         for _ in 0..<count {
                             let path = (0..<4).map { _ in Int.random(in: 0..<4, using: &generator) }
                             queues[path[0]].addOperation {

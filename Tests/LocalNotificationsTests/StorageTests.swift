@@ -3,6 +3,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -103,7 +104,7 @@ struct StorageTests {
             init(_ calls: Recorder<Int>) { self.calls = calls }
         }
         for seed in 0..<30 {
-            var generator = SplitMix(seed: UInt64(seed))
+            var generator = SplitMix(state: UInt64(seed))
             let center = NotificationCenter()
             let calls = Recorder<Int>()
             let target = Target(calls)

@@ -35,7 +35,7 @@ struct StressTests {
             for seed in 0..<6 {
                 group.addTask {
                     try await onOwnThread {
-                        var generator = SplitMix(seed: UInt64(seed))
+                        var generator = SplitMix(state: UInt64(seed))
                         var tokens: [NotificationCenter.Token] = []
                         var observations: [NotificationCenter.Observation] = []
                         var targets: [Target] = []
@@ -73,7 +73,8 @@ struct StressTests {
                             default:
                                 posted.value.add(1, ordering: .relaxed)
                                 center.post(
-                                    name: names.randomElement(using: &generator)!, object: senders.randomElement())
+                                    name: names.randomElement(using: &generator)!,
+                                    object: senders.randomElement(using: &generator)!)
                             }
                             if tokens.count > 30 { center.removeObserver(tokens.removeFirst()) }
                         }

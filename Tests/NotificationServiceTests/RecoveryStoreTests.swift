@@ -4,6 +4,7 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
@@ -130,13 +131,18 @@ struct RecoveryStoreTests: StateTests {
 
     @Test("E3: records that are whole but make no sense are passed over, and never a crash")
     func nonsense() throws {
-        var generator = SystemRandomNumberGenerator()
+        var generator = SplitMix.ofTest("RecoveryStoreTests.nonsense")
+        // Each kind that there is, and some that there are not.
+        let known = (0...UInt8.max).filter { RecordKind(rawValue: $0) != nil }
+        let kinds = known + [0, known.max()! + 1, .max]
+        var seen: Set<UInt8> = []
         for _ in 0..<2000 {
             let directory = try TemporaryDirectory()
             let log = try RecoveryLog(path: directory.path + "/b.log")
             for _ in 0..<8 {
                 let count = Int.random(in: 0..<40, using: &generator)
-                let kind = UInt8.random(in: 0..<23, using: &generator)
+                let kind = kinds.randomElement(using: &generator)!
+                seen.insert(kind)
                 let rest = (0..<count).map { _ in UInt8.random(in: 0...5, using: &generator) }
                 var group = RecordGroup()
                 group.beginRecord()
@@ -149,6 +155,7 @@ struct RecoveryStoreTests: StateTests {
             let store = try open(directory) { _ in }
             _ = store.restore(into: center)
         }
+        #expect(seen == Set(kinds))
     }
 
     @Test("E3: counts that were lost or damaged are taken as they are, and never a crash")

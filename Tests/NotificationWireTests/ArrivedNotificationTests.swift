@@ -59,7 +59,7 @@ struct ArrivedNotificationTests {
                     poster: text.count > 3 ? ":1.7" : ":1.70", serial: 5, sequence: 2),
             ]
         }
-        var random = SystemRandomNumberGenerator()
+        var random = SplitMix.ofTest("ArrivedNotificationTests.recent")
         for _ in 0..<200 {
             let signal = variants.randomElement(using: &random)!
             let all = try #require(try ArrivedNotification.all(in: signal.message(to: ":1.1"), like: &recent))

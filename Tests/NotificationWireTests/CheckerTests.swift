@@ -46,8 +46,9 @@ struct CheckerTests {
             "{sh}", "{s(s)}", "{s{sv}}", "ao", "ah", "a{yv}", "aa{us}", "{sa{sah}}", "(xs)", "{s(xv)}", "a(xx)",
         ])
     func refusedElements(text: String) throws {
-        // Some of these are no D-Bus types at all; those never arrive.
-        guard let element = Signature(rawValue: text), let array = Signature(rawValue: "a" + text) else { return }
+        guard let element = Signature(rawValue: text), let array = Signature(rawValue: "a" + text) else {
+            try Test.cancel("skipped: \(text) is no D-Bus type, so it never arrives")
+        }
         #expect(
             throws: CenterError.invalidUserInfo(
                 path: "userInfo.a", reason: "D-Bus type '\(array)' is no property-list type")
@@ -120,7 +121,7 @@ struct CheckerTests {
                 }
             }
         }
-        var random = SplitMix(state: 5)
+        var random = SplitMix.ofTest("CheckerTests.damaged", standard: 5)
         let body = whole.marshalledBody
         var (accepted, refused) = (0, 0)
         for _ in 0..<20_000 {

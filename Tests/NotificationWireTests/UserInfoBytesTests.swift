@@ -26,7 +26,7 @@ struct UserInfoBytesTests {
 
     @Test("N3: it is read and laid out at any place among other arguments")
     func places() throws {
-        var random = SplitMix(state: 77)
+        var random = SplitMix.ofTest("UserInfoBytesTests.places", standard: 77)
         for length in 0..<32 {
             let text = String(repeating: "x", count: length)
             let userInfo = dictionary(&random, depth: 2)
@@ -56,7 +56,7 @@ struct UserInfoBytesTests {
 
     @Test("E1: what is counted before is what it takes")
     func sizes() throws {
-        var random = SplitMix(state: 3)
+        var random = SplitMix.ofTest("UserInfoBytesTests.sizes", standard: 3)
         for start in 0..<64 {
             let userInfo = dictionary(&random, depth: 3)
             let before = [UInt8](repeating: 1, count: start)
@@ -113,7 +113,7 @@ struct UserInfoBytesTests {
 
     @Test("E2: of damaged bytes those are read that libdbus reads, as the same values; the others are refused")
     func damaged() throws {
-        var random = SplitMix(state: 11)
+        var random = SplitMix.ofTest("UserInfoBytesTests.damaged", standard: 11)
         var (accepted, refused) = (0, 0)
         for _ in 0..<200 {
             let whole = try UserInfoLayout.bytes(of: dictionary(&random, depth: 3))
