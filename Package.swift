@@ -118,7 +118,7 @@ let package = Package(
             name: "local-bench", dependencies: ["LocalNotifications", "MainLoop"], path: "Benchmarks/LocalBench"),
 
         // Tests: one folder per target.
-        .target(name: "TestSupport", path: "Tests/TestSupport"),
+        .target(name: "TestSupport", dependencies: ["MainLoop"], path: "Tests/TestSupport"),
         .target(name: "TestLimits", path: "Tests/TestLimits"),
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
@@ -168,7 +168,7 @@ let package = Package(
             name: "CarillonTests",
             dependencies: [
                 "Carillon", "ThreadDelivery", "Collections", "NotificationCore", "NotificationWire", "DBus", "MainLoop",
-                "TestSupport", "carillond",
+                "TestSupport", "TestLimits", "carillond",
                 "CarillonTool", "example-saved", "example-glib-loop", "example-run-loop", "example-dispatch-main",
                 "example-no-loop",
                 "macos-swift5", "macos-swift6", "loop-probe",
@@ -208,7 +208,7 @@ let package = Package(
                 "Simulation", "simulate", "TestSupport", "NotificationService", "DBus", "BusNames", "MainLoop",
             ]
         ),
-        .testTarget(name: "InteropTests", dependencies: ["TestSupport", "CarillonTool", "carillond"]),
+        .testTarget(name: "InteropTests", dependencies: ["MainLoop", "TestSupport", "CarillonTool", "carillond"]),
         .testTarget(
             name: "ArchitectureTests",
             dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond", "carillon-bridge"]),

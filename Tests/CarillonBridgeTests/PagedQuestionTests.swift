@@ -4,6 +4,7 @@ import Foundation
 import MainLoop
 import NotificationWire
 import ServiceClient
+import TestSupport
 import Testing
 
 @testable import CarillonBridge
@@ -49,20 +50,20 @@ struct PagedQuestionTests {
     }
 
     private var isTimerLeft: Bool {
-        usleep(30_000)
+        letPass(.milliseconds(30), because: "the longest pause is shorter")
         return context.iterate(mayBlock: false)
     }
 
     /// Runs the loop, with answers, until so many questions were asked.
     ///
     /// - Returns: the milliseconds that each took to come.
-    private func pauses(untilAsked count: Int) -> [Duration] {
+    private func pauses(untilAsked count: Int) throws -> [Duration] {
         var pauses: [Duration] = []
         while service.asked.count < count {
             let start = ContinuousClock.now
             service.answer()
             let before = service.asked.count
-            while service.asked.count == before { context.iterate(mayBlock: true) }
+            try context.run("question \(before + 1)") { service.asked.count > before }
             pauses.append(ContinuousClock.now - start)
         }
         return pauses
@@ -92,13 +93,13 @@ struct PagedQuestionTests {
     }
 
     @Test("Refused, also in the middle, it is asked from the beginning, more and more seldom, until there is an answer")
-    func refused() {
+    func refused() throws {
         service.answers =
             [.success(["a"])] + Array(repeating: .failure(Self.refusal), count: 5) + [.success(["b"]), .success([])]
         var told: [[String]] = []
         let question = question { told.append($0) }
         question.ask()
-        let pauses = pauses(untilAsked: 7)
+        let pauses = try pauses(untilAsked: 7)
         for (pause, least) in zip(pauses.suffix(5), [5, 10, 20, 20, 20]) {
             #expect(pause >= .milliseconds(least - 1))
         }
@@ -109,7 +110,7 @@ struct PagedQuestionTests {
         service.answers = [.failure(Self.refusal)]
         question.ask()
         service.answer()
-        let next = self.pauses(untilAsked: service.asked.count + 2)
+        let next = try self.pauses(untilAsked: service.asked.count + 2)
         #expect(next[0] >= .milliseconds(4) && next[1] >= .milliseconds(9))
     }
 

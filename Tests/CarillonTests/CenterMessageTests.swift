@@ -30,7 +30,7 @@ private struct Hidden: DistributedNotificationCenter.AsyncMessage {
     struct Inner: DistributedNotificationCenter.MainActorMessage {}
 }
 
-@Suite("Messages as those of Foundation's center", .timeLimit(.minutes(20)))
+@Suite("Messages as those of Foundation's center", .bounded, .timeLimit(.minutes(20)))
 struct CenterMessageTests {
     @Test("Asynchronous messages of a subject, or of all, in their order, until the token ends")
     func asynchronous() async throws {

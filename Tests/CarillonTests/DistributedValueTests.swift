@@ -46,7 +46,7 @@ private final class Ending: Codable, Sendable {
 }
 
 /// A value that the service keeps, as a property (R1 to R3).
-@Suite("R1 to R3: a value as a property", .timeLimit(.minutes(20)))
+@Suite("R1 to R3: a value as a property", .bounded, .timeLimit(.minutes(20)))
 struct DistributedValueTests {
     private let name = Notification.Name("org.example.Player")
 
@@ -65,15 +65,9 @@ struct DistributedValueTests {
 
     /// Waits until the service, which may just have begun, says that.
     private func settled(_ value: DistributedValue<Int>, _ expected: Int?) async throws {
-        let deadline = Deadline(after: .patience)
-        while true {
-            do {
-                if try await value.refresh() == expected { return }
-            } catch {
-                // It has not been heard of yet.
-            }
-            try #require(!deadline.hasPassed, "\(String(describing: expected))")
-            try await Task.sleep(for: .milliseconds(20))
+        try await eventuallyInTask("the service says \(String(describing: expected))") {
+            // An error is that it has not been heard of yet.
+            (try? await value.refresh()) == .some(expected)
         }
     }
 

@@ -19,7 +19,7 @@ final class FakeService: @unchecked Sendable {
 
     init(on bus: PrivateBus, ownsName: Bool = true) throws {
         connection = try Connection(address: bus.address, context: context)
-        let ready = DispatchSemaphore(value: 0)
+        let ready = Doorbell()
         connection.onMessage = { [unowned self] message in answer(message) }
         let (connection, context) = (connection, context)
         // unsafe: from its start on the thread is the only one that uses the connection.
@@ -27,15 +27,15 @@ final class FakeService: @unchecked Sendable {
         let thread = Thread { [weak self] in
             theConnection.hello { _ in
                 guard ownsName else {
-                    ready.signal()
+                    ready.ring()
                     return
                 }
-                theConnection.requestName(Wire.busName) { _ in ready.signal() }
+                theConnection.requestName(Wire.busName) { _ in ready.ring() }
             }
             while self?.isStopped.load(ordering: .relaxed) == false { context.iterate(mayBlock: true) }
         }
         thread.start()
-        guard ready.wait(timeout: .now() + 90) == .success else { throw NotInTime("the fake service's name") }
+        try ready.wait("the fake service's name")
     }
 
     deinit {
@@ -87,9 +87,9 @@ final class FakeService: @unchecked Sendable {
 
     /// Waits until the bus has taken what was sent.
     func barrier() throws {
-        let done = DispatchSemaphore(value: 0)
-        run { $0.busID { _ in done.signal() } }
-        guard done.wait(timeout: .now() + 90) == .success else { throw NotInTime("the bus") }
+        let done = Doorbell()
+        run { $0.busID { _ in done.ring() } }
+        try done.wait("the bus")
     }
 
     private func send(_ signal: some CenterSignal, to client: UniqueName?) {

@@ -12,15 +12,18 @@ final class Inbox<Value: Sendable>: Sendable {
     func contains(where condition: (Value) -> Bool) -> Bool { values.withLock { $0.contains(where: condition) } }
 
     /// Blocks until so many are there.
-    func wait(for count: Int, within timeout: Duration = .patience) throws -> [Value] {
-        try eventually("\(count) values, got \(all)", within: timeout) { all.count >= count }
+    func wait(for count: Int, within patience: Patience = .event) throws -> [Value] {
+        try eventually("\(count) values, got \(all)", within: patience, progress: { self.all.count }) {
+            all.count >= count
+        }
         return all
     }
 
-    /// Waits until so many are there, without a clock: for what runs on the pool's threads, which other tests may hold
-    /// for minutes.
+    /// The same for what runs on the pool's threads, one of which a test that blocks would hold.
     func values(_ count: Int) async throws -> [Value] {
-        while all.count < count { try await Task.sleep(for: .milliseconds(5)) }
+        try await eventuallyInTask("\(count) values, got \(all)", progress: { self.all.count }) {
+            self.all.count >= count
+        }
         return all
     }
 }

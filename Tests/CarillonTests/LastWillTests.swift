@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Posts at the exit of a program (R4), as programs leave them.
-@Suite("R4: posts at the exit, in the library", .timeLimit(.minutes(20)))
+@Suite("R4: posts at the exit, in the library", .bounded, .timeLimit(.minutes(20)))
 struct LastWillTests {
     private let name = Notification.Name("org.example.Gone")
 

@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Typed messages", .timeLimit(.minutes(20)))
+@Suite("Typed messages", .bounded, .timeLimit(.minutes(20)))
 struct MessageTests {
     /// Everything that a Codable type may have.
     struct Everything: DistributedMessage, Equatable {

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Who posted, as programs are told it (P1).
-@Suite("P1: who posted, in the library", .timeLimit(.minutes(20)))
+@Suite("P1: who posted, in the library", .bounded, .timeLimit(.minutes(20)))
 struct PosterTests {
     private let name = Notification.Name("a")
 

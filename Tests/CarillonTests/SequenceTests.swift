@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("Notifications as asynchronous sequences (C7)", .timeLimit(.minutes(20)))
+@Suite("Notifications as asynchronous sequences (C7)", .bounded, .timeLimit(.minutes(20)))
 struct SequenceTests {
     private let name = Notification.Name("a")
 

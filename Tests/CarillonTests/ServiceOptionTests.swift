@@ -4,7 +4,7 @@ import Foundation
 import TestSupport
 import Testing
 
-@Suite("What the service does for posters and observers of the Swift library", .timeLimit(.minutes(20)))
+@Suite("What the service does for posters and observers of the Swift library", .bounded, .timeLimit(.minutes(20)))
 struct ServiceOptionTests {
     private func centers(_ bus: PrivateBus) -> (DistributedNotificationCenter, DistributedNotificationCenter) {
         let centers = (

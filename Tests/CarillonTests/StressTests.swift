@@ -2,6 +2,7 @@
 import Carillon
 import Foundation
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -36,7 +37,7 @@ struct StressTests {
                     group.leave()
                 }.start()
             }
-            group.wait()
+            try group.wait(for: "the workers", within: .stress)
             center.suspended = false
             try center.settle()
             try eventually(
@@ -85,8 +86,8 @@ struct StressTests {
                     group.leave()
                 }.start()
             }
-            group.wait()
-            _ = try ear.heard.wait(for: Self.threads * rounds, within: .seconds(600))
+            try group.wait(for: "the threads", within: .stress)
+            _ = try ear.heard.wait(for: Self.threads * rounds)
             try eventually("their registrations are gone") {
                 try observerCounts(on: desk.bus) == [2]
             }
@@ -96,6 +97,10 @@ struct StressTests {
     }
 }
 
+extension Patience {
+    fileprivate static let stress = work(.seconds(600), because: "many threads on few processors")
+}
+
 /// What one thread does.
 private struct Worker {
     static let names = ["a", "b", "c"]
@@ -103,7 +108,7 @@ private struct Worker {
     let center: DistributedNotificationCenter
     let number: Int
     let operations: OperationQueue
-    private var random: Random
+    private var random: SplitMix
     private var tokens: [any NSObjectProtocol] = []
     private var observations: [DistributedNotificationCenter.Observation] = []
     private var targets: [Target] = []
@@ -113,7 +118,7 @@ private struct Worker {
         self.center = center
         self.number = number
         self.operations = operations
-        random = Random(state: UInt64(number) &+ 1)
+        random = SplitMix(state: UInt64(number) &+ 1)
     }
 
     mutating func step(_ round: Int) {
@@ -172,18 +177,5 @@ private final class Target: Sendable {
 
     func received(_ note: Notification) {
         count.add(1, ordering: .relaxed)
-    }
-}
-
-/// The same numbers in every run (SplitMix64).
-private struct Random: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -106,14 +106,14 @@ struct TargetTests {
         final class Target: Sendable {
             private let state = Locked(["alive"])
             let calls: Inbox<Bool>
-            let hasBegun: DispatchSemaphore
-            init(_ calls: Inbox<Bool>, _ hasBegun: DispatchSemaphore) {
+            let hasBegun: Doorbell
+            init(_ calls: Inbox<Bool>, _ hasBegun: Doorbell) {
                 self.calls = calls
                 self.hasBegun = hasBegun
             }
             deinit { state.withLock { $0 = [] } }
             func received(_ note: Notification) {
-                hasBegun.signal()
+                hasBegun.ring()
                 for _ in 0..<50 { if state.withLock({ $0 }) != ["alive"] { return calls.add(false) } }
                 calls.add(true)
             }
@@ -123,17 +123,17 @@ struct TargetTests {
         let calls = Inbox<Bool>()
         try await onOwnThread {
             for round in 0..<300 {
-                let hasBegun = DispatchSemaphore(value: 0)
+                let hasBegun = Doorbell()
                 let target = Locked<Target?>(Target(calls, hasBegun))
                 center.addObserver(target.withLock { $0! }, method: Target.received, name: .init("a"))
                 for _ in 0..<3 { center.post("a", number: round) }
-                let isReleased = DispatchSemaphore(value: 0)
+                let isReleased = Doorbell()
                 Thread {
-                    hasBegun.wait()
+                    guard (try? hasBegun.wait()) != nil else { return }
                     target.withLock { $0 = nil }
-                    isReleased.signal()
+                    isReleased.ring()
                 }.start()
-                guard isReleased.wait(timeout: .now() + 90) == .success else { throw NotInTime("round \(round)") }
+                try isReleased.wait("round \(round)", within: .start)
             }
             try center.settle()
         }

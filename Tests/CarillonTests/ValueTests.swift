@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Values that stay (R1 to R3), as programs use them.
-@Suite("R1 to R3: retained values, in the library", .timeLimit(.minutes(20)))
+@Suite("R1 to R3: retained values, in the library", .bounded, .timeLimit(.minutes(20)))
 struct ValueTests {
     private let name = Notification.Name("org.example.State")
 
@@ -86,7 +86,7 @@ struct ValueTests {
         let start = clock.now
         for number in 1...1000 {
             poster.post("org.example.State", number: number)
-            if number % 10 == 0 { try await Task.sleep(for: .milliseconds(5)) }
+            if number % 10 == 0 { try await letPassInTask(.milliseconds(5), because: "they come over half a second") }
         }
         #expect(await poster.flush())
         let most = 2 + Int((clock.now - start) / .milliseconds(200))
@@ -107,16 +107,13 @@ struct ValueTests {
         var present: DistributedNotificationCenter? = desk.center()
         try await present?.post(named: name, object: "here", retention: .whileConnected)
         // Its time may be over before it is looked at, where much else runs.
-        repeat {
+        try await eventuallyInTask("both are there") {
             try await center.post(
                 named: name, object: "soon", retention: .untilReplaced.expiring(after: .milliseconds(500)))
-        } while try await center.values(named: name).count != 2
-        present = nil
-        let deadline = Deadline(after: .patience)
-        while try await !center.values(named: name).isEmpty {
-            try #require(!deadline.hasPassed, "they go")
-            try await Task.sleep(for: .milliseconds(20))
+            return try await center.values(named: name).count == 2
         }
+        present = nil
+        try await eventuallyInTask("they go") { try await center.values(named: name).isEmpty }
         for time in [Duration.zero, .seconds(-1), .seconds(1 << 40)] {
             await #expect(throws: DistributedNotificationError.self, "\(time)") {
                 try await center.post(named: name, retention: .untilReplaced.expiring(after: time))

@@ -83,10 +83,9 @@ struct ExecTests {
         #expect(try poster.waitForExit() == .exited(0))
         _ = try observer.nextErrorLine { $0.contains("is too slow") }
         // All 1500 have arrived before the gate opens: a barrier that the command itself can see.
-        var clients = ""
-        repeat {
-            clients = try bell.run("clients", "--json").standardOutput
-        } while !clients.contains(#""delivered": 1500"#)
+        try eventually("all have arrived: \(observer.transcript.suffix(1000))") {
+            try bell.run("clients", "--json").standardOutput.contains(#""delivered": 1500"#)
+        }
         try "".write(toFile: gate, atomically: true, encoding: .utf8)
         #expect(try observer.waitForExit() == .exited(4), "\(observer.transcript)")
         let numbers = observer.standardOutput.split(separator: "\n").compactMap { Int($0) }
@@ -101,7 +100,9 @@ struct ExecTests {
         for n in 1...3 { try bell.post("Ding", "n=\(n)") }
         #expect(try observer.nextLine() == "1")
         let sleeper = try #require(pid_t(try observer.nextLine()))
-        repeat {} while try !bell.run("clients", "--json").standardOutput.contains(#""delivered": 3"#)
+        try eventually("all three have come") {
+            try bell.run("clients", "--json").standardOutput.contains(#""delivered": 3"#)
+        }
         observer.signal(SIGINT)
         #expect(try observer.waitForExit() == .exited(4), "\(observer.transcript)")
         #expect(observer.standardError.contains("2 notifications were not handed on"))
@@ -120,24 +121,24 @@ struct ExecTests {
         }
 
         private let popups = Locked<[Popup]>([])
-        private let came = DispatchSemaphore(value: 0)
+        private let came = Doorbell()
         private let isOver = Locked(false)
         private let context = MainContext()
-        private let ended = DispatchSemaphore(value: 0)
+        private let ended = Doorbell()
 
         init(on bus: PrivateBus) throws {
-            let ready = DispatchSemaphore(value: 0)
+            let ready = Doorbell()
             let address = bus.address
             Thread { [self] in
-                defer { ended.signal() }
+                defer { ended.ring() }
                 guard let connection = try? Connection(address: address, context: context) else { return }
                 connection.onMessage = { message in self.take(message, connection) }
                 connection.hello { _ in
-                    connection.requestName("org.freedesktop.Notifications") { _ in ready.signal() }
+                    connection.requestName("org.freedesktop.Notifications") { _ in ready.ring() }
                 }
                 while !isOver.withLock({ $0 }) { context.iterate(mayBlock: true) }
             }.start()
-            guard ready.wait(timeout: .now() + 90) == .success else { throw NotInTime("the desktop's name") }
+            try ready.wait("the desktop's name")
         }
 
         private func take(_ message: Message, _ connection: Connection) -> Bool {
@@ -151,7 +152,7 @@ struct ExecTests {
                 popups.append(Popup(replaces: replaces, title: title, body: body))
                 return UInt32(popups.count)
             }
-            came.signal()
+            came.ring()
             let reply = message.methodReturn()
             var writer = MessageWriter(reply)
             writer.append(id)
@@ -160,16 +161,14 @@ struct ExecTests {
         }
 
         func shown(_ count: Int) throws -> [Popup] {
-            while popups.withLock({ $0.count }) < count {
-                guard came.wait(timeout: .now() + 90) == .success else { throw NotInTime("\(count) popups") }
-            }
+            while popups.withLock({ $0.count }) < count { try came.wait("\(count) popups") }
             return popups.withLock { $0 }
         }
 
-        func leave() {
+        func leave() throws {
             isOver.withLock { $0 = true }
             context.wakeUp()
-            ended.wait()
+            try ended.wait("the end of the desktop")
         }
     }
 
@@ -189,7 +188,7 @@ struct ExecTests {
         #expect(try desktop.shown(3).last == .init(replaces: 1, title: "Ding", body: "a&lt;b&gt;"))
         #expect(try observer.waitForExit() == .exited(0), "\(observer.transcript)")
         #expect(observer.standardOutput.isEmpty)
-        desktop.leave()
+        try desktop.leave()
     }
 
     @Test("Without a program that shows popups the exit status is 2, and that is said")

@@ -43,7 +43,7 @@ struct LossTests {
     func dropped() throws {
         let stage = try Stage()
         let observer = try stage.observe("Ding", "--json")
-        observer.signal(SIGSTOP)
+        try ProcessState.stop(observer.pid)
         try stage.post(600)
         observer.signal(SIGCONT)
         let line = try observer.nextErrorLine { $0.contains("lost") }
@@ -112,8 +112,8 @@ struct LossTests {
                 "-c", "yes text=\(String(repeating: "x", count: 100)) | head -n 3000 | \"$0\" post Ding --lines",
                 try Bell.path(),
             ],
-            environment: bell.bus.environment, timeout: .patience)
+            environment: bell.bus.environment, within: .event)
         try #require(post.exitCode == 0, "\(post)")
-        #expect(try slow.nextLine(within: .patience) == "3000 0")
+        #expect(try slow.nextLine() == "3000 0")
     }
 }

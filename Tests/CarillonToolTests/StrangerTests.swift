@@ -18,25 +18,25 @@ struct StrangerTests {
 
         private let stop = Flag()
         private let context = MainContext()
-        private let ended = DispatchSemaphore(value: 0)
+        private let ended = Doorbell()
 
         init(on bus: PrivateBus, answers: Bool) throws {
-            let ready = DispatchSemaphore(value: 0)
+            let ready = Doorbell()
             let (address, context, stop, ended) = (bus.address, context, stop, ended)
             Thread {
-                defer { ended.signal() }
+                defer { ended.ring() }
                 guard let connection = try? Connection(address: address, context: context) else { return }
                 connection.onMessage = { message in message.kind == .methodCall && !answers }
-                connection.hello { _ in connection.requestName(Wire.busName) { _ in ready.signal() } }
+                connection.hello { _ in connection.requestName(Wire.busName) { _ in ready.ring() } }
                 while !stop.value.withLock({ $0 }) { context.iterate(mayBlock: true) }
             }.start()
-            guard ready.wait(timeout: .now() + 90) == .success else { throw NotInTime("the stranger's name") }
+            try ready.wait("the stranger's name")
         }
 
-        func leave() {
+        func leave() throws {
             stop.value.withLock { $0 = true }
             context.wakeUp()
-            ended.wait()
+            try ended.wait("the end of the stranger")
         }
     }
 
@@ -51,7 +51,7 @@ struct StrangerTests {
             #expect(result.standardError.contains("process \(getpid())"), "\(result)")
             #expect(result.standardError.contains("does not answer as a notification center"), "\(result)")
         }
-        stranger.leave()
+        try stranger.leave()
     }
 
     @Test(
@@ -62,7 +62,7 @@ struct StrangerTests {
         try bell.service.kill()
         let stranger = try Stranger(on: bell.bus, answers: true)
         _ = try observer.nextErrorLine { $0.contains("does not answer as a notification center") }
-        stranger.leave()
+        try stranger.leave()
         let second = try ServiceProcess(on: bell.bus)
         _ = try observer.nextErrorLine { $0.contains("the service is back") }
         try bell.post("Ding")
@@ -73,7 +73,7 @@ struct StrangerTests {
     @Test("E3: one that does not answer is told as that, and waited for", arguments: BusKind.available)
     func silent(kind: BusKind) throws {
         let bell = try Bell(kind)
-        bell.service.signal(SIGSTOP)
+        try bell.service.stop()
         let poster = try RunningCommand(try Bell.path(), ["post", "Ding"], environment: bell.bus.environment)
         let line = try poster.nextErrorLine { $0.contains("does not answer") }
         #expect(line.contains("process \(bell.service.pid), carillond"), "\(line)")

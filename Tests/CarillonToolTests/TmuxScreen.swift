@@ -31,7 +31,7 @@ final class TmuxScreen: Sendable {
     private func tmux(_ arguments: String...) throws -> CommandResult {
         try Command.run(
             "tmux", ["-S", directory.entry("socket"), "-u", "-N"] + arguments, environment: environment,
-            timeout: .seconds(60))
+            within: .event)
     }
 
     private func done(_ result: CommandResult) throws -> String {
@@ -73,11 +73,11 @@ final class TmuxScreen: Sendable {
     /// Waits until the screen is as wanted.
     @discardableResult
     func wait(
-        _ what: String, within timeout: Duration = .seconds(120), _ condition: ([String]) -> Bool
+        _ what: String, within patience: Patience = .start, _ condition: ([String]) -> Bool
     ) throws -> [String] {
         var last: [String] = []
         do {
-            try eventually(what, within: timeout, every: .milliseconds(30)) {
+            try eventually(what, within: patience, every: .milliseconds(30)) {
                 last = try lines()
                 return condition(last)
             }

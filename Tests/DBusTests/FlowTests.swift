@@ -225,10 +225,10 @@ struct FlowTests {
             others += 1
             return .keep
         }
-        let deadline = Deadline(after: .patience)
+        var wait = Wait(.event)
         while numbers.received.count < 500 {
             // The idle source never lets the loop wait, so that no timer is needed to look at this.
-            guard !deadline.hasPassed else { throw NotInTime("all messages: \(numbers.received.count) came") }
+            try wait.look(for: "all messages: \(numbers.received.count) came")
             let before = numbers.received.count
             receivers.context.iterate(mayBlock: true)
             largest = max(largest, numbers.received.count - before)

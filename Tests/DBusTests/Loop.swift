@@ -14,17 +14,10 @@ final class Loop {
     /// Runs the context until `condition` holds.
     ///
     /// - Throws: ``NotInTime``.
-    func run(_ what: String, within milliseconds: UInt32 = 90_000, until condition: () -> Bool) throws {
-        var isLate = false
-        let timer = EventSource.timer(milliseconds: milliseconds, on: context) {
-            isLate = true
-            return .remove
-        }
-        while !condition() {
-            guard !isLate else { throw NotInTime(what) }
-            context.iterate(mayBlock: true)
-        }
-        withExtendedLifetime(timer) {}
+    func run(
+        _ what: @autoclosure () -> String, within patience: Patience = .event, until condition: () -> Bool
+    ) throws {
+        try context.run(what(), within: patience, until: condition)
     }
 
     /// Runs the context until `start` called its completion.

@@ -34,7 +34,9 @@ struct SupportTests {
         // Longer each time, until there is time enough for it to say something.
         for milliseconds in [100, 1_000, 10_000, 100_000] {
             let error = #expect(throws: CommandTimedOut.self) {
-                try Command.run("sh", ["-c", "echo before; exec sleep 1000"], timeout: .milliseconds(milliseconds))
+                try Command.run(
+                    "sh", ["-c", "echo before; exec sleep 1000"],
+                    within: .work(.milliseconds(milliseconds), because: "it is to be short"))
             }
             #expect(error?.result.status == .signalled(SIGKILL))
             if error?.result.standardOutput == "before\n" { return }
@@ -64,7 +66,9 @@ struct SupportTests {
     @Test("Lines of a running command, one by one")
     func lines() throws {
         let command = try RunningCommand("sh", ["-c", "read a; echo \"1 $a\"; read b; echo \"2 $b\"; printf end"])
-        #expect(throws: NotInTime.self) { try command.nextLine(within: .milliseconds(50)) }
+        #expect(throws: NotInTime.self) {
+            try command.nextLine(within: .work(.milliseconds(50), because: "none comes"))
+        }
         command.write("ding\ndong\n")
         #expect(try command.nextLine() == "1 ding")
         #expect(try command.nextLine { $0.hasPrefix("2") } == "2 dong")

@@ -207,8 +207,7 @@ struct BesideFoundationTests {
             returned.ring()
         }.start()
         try await onOwnThread { try eventually("the block is done") { calls.count == 1 && queue.operationCount == 1 } }
-        // Who did not wait for the other work would return now. A machine that is slower makes it look as if it waited.
-        try await Task.sleep(for: .milliseconds(200))
+        try await letPassInTask(.milliseconds(200), because: "a post that did not wait for the other work would return")
         doorbell.ring()
         try await onOwnThread { try returned.wait("the end of the post") }
         #expect(calls.all == ["block", "other work", "returned"])
@@ -235,8 +234,7 @@ struct BesideFoundationTests {
             ]
             one.addOperation { center.tell(.a) }
             try await onOwnThread { try doorbell.wait("the block on q2") }
-            // Who went on would be there by now. A machine that is slower makes it look as if it waited.
-            try await Task.sleep(for: .milliseconds(500))
+            try await letPassInTask(.milliseconds(500), because: "a queue that went on would be there")
             #expect(calls.all == ["q2"])
             withExtendedLifetime(tokens) {}
         }

@@ -84,7 +84,7 @@ extension NotificationCenter.MessageIdentifier where Self == NotificationCenter.
     fileprivate static var didOpen: Self { .init() }
 }
 
-@Suite("A drop-in for Foundation's center and queue", .timeLimit(.minutes(20)))
+@Suite("A drop-in for Foundation's center and queue", .bounded, .timeLimit(.minutes(20)))
 struct DropInTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

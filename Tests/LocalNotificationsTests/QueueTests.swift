@@ -120,15 +120,15 @@ struct QueueTests {
     }
 
     @Test("Q2: a loop that is about to quit is not idle, not even between two notifications")
-    func quitting() {
-        bench { bench in
+    func quitting() throws {
+        try bench { bench in
             let loop = EventLoop(context: bench.context)
             bench.enqueue(.a, .whenIdle)
             let quitter = SignalledSource(on: bench.context, priority: EventSource.Priority(rawValue: 300)) {
                 loop.quit()
             }
             quitter.signal()
-            loop.run()
+            try loop.run(on: bench.context, waitingFor: "quit, from a source")
             #expect(bench.posts.all == [])
 
             bench.center.addObserver(forName: .a, object: nil, queue: nil) { _ in loop.quit() }
@@ -136,7 +136,7 @@ struct QueueTests {
             // Another queue of the same context stops as well.
             let other = NotificationQueue(notificationCenter: bench.center)
             other.enqueue(Notification(name: "C"), postingStyle: .whenIdle)
-            loop.run()
+            try loop.run(on: bench.context, waitingFor: "quit, from an observer")
             #expect(bench.posts.all == ["A"])
             bench.settle()
             #expect(bench.posts.all == ["A", "B", "C"])

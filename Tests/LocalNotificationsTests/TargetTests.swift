@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("C5, C7: targets, handles and sequences", .timeLimit(.minutes(20)))
+@Suite("C5, C7: targets, handles and sequences", .bounded, .timeLimit(.minutes(20)))
 struct TargetTests {
     final class Target: Sendable {
         let calls: Recorder<String>

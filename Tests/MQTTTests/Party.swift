@@ -11,18 +11,9 @@ final class Loop {
     ///
     /// - Throws: ``NotInTime``.
     func run(
-        _ what: @autoclosure () -> String, within milliseconds: UInt32 = 90_000, until condition: () -> Bool
+        _ what: @autoclosure () -> String, within patience: Patience = .event, until condition: () -> Bool
     ) throws {
-        var isLate = false
-        let timer = EventSource.timer(milliseconds: milliseconds, on: context) {
-            isLate = true
-            return .remove
-        }
-        while !condition() {
-            guard !isLate else { throw NotInTime(what()) }
-            context.iterate(mayBlock: true)
-        }
-        withExtendedLifetime(timer) {}
+        try context.run(what(), within: patience, until: condition)
     }
 
     /// Runs what is ready, and does not wait for more.

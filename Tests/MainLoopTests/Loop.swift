@@ -7,20 +7,14 @@ import TestSupport
 import Testing
 
 extension MainContext {
-    /// Runs this context until `condition` holds.
+    /// Waits until something is ready, and dispatches that: one iteration.
     ///
     /// - Throws: ``NotInTime``.
-    func run(_ what: String, until condition: () -> Bool) throws {
-        var isLate = false
-        let timer = EventSource.timer(milliseconds: 90_000, on: self) {
-            isLate = true
-            return .remove
-        }
-        while !condition() {
-            guard !isLate else { throw NotInTime(what) }
-            iterate(mayBlock: true)
-        }
-        withExtendedLifetime(timer) {}
+    func wait(for what: String) throws {
+        let alarm = Alarm(self)
+        defer { alarm.stop() }
+        iterate(mayBlock: true)
+        try alarm.check(what)
     }
 
     /// Dispatches what is ready, without waiting.
@@ -36,14 +30,14 @@ final class Alarm: Sendable {
     private let rings = Atomic(false)
 
     init(_ context: MainContext) {
-        let deadline = Deadline(after: .patience)
         Thread { [self] in
+            var wait = Wait(.event)
             while !isOver.load(ordering: .relaxed) {
-                if deadline.hasPassed {
+                if wait.end() != nil {
                     rings.store(true, ordering: .relaxed)
                     context.wakeUp()
                 }
-                Thread.sleep(forTimeInterval: 0.05)
+                letPass(.milliseconds(50), because: "it looks at the clock")
             }
         }.start()
     }

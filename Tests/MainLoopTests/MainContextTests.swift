@@ -22,19 +22,19 @@ struct MainContextTests {
     }
 
     @Test("wakeUp from another thread ends a wait")
-    func wakeUp() throws {
+    func wakeUp() async throws {
         let context = MainContext()
         let waits = Flag()
         Thread {
             // The context is woken until it says that it was: the first time may be before the wait.
             while !waits.isSet {
                 context.wakeUp()
-                Thread.sleep(forTimeInterval: 0.001)
+                letPass(.milliseconds(1), because: "it need not be woken more often")
             }
         }.start()
+        defer { waits.set() }
         // Without any source this waits for ever.
-        context.iterate(mayBlock: true)
-        waits.set()
+        try await onOwnThread(within: .event) { _ = context.iterate(mayBlock: true) }
     }
 
     @Test("iterate without leave to wait returns at once, and tells that nothing was dispatched")
@@ -52,7 +52,7 @@ struct MainContextTests {
             if turns == 3 { loop.quit() }
             return .keep
         }
-        loop.run()
+        try loop.run(on: context, waitingFor: "quit, from inside")
         #expect(turns == 3)
         withExtendedLifetime(inside) {}
 
@@ -64,10 +64,10 @@ struct MainContextTests {
             return .remove
         }
         Thread {
-            while !hasStarted.isSet { Thread.sleep(forTimeInterval: 0.001) }
+            try? eventually("the loop has started") { hasStarted.isSet }
             second.quit()
         }.start()
-        second.run()
+        try second.run(on: other, waitingFor: "quit, from another thread")
         #expect(hasStarted.isSet)
         withExtendedLifetime(mark) {}
     }

@@ -67,9 +67,9 @@ struct PolledSourceTests {
         context.settle()
         #expect(reader.dispatches == 0)
         pipe.put()
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.dispatches == 1 && reader.occurred == [.readable])
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.dispatches == 2)
         pipe.take()
         context.settle()
@@ -80,7 +80,7 @@ struct PolledSourceTests {
     func writable() throws {
         let (context, pipe) = (MainContext(), try Pipe())
         let reader = Reader(context, pipe.writing, waitingFor: .writable)
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.occurred == [.writable])
     }
 
@@ -101,10 +101,10 @@ struct PolledSourceTests {
         let reader = Reader(context, pipe.reading, waitingFor: [.readable, .hangUp])
         pipe.put()
         pipe.closeWriting()
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.occurred == [[.readable, .hangUp]])
         pipe.take()
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.occurred.last?.contains(.hangUp) == true)
         // Not waited for any more, it does not keep the loop busy.
         reader.source!.remove(reader.tag!)
@@ -124,7 +124,7 @@ struct PolledSourceTests {
         reader.onDispatch = { reader in
             seen.append((reader.source!.occurred(on: reader.tag!), reader.source!.occurred(on: other)))
         }
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(seen.count == 1 && seen[0].0 == [] && seen[0].1 == .readable)
     }
 
@@ -141,7 +141,7 @@ struct PolledSourceTests {
         #expect(reader.dispatches == 1)
         reader.onDispatch = { _ in }
         reader.tag = reader.source!.add(descriptor: pipe.reading, waitingFor: .readable)
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.dispatches == 2)
     }
 
@@ -161,13 +161,13 @@ struct PolledSourceTests {
             #expect(reader.dispatches == 1)
         }
         pipe.put()
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.dispatches == 1)
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.dispatches == 2 && reader.occurred.last == [.readable])
         pipe.take()
         reader.source!.remove(reader.tag!)
-        context.iterate(mayBlock: true)
+        try context.wait(for: "the descriptor")
         #expect(reader.source!.occurred(on: added!) == .readable)
     }
 

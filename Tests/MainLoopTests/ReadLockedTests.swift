@@ -26,7 +26,7 @@ struct ReadLockedTests {
                     group.leave()
                 }.start()
             }
-            group.wait()
+            try group.wait(for: "\(count) threads")
         }
     }
 
@@ -52,14 +52,14 @@ struct ReadLockedTests {
     @Test("Threads that look at it do so at the same time")
     func together() async throws {
         let shared = Shared()
-        let deadline = Deadline(after: .patience)
         // Several, as two may have the same of the few locks.
         try await onThreads(8) { _ in
-            while shared.most.load(ordering: .relaxed) < 2, !deadline.hasPassed {
+            var wait = Wait(.event)
+            while shared.most.load(ordering: .relaxed) < 2, wait.end() == nil {
                 shared.value.read { _ in
                     let now = shared.inside.add(1, ordering: .relaxed).newValue
                     shared.most.max(now, ordering: .relaxed)
-                    Thread.sleep(forTimeInterval: 0.001)
+                    letPass(.milliseconds(1), because: "others are to come meanwhile")
                     shared.inside.subtract(1, ordering: .relaxed)
                 }
             }

@@ -48,9 +48,9 @@ struct SourceEndTests {
         }
         try await onOwnThread {
             // On a machine that is busy, a round takes long.
-            let deadline = Deadline(after: .seconds(5))
+            var wait = Wait(.work(.seconds(5), because: "as many rounds as that allows"))
             for round in 0... {
-                let isLast = round == 20_000 || deadline.hasPassed
+                let isLast = round == 20_000 || wait.end() != nil
                 let context = MainContext()
                 var source: SignalledSource? =
                     if let work {

@@ -4,6 +4,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestSupport
 import ThreadDelivery
 
 extension MainThreadProbe {
@@ -22,7 +23,7 @@ extension MainThreadProbe {
             OperationQueue.main.addOperation { events.add("operation") }
             Task { @MainActor in
                 events.add(Thread.isMainThread ? "actor" : "actor, wrong thread")
-                try await Task.sleep(for: .milliseconds(1))
+                try await letPassInTask(.milliseconds(1), because: "the loop is to sleep between two")
                 events.add("actor again")
             }
         }.start()

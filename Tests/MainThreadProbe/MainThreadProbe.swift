@@ -51,13 +51,10 @@ struct MainThreadProbe {
     }
 
     /// Runs the default context until a condition holds.
-    static func run(_ what: String, until condition: () -> Bool) throws {
-        let deadline = ContinuousClock.now + .seconds(90)
+    static func run(_ what: @autoclosure () -> String, until condition: () -> Bool) throws {
+        // Conditions may be of other threads, which do not wake this one.
         let timer = EventSource.timer(milliseconds: 100, on: .default) { .keep }
-        while !condition() {
-            guard ContinuousClock.now < deadline else { throw NotInTime(what) }
-            MainContext.default.iterate(mayBlock: true)
-        }
+        try MainContext.default.run(what(), until: condition)
         withExtendedLifetime(timer) {}
     }
 

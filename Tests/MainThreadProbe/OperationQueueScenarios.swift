@@ -3,6 +3,7 @@ import Dispatch
 import Foundation
 import LocalNotifications
 import MainLoop
+import TestSupport
 import ThreadDelivery
 
 /// C4 with the main queue among the queues.
@@ -55,7 +56,7 @@ extension MainThreadProbe {
             }
             isThere.wait()
             // In every other round the queue's post is surely there first.
-            if round % 2 == 0 { usleep(50) }
+            if round % 2 == 0 { letPass(.microseconds(50), because: "rounds begin at different moments") }
             center.post(name: Notification.Name("queue"), object: nil)
             try run("both posts") { events.count == 2 * (round + 1) }
         }

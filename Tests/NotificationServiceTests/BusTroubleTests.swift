@@ -32,8 +32,8 @@ struct BusTroubleTests {
             }
         }
 
-        func waitForReconnection(_ times: Int = 1, within timeout: Duration = .patience) throws {
-            try eventually("the service is back: \(service.transcript)", within: timeout) {
+        func waitForReconnection(_ times: Int = 1, within patience: Patience = .event) throws {
+            try eventually("the service is back: \(service.transcript)", within: patience) {
                 service.log.components(separatedBy: "connected to the bus again").count == times + 1
             }
         }
@@ -112,7 +112,7 @@ struct BusTroubleTests {
         try watcher.run("some of them are posted") { !watcher.signals.isEmpty }
         stage.relay.cut()
         // One that goes on counting is never back.
-        try stage.waitForReconnection(within: .seconds(180))
+        try stage.waitForReconnection(within: .start)
         #expect(stage.service.isRunning)
         let last = try posted()
         #expect(last > 0 && last % each == 0, "what was begun is ended")

@@ -79,13 +79,11 @@ final class ChannelClient {
     func postUnread(_ count: Int, _ name: String) throws {
         for n in 0..<Int64(count) { try post(name, n) }
         var (left, since) = (Int.max, ContinuousClock.now)
-        for _ in 0..<120_000 {
+        try eventually("the socket is full", every: .milliseconds(1), progress: { -self.writer.byteCount }) {
             flush()
             if writer.byteCount != left { (left, since) = (writer.byteCount, .now) }
-            if left == 0 || ContinuousClock.now - since > .milliseconds(500) { return }
-            usleep(1000)
+            return left == 0 || ContinuousClock.now - since > .milliseconds(500)
         }
-        throw NotInTime("the socket is full")
     }
 
     func write(_ bytes: [UInt8]) {
@@ -126,16 +124,27 @@ final class ChannelClient {
         }
     }
 
-    /// Writes and reads until `condition` holds.
-    func run(_ what: String, reads: Bool = true, until condition: () throws -> Bool) throws {
-        let end = ContinuousClock.now + .seconds(120)
+    /// Writes and reads until `condition` holds. The time begins anew with everything that comes.
+    ///
+    /// - Throws: ``NotInTime``, and what `condition` throws.
+    func run(
+        _ what: @autoclosure () -> String, reads: Bool = true, within patience: Patience = .event,
+        until condition: () throws -> Bool
+    ) throws {
+        var wait = Wait(patience)
+        var come = 0
         while true {
             flush()
             if reads { try read() }
             client.turn()
             if try condition() { return }
-            guard ContinuousClock.now < end else { throw NotInTime(what) }
-            usleep(1000)
+            let all = kinds.count + client.signals.count
+            if all > come {
+                come = all
+                wait.goOn()
+            }
+            try wait.look(for: "\(what()), after \(kinds.count) frames and \(client.signals.count) notifications")
+            letPass(.milliseconds(1), because: "nothing tells that there is something to do")
         }
     }
 

@@ -126,18 +126,16 @@ final class Client {
         }
     }
 
-    /// Runs the context until `condition` holds.
-    func run(_ what: String, until condition: () -> Bool) throws {
-        var isLate = false
-        let timer = EventSource.timer(milliseconds: 300_000, on: context) {
-            isLate = true
-            return .remove
-        }
-        while !condition() {
-            guard !isLate else { throw NotInTime(what) }
-            context.iterate(mayBlock: true)
-        }
-        withExtendedLifetime(timer) {}
+    /// Runs the context until `condition` holds. The time begins anew with everything that comes.
+    ///
+    /// - Parameter what: is asked for when it does not come; may tell what the service wrote.
+    /// - Throws: ``NotInTime``.
+    func run(
+        _ what: @autoclosure () -> String, within patience: Patience = .event, until condition: () -> Bool
+    ) throws {
+        try context.run(
+            "\(what()), after \(signals.count) notifications and \(lost) that were lost", within: patience,
+            progress: { self.signals.count }, until: condition)
     }
 
     private func wait<Value>(

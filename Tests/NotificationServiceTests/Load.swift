@@ -61,7 +61,7 @@ final class Load {
         let before = try Growth(bus: bus.residentBytes(), service: service.residentBytes())
         let poster = try start(["post", "load", "--count", "\(count)", "--size", "\(size)"] + arguments)
         var most = before
-        try eventually("all are posted: \(service.transcript)", within: .seconds(600), every: .milliseconds(20)) {
+        try eventually("all are posted: \(service.transcript)", within: .load, every: .milliseconds(20)) {
             most = try Growth(
                 bus: max(most.bus, bus.residentBytes()), service: max(most.service, service.residentBytes()))
             try meanwhile()
@@ -92,6 +92,11 @@ final class Load {
     }
 }
 
+extension Patience {
+    /// A load with as many posts as continuous integration makes.
+    static let load = work(.seconds(600), because: "\(Load.count) posts")
+}
+
 /// A process that observes, and reports at the end.
 final class Observer {
     let uniqueName: String?
@@ -106,8 +111,8 @@ final class Observer {
     func resume() { command.signal(SIGCONT) }
 
     /// What it reports at the end of the load.
-    func report(within timeout: Duration = .seconds(600)) throws -> Report {
-        Report(try command.nextLine(within: timeout) { $0.hasPrefix("received=") })
+    func report() throws -> Report {
+        Report(try command.nextLine(within: .load) { $0.hasPrefix("received=") })
     }
 }
 

@@ -19,13 +19,13 @@ extension StateTests {
         _ directory: TemporaryDirectory, busID: String = "b", address: String = "", limits: Limits = Limits(),
         report: @escaping (String) -> Void = { _ in }
     ) throws -> RecoveryStore {
-        let deadline = Deadline(after: .patience)
+        var wait = Wait(.event)
         while true {
             let result = Result { () throws(FileError) in
                 try RecoveryStore(
                     directory: directory.path, busID: busID, address: address, limits: limits, report: report)
             }
-            if case .failure(let failure) = result, failure.code == EWOULDBLOCK, !deadline.hasPassed { continue }
+            if case .failure(let failure) = result, failure.code == EWOULDBLOCK, wait.end() == nil { continue }
             return try result.get()
         }
     }

@@ -13,7 +13,8 @@ struct SearchTests {
         var environment = ProcessInfo.processInfo.environment
         environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
         return try Command.run(
-            try Executables.path(of: "simulate"), arguments, environment: environment, timeout: .seconds(900))
+            try Executables.path(of: "simulate"), arguments, environment: environment,
+            within: .work(.seconds(900), because: "it searches many seeds"))
     }
 
     @Test("The seeds that once broke a rule break none")

@@ -16,7 +16,7 @@ final class BrokerController: Sendable {
     /// - Throws: ``BrokerFailure`` when the broker does not answer, or not as expected.
     init(connection: FileDescriptor) throws {
         self.connection = connection
-        var limit = timeval(tv_sec: Int(Duration.patience.components.seconds), tv_usec: 0)
+        var limit = timeval(tv_sec: Int(Patience.start.time.components.seconds), tv_usec: 0)
         setsockopt(
             connection.rawValue, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout.size(ofValue: limit)))
 

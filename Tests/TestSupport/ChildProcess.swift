@@ -117,9 +117,9 @@ final class ChildProcess: Sendable {
 
     /// Blocks until the child ended.
     ///
-    /// - Returns: how, or nil when it still runs at `deadline`.
-    func waitForExit(until deadline: Deadline) -> ExitStatus? {
-        ending.wait(until: deadline) { $0 }
+    /// - Returns: how, or nil when it still runs in the end.
+    func waitForExit(within patience: Patience) -> ExitStatus? {
+        ending.wait(patience) { $0 }
     }
 }
 

@@ -25,12 +25,12 @@ public struct CommandResult: Sendable, CustomStringConvertible {
 
 /// A command that did not end in time; it was killed.
 public struct CommandTimedOut: Error, Sendable, CustomStringConvertible {
-    public let timeout: Duration
+    public let patience: Patience
     /// What it wrote until then. The status is that of the kill.
     public let result: CommandResult
 
     public var description: String {
-        "not finished within \(timeout): \(result)"
+        "not finished within \(patience): \(result)"
     }
 }
 
@@ -44,20 +44,20 @@ public enum Command {
     ///   - arguments: its arguments, without argument 0.
     ///   - environment: its whole environment; nil = that of this process.
     ///   - input: what it reads from its standard input, which then ends.
-    ///   - timeout: after this time it is killed.
+    ///   - patience: after this time it is killed.
     /// - Throws: ``SystemError`` when it can't be started, ``CommandTimedOut`` when it was killed. An exit code other
     ///   than 0 is no error here.
     @discardableResult
     public static func run(
         _ executable: String, _ arguments: [String] = [], environment: [String: String]? = nil, input: String = "",
-        timeout: Duration = .patience
+        within patience: Patience = .start
     ) throws -> CommandResult {
         let command = try RunningCommand(executable, arguments, environment: environment, input: input)
         do {
-            _ = try command.waitForExit(within: timeout)
+            _ = try command.waitForExit(within: patience)
         } catch is NotInTime {
             command.kill()
-            throw CommandTimedOut(timeout: timeout, result: try command.result())
+            throw CommandTimedOut(patience: patience, result: try command.result())
         }
         return try command.result()
     }

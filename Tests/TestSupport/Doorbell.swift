@@ -11,8 +11,21 @@ public final class Doorbell: Sendable {
         semaphore.signal()
     }
 
-    /// - Throws: ``NotInTime`` when nobody rings for 90 seconds: so long can others hold a busy machine.
-    public func wait(_ what: String = "a ring") throws {
-        guard semaphore.wait(timeout: .now() + 90) == .success else { throw NotInTime("nobody rang for \(what)") }
+    /// - Parameter what: names what is waited for in the error.
+    /// - Throws: ``NotInTime`` when nobody rings.
+    public func wait(_ what: String = "a ring", within patience: Patience = .event) throws {
+        var wait = Wait(patience)
+        while semaphore.wait(timeout: .now() + wait.pause.timeInterval) != .success { try wait.look(for: what) }
+    }
+}
+
+extension DispatchGroup {
+    /// Waits until all have left.
+    ///
+    /// - Parameter what: names what they do in the error.
+    /// - Throws: ``NotInTime``.
+    public func wait(for what: String, within patience: Patience = .event) throws {
+        var wait = Wait(patience)
+        while self.wait(timeout: .now() + wait.pause.timeInterval) != .success { try wait.look(for: what) }
     }
 }

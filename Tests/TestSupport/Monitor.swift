@@ -25,18 +25,31 @@ final class Monitor<State: Sendable>: @unchecked Sendable {
 
     /// Blocks until `body` returns a value, which it is asked for now and after every update.
     ///
-    /// - Returns: that value, or nil when `deadline` was reached first.
-    func wait<Result>(until deadline: Deadline, for body: (inout State) throws -> Result?) rethrows -> Result? {
+    /// - Returns: that value, or nil when the patience was at its end first.
+    func wait<Result>(_ patience: Patience, for body: (inout State) throws -> Result?) rethrows -> Result? {
+        condition.lock()
+        defer { condition.unlock() }
+        var wait = Wait(patience)
+        while true {
+            if let result = try body(&state) {
+                return result
+            }
+            if wait.end() != nil {
+                return nil
+            }
+            _ = condition.wait(until: Date(timeIntervalSinceNow: wait.pause.timeInterval))
+        }
+    }
+
+    /// Blocks until `body` returns a value, however long that takes.
+    func wait<Result>(for body: (inout State) throws -> Result?) rethrows -> Result {
         condition.lock()
         defer { condition.unlock() }
         while true {
             if let result = try body(&state) {
                 return result
             }
-            if deadline.hasPassed {
-                return nil
-            }
-            _ = condition.wait(until: Date(timeIntervalSinceNow: deadline.remaining.timeInterval))
+            condition.wait()
         }
     }
 }

@@ -57,8 +57,8 @@ public final class MosquittoBroker: Sendable {
     public var log: String { process.update { $0.standardError } }
 
     /// Waits until it has logged a line that contains `text`, and takes all lines up to that.
-    public func waitForLog(_ text: String, within timeout: Duration = .patience) throws {
-        _ = try process.update { $0 }.nextErrorLine(within: timeout) { $0.contains(text) }
+    public func waitForLog(_ text: String, within patience: Patience = .event) throws {
+        _ = try process.update { $0 }.nextErrorLine(within: patience) { $0.contains(text) }
     }
 
     /// Sends it a signal, such as SIGSTOP.
@@ -72,11 +72,13 @@ public final class MosquittoBroker: Sendable {
         // It forgets a signal that comes just after it says that it runs.
         for _ in 0..<100 {
             process.terminate()
-            if (try? process.waitForExit(within: .milliseconds(200))) != nil { return }
+            if process.exit(within: Self.ending) != nil { return }
         }
         process.kill()
         _ = try? process.waitForExit()
     }
+
+    private static let ending = Patience.work(.milliseconds(200), because: "it may want another signal")
 
     /// Ends it without a warning. What it had not written is lost.
     public func kill() {
@@ -125,7 +127,7 @@ public final class MosquittoBroker: Sendable {
         guard let program else { throw SystemError("start mosquitto", code: ENOENT) }
         let process = try RunningCommand(
             program, ["-c", directory.entry("mosquitto.conf")], environment: nil, input: "")
-        _ = try process.nextErrorLine { $0.hasSuffix(" running") }
+        _ = try process.nextErrorLine(within: .start) { $0.hasSuffix(" running") }
         return process
     }
 }

@@ -6,10 +6,21 @@ import Foundation
 /// Tests run on as many threads as the machine has processors. A test that blocks one of them for seconds holds up
 /// others that have begun already, and their time limits run.
 ///
+/// - Parameters:
+///   - patience: what waits in `body` has bounds of its own; this is for what blocks without one.
 /// - Returns: what `body` returned.
-/// - Throws: what `body` threw.
-public func onOwnThread<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
-    try await withCheckedThrowingContinuation { continuation in
-        Thread { continuation.resume(with: Swift.Result(catching: body)) }.start()
+/// - Throws: what `body` threw; ``NotInTime`` when it goes on, and then its thread does too.
+public func onOwnThread<Result: Sendable>(
+    within patience: Patience = .work(.seconds(600), because: "a thread of its own, with all that a test does on it"),
+    _ body: @escaping @Sendable () throws -> Result
+) async throws -> Result {
+    let owner = ProgramsUnderTest.owner
+    return try await awaiting("the end of a thread", within: patience) {
+        try await withCheckedThrowingContinuation { continuation in
+            Thread {
+                ProgramsUnderTest.adopt(owner)
+                continuation.resume(with: Swift.Result(catching: body))
+            }.start()
+        }
     }
 }

@@ -136,11 +136,13 @@ public final class PrivateBus: Sendable {
     /// Ends the bus and waits until it is gone; every connection to it is closed then. Harmless when repeated.
     public func stop() {
         process.terminate()
-        if (try? process.waitForExit(within: .seconds(20))) == nil {
+        if process.exit(within: PrivateBus.ending) == nil {
             process.kill()
             _ = try? process.waitForExit()
         }
     }
+
+    static let ending = Patience.work(.seconds(20), because: "it is killed then")
 
     // MARK: Setting up
 
@@ -234,7 +236,7 @@ public final class PrivateBus: Sendable {
                 "--print-address=1",
             ] + arguments, of: user)
         let process = try RunningCommand(program, arguments, environment: environment, input: "")
-        return (process, try process.nextLine())
+        return (process, try process.nextLine(within: .start))
     }
 
     /// The socket listens before the broker starts, and the broker confirms that it serves it.

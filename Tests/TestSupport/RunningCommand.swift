@@ -63,6 +63,7 @@ public final class RunningCommand: Sendable {
             write(input)
             closeInput()
         }
+        ProgramsUnderTest.add(self)
     }
 
     deinit {
@@ -88,34 +89,54 @@ public final class RunningCommand: Sendable {
             of: commandLine, status: process.status, standardOutput: standardOutput, standardError: standardError)
     }
 
+    /// Its command line, its state and the last lines of its output, for the report of a wait in vain.
+    func lastLines(_ count: Int) -> String {
+        TestSupport.transcript(
+            of: commandLine, status: process.status, standardOutput: output.update { $0.lastLines(count) },
+            standardError: errorOutput.update { $0.lastLines(count) })
+    }
+
     /// Takes the next line of its standard output, without the newline. Blocks until there is one; what is left
     /// without a newline at the end of the output counts as a line.
     ///
     /// - Throws: ``NotInTime`` when there is none in time, or no more because the output ended.
-    public func nextLine(within timeout: Duration = .patience) throws -> String {
-        try takeLine(from: output, within: timeout, what: "a line of output") { _ in true }
+    public func nextLine(within patience: Patience = .event) throws -> String {
+        try takeLine(from: output, within: patience, what: "a line of output") { _ in true }
     }
 
     /// Takes lines of its standard output until one fulfils the condition, and returns that.
     ///
     /// - Throws: ``NotInTime`` when there is none in time, or none before the output ended.
     public func nextLine(
-        within timeout: Duration = .patience, where condition: (String) -> Bool
+        within patience: Patience = .event, where condition: (String) -> Bool
     ) throws -> String {
-        try takeLine(from: output, within: timeout, what: "such a line of output", where: condition)
+        try takeLine(from: output, within: patience, what: "such a line of output", where: condition)
     }
 
     /// As ``nextLine(within:where:)``, of its standard error.
     public func nextErrorLine(
-        within timeout: Duration = .patience, where condition: (String) -> Bool = { _ in true }
+        within patience: Patience = .event, where condition: (String) -> Bool = { _ in true }
     ) throws -> String {
-        try takeLine(from: errorOutput, within: timeout, what: "such a line of standard error", where: condition)
+        try takeLine(from: errorOutput, within: patience, what: "such a line of standard error", where: condition)
+    }
+
+    /// Waits until its standard error holds a text, and takes nothing of it. Of a program that goes on, what it has written
+    /// may come here later than what it did behind that is seen elsewhere.
+    ///
+    /// - Throws: ``NotInTime`` when it does not in time, or ended without it.
+    public func waitForError(containing text: String, within patience: Patience = .event) throws {
+        let found = errorOutput.wait(patience) { buffer -> Bool? in
+            buffer.text.contains(text) ? true : buffer.isAtEnd ? false : nil
+        }
+        guard found == true else {
+            throw NotInTime("not within \(patience): '\(text)' on standard error: \(transcript)")
+        }
     }
 
     private func takeLine(
-        from buffer: Monitor<OutputBuffer>, within timeout: Duration, what: String, where condition: (String) -> Bool
+        from buffer: Monitor<OutputBuffer>, within patience: Patience, what: String, where condition: (String) -> Bool
     ) throws -> String {
-        let found: String?? = buffer.wait(until: Deadline(after: timeout)) { buffer in
+        let found: String?? = buffer.wait(patience) { buffer in
             while let line = buffer.takeLine() {
                 if condition(line) {
                     return .some(line)
@@ -126,7 +147,7 @@ public final class RunningCommand: Sendable {
         switch found {
         case .some(.some(let line)): return line
         case .some(nil): throw NotInTime("the output ended without \(what): \(transcript)")
-        case nil: throw NotInTime("not within \(timeout): \(what): \(transcript)")
+        case nil: throw NotInTime("not within \(patience): \(what): \(transcript)")
         }
     }
 
@@ -171,32 +192,37 @@ public final class RunningCommand: Sendable {
 
     /// Blocks until it ended.
     ///
-    /// - Throws: ``NotInTime`` when it still runs after `timeout`. It goes on running.
-    public func waitForExit(within timeout: Duration = .patience) throws -> ExitStatus {
-        guard let status = process.waitForExit(until: Deadline(after: timeout)) else {
-            throw NotInTime("still running after \(timeout): \(transcript)")
+    /// - Throws: ``NotInTime`` when it still runs then. It goes on running.
+    public func waitForExit(within patience: Patience = .event) throws -> ExitStatus {
+        guard let status = exit(within: patience) else {
+            throw NotInTime("still running after \(patience): \(transcript)")
         }
-        // What it wrote last may still be in the pipe. A child of it that holds the pipe is not waited for long.
-        collectOutput(until: Deadline(after: .seconds(30)))
         return status
     }
 
-    private func collectOutput(until deadline: Deadline) {
+    /// Blocks until it ended, for what may go on as well.
+    ///
+    /// - Returns: how it ended; nil when it still runs.
+    public func exit(within patience: Patience) -> ExitStatus? {
+        guard let status = process.waitForExit(within: patience) else { return nil }
+        collectOutput()
+        return status
+    }
+
+    /// What it wrote last may still be in the pipe. A child of it that holds the pipe is not waited for long.
+    private func collectOutput() {
         for buffer in [output, errorOutput] {
-            _ = buffer.wait(until: deadline) { $0.isAtEnd ? true : nil }
+            _ = buffer.wait(Self.grace) { $0.isAtEnd ? true : nil }
         }
     }
 
+    private static let grace = Patience.work(.seconds(30), because: "a child of it may hold its output open")
+
     /// Waits for the end of the process and of its output.
-    ///
-    /// The output ends later than the process if a child of it still holds the pipe; such a child is not waited for
-    /// longer than `grace`.
-    func result(grace: Duration = .seconds(30)) throws -> CommandResult {
-        let deadline = Deadline(after: grace)
-        let status = try waitForExit(within: grace)
-        collectOutput(until: deadline)
-        return CommandResult(
-            commandLine: commandLine, status: status, standardOutput: standardOutput, standardError: standardError)
+    func result() throws -> CommandResult {
+        CommandResult(
+            commandLine: commandLine, status: try waitForExit(within: Self.grace), standardOutput: standardOutput,
+            standardError: standardError)
     }
 
     // MARK: Threads
@@ -221,8 +247,9 @@ public final class RunningCommand: Sendable {
             sigaddset(&signals, SIGPIPE)
             pthread_sigmask(SIG_BLOCK, &signals, nil)
 
-            let forever = Deadline(after: .seconds(365 * 86400))
-            while let bytes = queue.wait(until: forever, for: { $0.take() }), !bytes.isEmpty {
+            while true {
+                let bytes = queue.wait { $0.take() }
+                if bytes.isEmpty { return }
                 var rest = bytes[...]
                 while !rest.isEmpty {
                     let written = rest.withUnsafeBytes { buffer in
@@ -247,6 +274,14 @@ private struct OutputBuffer: Sendable {
 
     var text: String {
         String(decoding: bytes, as: UTF8.self)
+    }
+
+    func lastLines(_ count: Int) -> String {
+        // No line is as long as that on average.
+        let end = String(decoding: bytes.suffix(count * 400), as: UTF8.self)
+        let lines = end.split(separator: "\n", omittingEmptySubsequences: false)
+        let shown = lines.suffix(end.hasSuffix("\n") ? count + 1 : count)
+        return (shown.count < lines.count ? "…\n" : "") + shown.joined(separator: "\n")
     }
 
     /// Adds what was read; nothing = the end.

@@ -41,24 +41,25 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Throws: ``NotInTime`` when it does not in time, when another process owns it, or when this one ended; it holds
     ///   the log.
-    public func waitUntilReady(within timeout: Duration = .patience) throws {
-        let seconds = max(1, Int(timeout.components.seconds))
+    public func waitUntilReady(within patience: Patience = .start) throws {
         let wait = try RunningCommand(
-            "gdbus", ["wait", "--address", bus.address, "--timeout", String(seconds), Self.busName],
-            environment: bus.environment)
+            "gdbus", ["wait", "--address", bus.address, Self.busName], environment: bus.environment)
         // A service that ended will never own the name: whatever comes first ends the wait.
         let command = command
         Thread {
             while wait.isRunning {
-                guard (try? command.waitForExit(within: .milliseconds(100))) != nil else { continue }
+                guard command.exit(within: Self.look) != nil else { continue }
                 wait.terminate()
             }
         }.start()
-        let waited = try wait.waitForExit(within: timeout + .seconds(5))
+        let waited = wait.exit(within: patience)
         guard try waited == .exited(0) && bus.processID(ofOwner: Self.busName) == pid else {
+            wait.terminate()
             throw NotInTime("the service does not own its name: \(transcript)\n\(bus.log)")
         }
     }
+
+    private static let look = Patience.work(.milliseconds(100), because: "somebody else waits as well")
 
     public var pid: pid_t {
         command.pid
@@ -83,9 +84,16 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Throws: ``NotInTime`` when there is none in time.
     public func nextLogLine(
-        within timeout: Duration = .patience, where condition: (String) -> Bool = { _ in true }
+        within patience: Patience = .event, where condition: (String) -> Bool = { _ in true }
     ) throws -> String {
-        try command.nextErrorLine(within: timeout, where: condition)
+        try command.nextErrorLine(within: patience, where: condition)
+    }
+
+    /// Waits until it has logged a text, and takes no line of the log.
+    ///
+    /// - Throws: ``NotInTime``.
+    public func waitForLog(_ text: String, within patience: Patience = .event) throws {
+        try command.waitForError(containing: text, within: patience)
     }
 
     /// The resident memory of the service in bytes.
@@ -134,9 +142,9 @@ public final class ServiceProcess: Sendable {
     /// - Returns: how it ended.
     /// - Throws: ``NotInTime`` when it does not end.
     @discardableResult
-    public func terminate(within timeout: Duration = .patience) throws -> ExitStatus {
+    public func terminate(within patience: Patience = .event) throws -> ExitStatus {
         command.terminate()
-        return try command.waitForExit(within: timeout)
+        return try command.waitForExit(within: patience)
     }
 
     /// What the service has noted on disk for each client: the last number that it gave, and the last that the bus is
@@ -176,7 +184,7 @@ public final class ServiceProcess: Sendable {
     ///
     /// - Returns: how it ended.
     /// - Throws: ``NotInTime`` when it still runs then; it goes on running.
-    public func waitForExit(within timeout: Duration = .patience) throws -> ExitStatus {
-        try command.waitForExit(within: timeout)
+    public func waitForExit(within patience: Patience = .event) throws -> ExitStatus {
+        try command.waitForExit(within: patience)
     }
 }

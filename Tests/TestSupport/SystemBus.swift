@@ -56,7 +56,7 @@ public final class SystemBus {
     public func stop() {
         guard let process else { return }
         process.terminate()
-        if (try? process.waitForExit(within: .seconds(20))) == nil {
+        if process.exit(within: PrivateBus.ending) == nil {
             process.kill()
             _ = try? process.waitForExit()
         }

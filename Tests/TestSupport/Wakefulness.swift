@@ -62,9 +62,11 @@ public struct Wakefulness: Equatable, Sendable {
     public static func overASecond(
         of pid: pid_t, beside others: [pid_t], meanwhile look: () throws -> Void = {}
     ) throws -> (before: Wakefulness, after: Wakefulness) {
+        var wait = Wait(.start)
         while true {
+            try wait.look(for: "a second in which process \(pid) loses no thread")
             let before = try settled(of: pid, beside: others, meanwhile: look)
-            Thread.sleep(forTimeInterval: 1)
+            letPass(.seconds(1), because: "nothing is to happen in it")
             let after = try Wakefulness(of: pid)
             // There are only so many.
             if after.threads >= before.threads { return (before, after) }

@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 import ThreadDelivery
 
-@Suite("T1, T2: what asynchronous functions of observers are called with", .timeLimit(.minutes(20)))
+@Suite("T1, T2: what asynchronous functions of observers are called with", .bounded, .timeLimit(.minutes(20)))
 struct AsyncDeliveryTests {
     private final class Numbers: Sendable {
         private let numbers = Locked<[Int]>([])

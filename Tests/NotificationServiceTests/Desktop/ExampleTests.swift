@@ -44,7 +44,8 @@ struct ExampleTests {
         }
 
         private func shell(_ command: String) throws {
-            let result = try Command.run("sh", ["-c", command], timeout: .seconds(600))
+            let result = try Command.run(
+                "sh", ["-c", command], within: .work(.seconds(600), because: "it is a compiler's run"))
             guard result.exitCode == 0 else { throw NotInTime("\(result)") }
         }
     }

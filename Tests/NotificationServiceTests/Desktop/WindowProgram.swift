@@ -81,7 +81,7 @@ extension Client {
     }
 
     /// Waits until the service follows a source.
-    func waitForActivity(_ state: String = "following", within timeout: Duration = .patience) throws {
-        try eventually("activity is \(state)", within: timeout) { try property(.activityState) == state }
+    func waitForActivity(_ state: String = "following", within patience: Patience = .desktop) throws {
+        try eventually("activity is \(state)", within: patience) { try property(.activityState) == state }
     }
 }
