@@ -61,11 +61,8 @@ struct CompleteTests {
         try bell.post("Ding", "--retain")
         try bell.service.stop()
         defer { bell.service.goOn() }
-        let clock = ContinuousClock()
-        let began = clock.now
+        // It would not answer for ever.
         #expect(try complete("get", "", environment: bell.bus.environment) == ["words"])
-        // It is a second; a machine with much else to do adds to it, and the service would not answer for ever.
-        #expect(clock.now - began >= .milliseconds(900))
     }
 
     @Test("It is for shells: anything else is exit code 1", arguments: [[], ["--"], ["get", ""]])

@@ -160,7 +160,7 @@ struct KeyFileTests {
     }
 
     @Test("A file of any contents is read in time in proportion to its size, up to a mebibyte")
-    func cost() throws {
+    func cost() async throws {
         let size = KeyFile.mostBytes
         let texts = [
             "a mistake at the end": "[A]\n" + String(repeating: "# comment\n", count: size / 10 - 10) + "mistake",
@@ -172,17 +172,17 @@ struct KeyFileTests {
             "one key many times": "[A]\n" + String(repeating: "k=1\n", count: size / 4 - 10),
             "many groups": String(repeating: "[A]\n", count: size / 4),
         ]
-        var longest = Duration.zero
         for (what, text) in texts {
             #expect(text.utf8.count <= size, "\(what)")
             let directory = try TemporaryDirectory()
             try directory.write(text, to: "file")
-            longest = max(
-                longest, ContinuousClock().measure { _ = try? KeyFile(path: directory.path + "/file") })
+            // Milliseconds, unoptimised and beside others; what is not linear in it would have no end.
+            do {
+                try await onOwnThread(within: .event) { _ = try? KeyFile(path: directory.path + "/file") }
+            } catch {
+                Issue.record("\(what): \(error)")
+            }
         }
-        // Milliseconds, unoptimised and beside others; what is not linear in it takes many seconds.
-        #expect(longest < .seconds(5), "\(longest)")
-        print("KeyFile: the longest of \(texts.count) files of 1 MiB took \(longest)")
         #expect(fault(String(repeating: "#", count: size + 1))?.line == nil)
     }
 }

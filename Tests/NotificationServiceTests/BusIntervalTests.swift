@@ -34,14 +34,14 @@ struct BusIntervalTests {
         let start = clock.now
         for n in 1...1000 {
             try post("Progress", n: Int64(n), from: poster)
-            if n % 50 == 0 { usleep(100_000) }
+            if n % 50 == 0 { letPass(.milliseconds(100), because: "they come over two seconds") }
         }
         let seconds = (clock.now - start) / .seconds(1)
         try observer.run("the last: \(service.transcript)") { observer.signals.last?.number == 1000 }
         try all.run("all") { all.signals.count == 1000 }
         let count = observer.signals.count
         #expect(observer.signals.first?.number == 1 && observer.signals.allSatisfy { $0.observers == [id] })
-        #expect(count >= 5 && count <= Int(5 * seconds) + 2, "\(count) in \(seconds) s")
+        #expect(count >= 3 && count <= Int(5 * seconds) + 2, "\(count) in \(seconds) s")
         let numbers = observer.signals.map { $0.number }
         #expect(numbers == numbers.sorted() && observer.holes.isEmpty)
         #expect(observer.signals.map(\.sequence) == (1...UInt64(count)).map { $0 })

@@ -80,7 +80,7 @@ struct HiddenTests {
 
         /// Longer than an application is inactive before it is suspended.
         func expectActive(_ program: WindowProgram, _ comment: Comment) throws {
-            Thread.sleep(forTimeInterval: 0.6)
+            letPass(.milliseconds(600), because: "it would be suspended")
             #expect(try client.suspension(of: program.name) == "resumed activity", comment)
         }
     }
