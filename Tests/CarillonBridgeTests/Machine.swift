@@ -7,6 +7,8 @@ final class Machine {
     let service: ServiceProcess
     /// Each is killed when nothing refers to it any more.
     private var bridges: [RunningCommand] = []
+    /// What the bridge connects to, and as whom, since it was configured with one.
+    private var broker: (broker: MosquittoBroker, host: String)?
 
     /// - Parameter limits: what the service's configuration says; nil for no file.
     init(bus: BusKind = .dbusDaemon, limits: String? = nil) throws {
@@ -28,6 +30,7 @@ final class Machine {
     func configureService(_ text: String) throws { try Self.write(text, to: "carillon.conf", on: service.bus) }
 
     func configure(broker: MosquittoBroker, host: String, exports: String = "", imports: String = "") throws {
+        self.broker = (broker, host)
         try configure(
             """
             [Broker]
@@ -71,10 +74,17 @@ final class Machine {
         return try JSONSerialization.jsonObject(with: Data(result.standardOutput.utf8)) as? [String: Any] ?? [:]
     }
 
-    /// Waits until the bridge has subscribed to so many filters.
+    /// Waits until the bridge wants so many filters, and the broker has subscribed it to as many: what the bridge says may
+    /// be ahead of what the broker has read, and so may be what others publish.
     func waitForSubscriptions(_ count: Int) throws {
         try eventually("\(count) subscriptions", every: .milliseconds(50)) {
             try status()["subscriptions"] as? Int == count
+        }
+        guard let broker else { return }
+        try eventually("the broker has subscribed \(broker.host) to \(count) filters", every: .milliseconds(50)) {
+            // 1700000000: carillon-home-b-u-4711 1 carillon/1/home/+/+/n/com/example/Saved
+            let pattern = try Regex(#"(?m)^\d+: carillon-[^ ]*-\#(broker.host)-u-[^ ]* \d (carillon/[^ ]*/[nv]/.*)$"#)
+            return Set(broker.broker.log.matches(of: pattern).map { $0.output[1].substring }).count >= count
         }
     }
 }

@@ -67,7 +67,7 @@ struct RecoveryTests {
             let load = Thread {
                 while !isDone.load(ordering: .relaxed) {
                     for name in names { poster.post(name: .init(name), object: "load", userInfo: ["n": 1]) }
-                    usleep(2000)
+                    letPass(.milliseconds(2), because: "it is a load, and no flood")
                 }
             }
             load.start()
@@ -89,14 +89,16 @@ struct RecoveryTests {
             try eventually("one registration for each name") {
                 try observerCounts(on: bus) == [3]
             }
+            // Of the two observers of a registration one is called after the other.
+            try eventually("both observers of each registration got everything: \(inboxes.map(\.all.count))") {
+                inboxes.allSatisfy { inbox in
+                    Dictionary(grouping: inbox.all, by: { $0 }).values.allSatisfy { $0.count.isMultiple(of: 2) }
+                }
+            }
         }
         #expect(events.contains { $0 == .serviceChanged })
         #expect(center.connectionState == .connected)
         #expect(center.statistics.refusedObservers == 0)
-        // Both observers of each registration got everything.
-        for inbox in inboxes {
-            #expect(Dictionary(grouping: inbox.all, by: { $0 }).values.allSatisfy { $0.count.isMultiple(of: 2) })
-        }
         withExtendedLifetime(observation) {}
     }
 

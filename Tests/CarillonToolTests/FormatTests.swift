@@ -73,7 +73,7 @@ struct FormatTests {
     func pattern() throws {
         let bell = try Bell()
         let observer = try bell.observe("com.example.*", "--count", "1")
-        #expect(observer.standardError.contains("try --glob 'com.example.*'"), "\(observer.transcript)")
+        try observer.waitForError(containing: "try --glob 'com.example.*'")
         try bell.post("com.example.a")
         try bell.post("com.example.*")
         #expect(try observer.waitForExit() == .exited(0))

@@ -50,6 +50,9 @@ final class StubBridge: Sendable {
         _ = try program.nextLine { $0 == "taken" }
     }
 
+    /// Stops it, and returns when it has stopped.
+    func stop() throws { try ProcessState.stop(program.pid) }
+
     func signal(_ number: Int32) { program.signal(number) }
 
     func end() { program.terminate() }

@@ -150,7 +150,7 @@ struct TopScreenTests {
                 $0.firstMatch(of: /^bridge .*; [0-9]+ \([1-9][0-9.]*\/s\) out, 7 \(/) != nil
             }
         }
-        bridge.signal(SIGSTOP)
+        try bridge.stop()
         try screen.wait(for: "bridge does not answer")
         try bell.post("Dong", "--retain")
         try screen.wait("the rest goes on") { lines in

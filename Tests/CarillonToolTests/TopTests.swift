@@ -114,7 +114,7 @@ struct TopTests {
         _ = try top.nextLine { shown($0)["exported-per-second"] as? Double == 0 }
 
         // While it does not answer, the service does.
-        bridge.signal(SIGSTOP)
+        try bridge.stop()
         _ = try top.nextLine { ((try? json($0))?["bridge-error"] as? String)?.isEmpty == false }
         let stopped = try bell.run("top", "--batch", "-n", "2", "-i", "0.1")
         #expect(stopped.exitCode == 0 && stopped.standardOutput.contains("\nbridge does not answer\n"), "\(stopped)")

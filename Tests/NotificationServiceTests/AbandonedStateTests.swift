@@ -30,7 +30,7 @@ struct AbandonedStateTests: StateTests {
         // It serves when it has looked at them.
         _ = try Client(on: new).listClients()
         #expect(try FileManager.default.contentsOfDirectory(atPath: directory).count == 6)
-        #expect(service.log.contains("removed the state of 1 buses"), "\(service.transcript)")
+        try service.waitForLog("removed the state of 1 buses")
         let back = try serve(idle)
         #expect(try clients[1].post("Ding") == 1, "\(back.transcript)")
         try goesOn.kill()
