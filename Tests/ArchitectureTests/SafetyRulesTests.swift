@@ -54,9 +54,10 @@ struct SafetyRulesTests {
         #expect(publicSignatures(in: text).contains { $0.contains("OpaquePointer") } == isFound)
     }
 
-    @Test("A name that was not checked is made in DBus and BusNames only", arguments: SourceFile.all)
+    @Test(
+        "A name that was not checked is made in DBus and BusNames only",
+        arguments: SourceFile.all.filter { !["DBus", "BusNames"].contains($0.folder) })
     func uncheckedNames(file: SourceFile) {
-        guard !["DBus", "BusNames"].contains(file.folder) else { return }
         #expect(!file.code.contains("unchecked:"), "\(file)")
     }
 

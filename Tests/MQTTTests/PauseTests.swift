@@ -5,7 +5,7 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Pauses", .enabled(if: MosquittoBroker.isAvailable), .timeLimit(.minutes(20)))
+@Suite("Pauses", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .timeLimit(.minutes(20)))
 struct PauseTests {
     private static let count = 100
 

@@ -4,7 +4,9 @@ import MainLoop
 import TestSupport
 import Testing
 
-@Suite("Publishing and subscribing", .enabled(if: MosquittoBroker.isAvailable), .timeLimit(.minutes(20)))
+@Suite(
+    "Publishing and subscribing", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"),
+    .timeLimit(.minutes(20)))
 struct PublicationTests {
     private let broker: MosquittoBroker
     private let loop = Loop()
