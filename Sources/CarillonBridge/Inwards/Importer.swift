@@ -199,11 +199,7 @@ final class Importer: @unchecked Sendable {
                 guard let self else { return }
                 isComparing = false
                 let kept = (try? result.get()) ?? []
-                let isHere = kept.contains { value in
-                    ExactText(value.object) == ExactText(message.object) && value.userInfo == userInfo
-                        && value.details[Detail.host.rawValue] == .string(message.origin.host)
-                        && value.details[Detail.user.rawValue] == .string(message.origin.user)
-                }
+                let isHere = kept.contains { message.isKept(as: $0, userInfo) }
                 if isHere { repeated += 1 } else { carryOut(message) }
                 pump()
             })

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import MQTT
+import NotificationCore
 import NotificationWire
 
 /// What arrived from the broker, read and not believed: anybody there may have sent it.
@@ -62,6 +64,19 @@ struct InwardMessage {
         } catch {
             throw .undecodable(error.reason)
         }
+    }
+
+    /// Whether a value that the service keeps is this one, with this content: of the same name and object, and of the same
+    /// user on the same machine.
+    func isKept(as value: KeptValue, _ userInfo: [String: PropertyList]) -> Bool {
+        ExactText(value.name) == ExactText(name) && ExactText(value.object) == ExactText(object)
+            && value.userInfo == userInfo
+            && Self.matches(value.details[Detail.host.rawValue], origin.host)
+            && Self.matches(value.details[Detail.user.rawValue], origin.user)
+    }
+
+    private static func matches(_ value: PropertyList?, _ text: String) -> Bool {
+        if case .string(let value) = value { ExactText(value) == ExactText(text) } else { false }
     }
 
     /// - Parameter isAnew: whether it is a value that was there before, whatever it says itself.
