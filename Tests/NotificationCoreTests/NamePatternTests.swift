@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+import Testing
+
+@testable import NotificationCore
+
+/// Names as lists in the configuration have them.
+@Suite("P2, P3, G1, G2: which names a list has", .watched)
+struct NamePatternTests {
+    @Test(
+        "D2, P3: a beginning ends with its dot, and has what is behind that, and not itself; all byte for byte",
+        arguments: [
+            ("org.example.*", "org.example.Ding", true), ("org.example.*", "org.example.a.b", true),
+            ("org.example.*", "org.example..", true), ("org.example.*", "org.example.", false),
+            ("org.example.*", "org.example", false), ("org.example.*", "org.exampleDing", false),
+            ("org.example.*", "org.examples.Ding", false), ("org.example.*", "org.example-.Ding", false),
+            ("org.example.*", "Org.example.Ding", false), ("org.example.*", "x.org.example.Ding", false),
+            ("org.example.*", "", false), ("org.e\u{301}.*", "org.\u{E9}.Ding", false),
+            ("org.example.*", "org.example.\u{301}", true), ("org.example.*", "org.example\u{301}.Ding", false),
+            ("org.example.Ding", "org.example.Ding", true), ("org.example.Ding", "org.example.Ding.a", false),
+            ("org.example.Ding", "org.example.Din", false), ("org.example.Ding", "org.example.ding", false),
+            ("caf\u{E9}", "cafe\u{301}", false), ("*", "Ding", true), ("*", "", true),
+        ])
+    func matches(pattern: String, name: String, isMatched: Bool) throws {
+        let pattern = try #require(NamePattern(pattern))
+        #expect(pattern.matches(name) == isMatched)
+        #expect(NamePattern(pattern.description) == pattern)
+    }
+}
