@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import DBus
+import NotificationCore
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import ServiceClient
+
+/// A program learns the same of a post that the service refuses, whichever way its engine sends it: the error by its name,
+/// for the post that it is about, and of no other.
+@Suite("F1, F2, P2: refusals of posts, by every way of the engine", .watched)
+struct SessionRefusalTests {
+    /// How posts leave. A new way is one more case.
+    enum Way: CaseIterable, Sendable {
+        case post, postMany, channel
+    }
+
+    private final class Told: @unchecked Sendable {
+        // Sendable: a test has one thread.
+        var results: [Result<Int, ServiceError>?] = [nil, nil, nil]
+    }
+
+    /// Posts three by that way, of which the second is refused.
+    private func refuse(_ error: BusError, by way: Way) throws -> (
+        results: [Result<Int, ServiceError>?], told: [String]
+    ) {
+        let stage = SessionTests.Stage(wish: TransportWish(way == .channel ? .channel : .bus))
+        let served = stage.bus.answer
+        var posts = 0
+        stage.bus.answer = { call in
+            switch call.member {
+            case PostCall.member?:
+                posts += 1
+                return posts == 2 ? .failure(error) : served(call)
+            case PostMany.member?:
+                let outcomes = [PostOutcome(receivers: 1), PostOutcome(error), PostOutcome(receivers: 1)]
+                return .success(call.answered { PostMany.append(outcomes, to: &$0) })
+            default: return served(call)
+            }
+        }
+        let told = Told()
+        let requests = try (0..<3).map { number -> Request in
+            .post(try OutgoingPost(name: "Ding") { told.results[number] = $0 })
+        }
+        switch way {
+        case .post:
+            stage.start()
+            // One alone goes alone.
+            for request in requests { try stage.ask(request) }
+        case .postMany:
+            for request in requests { try stage.ask(request) }
+            stage.start()
+        case .channel:
+            try stage.ask(
+                .register(RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())))
+            stage.start()
+            let line = try #require(stage.bus.lines.last)
+            _ = stage.takeTold()
+            for request in requests { try stage.ask(request) }
+            for (number, post) in try line.takePosts().enumerated() {
+                let place = UInt64(post.split(separator: " ")[1]) ?? 0
+                if number == 1 { line.settle(place, error: error) } else { line.settle(place, receivers: 1) }
+            }
+        }
+        return (told.results, stage.takeTold())
+    }
+
+    static let errors = CenterErrorName.allCases.map { BusError($0, message: "why") } + [.invalidArgs("why")]
+
+    @Test("P2, E1: whoever waits gets the error of its own post, by its name", arguments: Way.allCases, errors)
+    func answered(way: Way, error: BusError) throws {
+        let (results, told) = try refuse(error, by: way)
+        for number in [0, 2] {
+            guard case .success(1)? = results[number] else {
+                Issue.record("\(number): \(String(describing: results[number])), \(told)")
+                continue
+            }
+        }
+        guard case .failure(.refused(let found))? = results[1] else {
+            Issue.record("\(String(describing: results[1])), \(told)")
+            return
+        }
+        #expect(found.name == error.name && found.isRefusal)
+        #expect(way == .postMany || found.message == "why")
+        #expect(!told.contains { $0.hasPrefix("lost") })
+    }
+}
