@@ -28,10 +28,12 @@ final class ServiceStage {
     private(set) var configuration: Configuration
     /// Whether an application in a sandbox could have called without being seen.
     var maySandboxesCall = false
-    /// What serving a call takes, in microseconds.
-    var servingTime: Int64 = 0
+    /// How many of the next calls take long to serve, so that those of their process wait that come behind them.
+    var slowCalls = 0
     /// Whether the bus keeps barriers to itself.
     var holdsBarriers = false
+    /// Whether the bus has no room for a Ping to a client.
+    var refusesPings = false
     /// Whether the bus keeps its answer to who a caller is.
     var holdsCredentials = false
     private(set) var end: Service.End?
@@ -46,6 +48,7 @@ final class ServiceStage {
     /// Of connections; the others have left before the bus was asked.
     private var processIDs: [UniqueName: UInt32] = [:]
     private var lastClient = 100
+    private var heldCalls: [(Message, StageLine, UInt32)] = []
     /// No test waits for more, in microseconds of its clock.
     private static let patience: Int64 = 300_000_000
 
@@ -65,7 +68,11 @@ final class ServiceStage {
                 return Connection(line, context: context)
             }, makeStream: ChannelSocket.makePair,
             time: { [clock] in clock.microseconds }, uptime: { [clock] in clock.microseconds },
-            noteServing: { [unowned self] in clock.microseconds += servingTime })
+            noteServing: { [unowned self] in
+                guard slowCalls > 0 else { return }
+                slowCalls -= 1
+                clock.microseconds += 6000
+            })
         machine.maySandboxesCall = { [unowned self] in maySandboxesCall }
         service = try Service(on: machine, context: context) { [unowned self] reason in end = reason }
         service.start()
@@ -103,6 +110,13 @@ final class ServiceStage {
     func leave(_ client: StageClient) {
         clients[client.name] = nil
         processIDs[client.name] = nil
+        // A bus answers for it what it has not answered.
+        for (ping, line) in client.unanswered {
+            let error = BusError(name: BusError.noReplyName, message: "it left")
+            line.arrive(
+                Message.errorReply(error, to: line.name, serial: ping.serial).carried(
+                    from: "org.freedesktop.DBus", serial: 1))
+        }
         let signal = Message.signal(
             path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
         var writer = MessageWriter(signal)
@@ -115,6 +129,14 @@ final class ServiceStage {
         let before = lines.count
         main.close()
         try run("the service is back") { lines.count == before + 2 && isServing }
+    }
+
+    /// The bus tells who has called, which it had kept to itself.
+    func releaseCredentials() {
+        holdsCredentials = false
+        let calls = heldCalls
+        heldCalls = []
+        for (call, line, serial) in calls { line.arrive(answer(to: call, of: line, serial: serial)) }
     }
 
     // MARK: Time
@@ -157,8 +179,9 @@ final class ServiceStage {
     fileprivate func carry(_ message: Message, from line: StageLine, serial: UInt32) {
         guard let destination = message.destination else { return }
         if destination == "org.freedesktop.DBus" {
-            guard !message.expectsNoReply, !(holdsCredentials && message.member == "GetConnectionCredentials") else {
-                return
+            guard !message.expectsNoReply else { return }
+            if holdsCredentials, message.member == "GetConnectionCredentials" {
+                return heldCalls.append((message, line, serial))
             }
             return line.arrive(answer(to: message, of: line, serial: serial))
         }
@@ -167,6 +190,12 @@ final class ServiceStage {
             return other.arrive(message.carried(from: AnyBusName(line.name), serial: serial))
         }
         guard let name = destination.unique, let client = clients[name] else { return }
+        guard !(refusesPings && message.member == "Ping") else {
+            let error = BusError(name: BusError.limitsExceededName, message: "no room")
+            return line.arrive(
+                Message.errorReply(error, to: line.name, serial: serial).carried(
+                    from: "org.freedesktop.DBus", serial: 1))
+        }
         client.take(message, serial: serial, from: line)
     }
 

@@ -18,6 +18,8 @@ final class StageClient {
     private(set) var suspensions: [SuspensionChangedSignal] = []
     /// What it was sent, in its order: the kinds of all that is no answer of its own calls, and these answers.
     private(set) var messages: [Message] = []
+    /// Called with the number of a call of its own when that is answered.
+    var onAnswer: ((UInt32) -> Void)?
     /// Pings that it did not answer, with the line that they came by.
     private(set) var unanswered: [(ping: Message, line: StageLine)] = []
     private unowned let stage: ServiceStage
@@ -88,6 +90,7 @@ final class StageClient {
             return
         }
         messages.append(message)
+        if message.replySerial > 0 { onAnswer?(message.replySerial) }
         if let notification = (try? NotificationSignal(message)) ?? nil { notifications.append(notification) }
         if let together = (try? NotificationsSignal(message)) ?? nil { notifications += together.notifications }
         if let signal = (try? DroppedSignal(message)) ?? nil { dropped.append(signal) }
