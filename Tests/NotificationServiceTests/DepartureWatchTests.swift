@@ -14,6 +14,7 @@ import Testing
 @Suite("D8, E5: who leaves is noticed, whenever that is", .timeLimit(.minutes(20)))
 struct DepartureWatchTests {
     private static let clients: [ClientName] = [":1.1", ":1.2", ":1.3"]
+    private static let later: ClientName = ":1.4"
 
     /// What the bus takes.
     struct Room: Sendable, CustomTestStringConvertible {
@@ -42,7 +43,7 @@ struct DepartureWatchTests {
         /// Who asks for the process of each client besides, behind its match rule.
         let registry: ClientRegistry
         private var rules: [String] = []
-        private var present = Set(DepartureWatchTests.clients)
+        private var present = Set(DepartureWatchTests.clients + [DepartureWatchTests.later])
         private var generalAsked = 0
         /// How often each was found to be gone.
         private(set) var noticed: [ClientName: Int] = [:]
@@ -155,6 +156,26 @@ struct DepartureWatchTests {
                 scene.leave(late)
                 scene.finish()
                 #expect(scene.noticed == [late: 1], "watched behind \(moment), left behind \(leaving) more")
+                if isDone { break }
+            }
+        }
+    }
+
+    @Test("D8: one that comes when another one has left is noticed, with a rule or without one", arguments: rooms)
+    func watchedAfterAnother(room: Room) {
+        for leaver in Self.clients {
+            for moment in 0..<100 {
+                let scene = Scene(room)
+                for client in Self.clients { scene.watch(client) }
+                scene.finish()
+                scene.leave(leaver)
+                scene.finish()
+                scene.watch(Self.later)
+                var isDone = false
+                for _ in 0..<moment where !isDone { isDone = !scene.step() }
+                scene.leave(Self.later)
+                scene.finish()
+                #expect(scene.noticed == [leaver: 1, Self.later: 1], "left behind \(moment) requests")
                 if isDone { break }
             }
         }
