@@ -70,15 +70,18 @@ struct OutboxModelTests {
         var (outbox, model) = (Outbox<Int>(limits: limits), Model(limits: limits))
         var (last, taken) = (0, [Entry]())
         for step in 1...400 {
-            switch number(0...19) {
+            switch number(0...21) {
             case 0...8:
                 let byteCount = number(0...5) == 0 ? number(0...70_000) : number(0...300)
-                let kinds: [Outbox<Int>.Kind] = [
-                    .post(wantsAnswer: false), .post(wantsAnswer: false), .post(wantsAnswer: false),
-                    .post(wantsAnswer: true),
-                    .registration, .other,
-                ]
-                let kind = kinds[number(0...5)]
+                // Posts that nobody waits for are all there is in half of the seeds: only those pile up.
+                let kinds: [Outbox<Int>.Kind] =
+                    seed % 2 == 0
+                    ? [.post(wantsAnswer: false)]
+                    : [
+                        .post(wantsAnswer: false), .post(wantsAnswer: false), .post(wantsAnswer: true), .registration,
+                        .other,
+                    ]
+                let kind = kinds[number(0...kinds.count - 1)]
                 guard !kind.isPost || outbox.hasRoom(byteCount: byteCount) else { break }
                 last += 1
                 let entry = Entry(number: last, kind: kind, byteCount: kind.isPost ? byteCount : 0)
@@ -121,7 +124,7 @@ struct OutboxModelTests {
                 let count = number(0...80)
                 outbox.confirmed(count)
                 model.onTheWay = max(0, model.onTheWay - count)
-            case 17:
+            case 17, 20, 21:
                 outbox.hurry()
                 model.hurried = model.waiting.count
             case 18:
@@ -135,12 +138,15 @@ struct OutboxModelTests {
                 (model.waiting, model.hurried, taken) = ([], 0, [])
             }
             let left = limits.byteCount - model.bytes
-            for byteCount in [0, 1, left - 1, left, left + 1, left + 100_000] where byteCount >= 0 {
-                #expect(outbox.hasRoom(byteCount: byteCount) == model.hasRoom(byteCount), "seed \(seed), step \(step)")
+            let sizes = [0, 1, left - 1, left, left + 1, left + 100_000].filter { $0 >= 0 }
+            let isRight =
+                sizes.allSatisfy { outbox.hasRoom(byteCount: $0) == model.hasRoom($0) }
+                && outbox.isEmpty == model.waiting.isEmpty && outbox.isPostNext == model.waiting.first?.kind.isPost
+                && outbox.count { _ in true } == model.waiting.count
+            guard isRight else {
+                Issue.record("seed \(seed), step \(step): what waits is not counted as it is")
+                return
             }
-            #expect(outbox.isEmpty == model.waiting.isEmpty, "seed \(seed), step \(step)")
-            #expect(outbox.isPostNext == model.waiting.first?.kind.isPost, "seed \(seed), step \(step)")
-            #expect(outbox.count { _ in true } == model.waiting.count, "seed \(seed), step \(step)")
         }
     }
 }
