@@ -15,9 +15,12 @@ struct DequeTests {
             // Phases that grow and phases that shrink, so that the ring wraps around at every size.
             let growth = (step / 1_000) % 2 == 0 ? 0.65 : 0.3
             switch Double.random(in: 0..<1, using: &generator) {
-            case ..<growth:
+            case ..<(growth * 0.8):
                 queue.append(step)
                 model.append(step)
+            case ..<growth:
+                queue.prepend(step)
+                model.insert(step, at: 0)
             case ..<0.97:
                 #expect(queue.popFirst() == (model.isEmpty ? nil : model.removeFirst()), "seed \(seed), step \(step)")
             case ..<0.98:
@@ -40,6 +43,15 @@ struct DequeTests {
             #expect(queue.capacity <= bound, "seed \(seed), step \(step)")
         }
         #expect(queue.elementsEqual(model), "seed \(seed)")
+    }
+
+    @Test("It may begin at its front")
+    func prepending() {
+        var queue = Deque<Int>()
+        for number in 1...100 {
+            queue.prepend(number)
+            #expect(queue.elementsEqual((1...number).reversed()))
+        }
     }
 
     @Test("The memory of a burst goes with the burst; a little is kept")

@@ -39,6 +39,20 @@ struct LargestFirstTests {
         }
     }
 
+    @Test("A change is noted once until the next question, however often the size changes")
+    func notedOnce() {
+        let thing = Thing(1, 0)
+        var largest = LargestFirst<Thing>()
+        for _ in 0..<2 {
+            for size in 1...10 {
+                thing.size = size
+                largest.noteChange(of: thing)
+                #expect(largest.kept.count <= 2)
+            }
+            #expect(largest.first() === thing && largest.kept.count == 1)
+        }
+    }
+
     @Test("What has the size 0 is not kept for long, also when nobody asks")
     func nothingIsKept() {
         var largest = LargestFirst<Thing>()
