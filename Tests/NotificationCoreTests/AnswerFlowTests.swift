@@ -297,4 +297,16 @@ struct AnswerFlowTests {
         #expect(center.statistics.inFlightBytes <= 1100 * 100)
         try center.center.checkInvariants()
     }
+
+    @Test("D8, R6: a connection of which nothing but a value is left is forgotten, and the value stays")
+    func strangersWithValues() throws {
+        let center = Scenario()
+        for number in 1...1200 {
+            center.identify(client(number), as: UInt32(number))
+            try center.post("A", "\(number)", retention: Retention(), from: client(number))
+        }
+        #expect(center.forgotten.count >= 170)
+        #expect(center.values().count == 1200)
+        try center.center.checkInvariants()
+    }
 }

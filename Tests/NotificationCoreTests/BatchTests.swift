@@ -58,6 +58,48 @@ struct BatchTests {
         #expect(takeBatches(tower) == [[71, 72], [73]])
     }
 
+    @Test("R6: what expired while it was due does not go along, and gets no number; what has not expired does")
+    func expired() throws {
+        let tower = try tower()
+        let clock = LookedAtClock()
+        tower.center.clock = Clock(time: { 0 }, uptime: { clock.now })
+        for seconds in [nil, 60, 1, 60, nil] as [UInt32?] {
+            var options = PostOptions()
+            options.expiresAfter = seconds
+            _ = try tower.center.post(
+                name: "Ding", object: "", userInfo: Tower.Payload(), options: options, from: ":1.99",
+                effects: &tower.effects)
+        }
+        clock.now += 1_000_000
+        send(tower)
+        #expect(takeBatches(tower) == [[1, 2], [3, 4]])
+        #expect(tower.center.statistics.expired == 1)
+    }
+
+    private final class LookedAtClock {
+        var now: Int64 = 1_000_000
+    }
+
+    @Test("R2: the values that there are come together")
+    func values() throws {
+        let tower = try tower()
+        for name in ["A", "B", "C"] {
+            var options = PostOptions()
+            options.retention = Retention()
+            _ = try tower.center.post(
+                name: name, object: "", userInfo: Tower.Payload(), options: options, from: ":1.99",
+                effects: &tower.effects)
+        }
+        send(tower)
+        tower.center.clientAnswered(":1.1", effects: &tower.effects)
+        tower.effects = []
+        var options = ObserverOptions()
+        options.wantsRetained = true
+        try tower.add(":1.1", "", "", options)
+        send(tower)
+        #expect(takeBatches(tower) == [[4, 5, 6]])
+    }
+
     @Test("E4: a batch takes no more of the room on the way than single ones would")
     func room() throws {
         let tower = try tower()

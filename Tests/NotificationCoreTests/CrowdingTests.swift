@@ -42,6 +42,22 @@ struct CrowdingTests {
         #expect(center.center.isCrowded)
     }
 
+    @Test("E4: an answer to a probe from before the first notification is no reading")
+    func answersWithoutReading() throws {
+        let center = Scenario([.queuedPerClient: 800])
+        center.stop(one)
+        try center.observe(one, "A")
+        try center.post(600, of: "A")
+        for _ in 0..<20 { _ = center.center.checkCrowding() }
+        #expect(!center.center.isCrowded)
+        center.answer(one)
+        try center.post(1, of: "A")
+        #expect(!center.center.isCrowded)
+        center.answer(one)
+        try center.post(1, of: "A")
+        #expect(center.center.isCrowded)
+    }
+
     @Test("E4: a queue is half full by its bytes, too, and not before")
     func halfFullByBytes() throws {
         let center = Scenario([.queuedBytesPerClient: 800_000])

@@ -35,10 +35,14 @@ struct FollowValuesTests {
                 let piece = try center.followValues(bridge, after: found.last?.serial ?? 0, most: most, room: room)
                 if piece.isEmpty { break }
                 #expect(piece.count <= most)
+                #expect(piece.count == 1 || piece.reduce(0) { $0 + $1.byteCount } <= room)
                 found += piece
             }
             #expect(texts(found) == all)
         }
+        let two = try center.followValues(bridge, most: 2).reduce(0) { $0 + $1.byteCount }
+        #expect(try center.followValues(bridge, room: two).count == 2)
+        #expect(try center.followValues(bridge, room: two - 1).count == 1)
         #expect(try center.followValues(bridge, most: 0).isEmpty && center.followValues(bridge, after: .max).isEmpty)
     }
 

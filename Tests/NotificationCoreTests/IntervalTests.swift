@@ -174,6 +174,31 @@ struct IntervalTests {
         #expect(center.received(one).map(\.observers) == [[first, second]])
     }
 
+    @Test("A notification that does not wait takes the place of the one that waits, also behind a kill")
+    func replacedAtOnce() throws {
+        let center = scenario()
+        try center.observe(one, "A", "", .deliverImmediately, interval: 100)
+        for _ in 1...2 { try center.post("A") }
+        try center.suspend(one)
+        try center.post("A", immediately: true)
+        #expect(tags(center) == [1, 3] && center.statistics.coalesced == 1 && center.statistics.queued == 0)
+        for next in restored(center) {
+            next.wait(1000)
+            #expect(next.received(one).isEmpty)
+        }
+        center.wait(1000)
+        #expect(tags(center) == [1, 3])
+    }
+
+    @Test("E3: a delivery says whether its notification waited for an interval")
+    func delayed() throws {
+        let center = scenario()
+        try center.observe(one, interval: 100)
+        for _ in 1...2 { try center.post("A") }
+        center.wait(100)
+        #expect(center.deliveries(one).map(\.isDelayed) == [false, true])
+    }
+
     @Test("What waits never overtakes what was held and has no room to go", arguments: [false, true])
     func behindHeld(isUrgent: Bool) throws {
         let center = scenario()
