@@ -212,6 +212,9 @@ struct ContractTests {
         let later = try ListClients.reply(in: rows { $0.append(("battery", .string("low"))) })
         #expect(later.first?.others == ["battery": .string("low")])
         #expect(later.first?.entries.last?.key == "battery")
+        let earlier = try #require(later.first)
+        #expect(earlier.flow == "" && earlier.unconfirmed == 0 && earlier.posted == 0 && earlier.application == "")
+        #expect(earlier.userID == nil && !earlier.hasChannel, "of an earlier service, which does not tell these")
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0.removeLast() }) }
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[1] = ("pid", .string("1")) }) }
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[0] = ("name", .string("nobody")) }) }
@@ -282,6 +285,32 @@ struct ContractTests {
     }
 
     // MARK: Properties
+
+    @Test("What an earlier service does not tell of itself has the value of one without such a rule")
+    func earlierProperties() throws {
+        let reply = Wire.methodCall("Reply")
+        var writer = MessageWriter(reply)
+        writer.array(of: "{sv}") { writer in
+            for name in ["Version", "ActivitySource", "ActivityState"] { writer.entry(name, "x") }
+            for name in ["Limits", "Statistics"] {
+                writer.entry(name, "a{sv}") { $0.array(of: "{sv}") { _ in } }
+            }
+        }
+        let back = try CenterProperties(in: reply)
+        #expect(back.activityReason == "" && back.limits[.clients] == nil && back.statistics[.posted] == nil)
+        #expect(
+            back.policy
+                == ShownPolicy(openNames: [], unidentified: "", confinesUnidentified: false, applications: [:]))
+        #expect(back.others.isEmpty)
+    }
+
+    @Test("A call for a channel has no options yet, and says so of one")
+    func channelOptions() throws {
+        var none = Sample.options { _ in }
+        _ = try OpenChannel(from: &none)
+        var one = Sample.options { $0.entry("size", true) }
+        #expect(throws: BusError.self) { _ = try OpenChannel(from: &one) }
+    }
 
     @Test("The properties come back as they were told, with those of a later service")
     func properties() throws {
