@@ -63,6 +63,28 @@ struct RegistrationsTests {
         #expect(registrations.keys(of: ids).isEmpty)
     }
 
+    @Test("A number is awaited until it comes, is refused, or is not wanted any more")
+    func awaited() {
+        var registrations = Registrations()
+        func ask() {
+            registrations.want(key("a"))
+            #expect(!registrations.areAnyAsked)
+            registrations.asked(key("a"))
+            #expect(registrations.areAnyAsked)
+        }
+        ask()
+        _ = registrations.forget(key("a"))
+        ask()
+        registrations.failed(key("a"))
+        ask()
+        registrations.reset()
+        ask()
+        _ = registrations.added(key("a"), id: 1)
+        #expect(!registrations.areAnyAsked)
+        _ = registrations.forget(key("a"))
+        #expect(!registrations.areAnyAsked)
+    }
+
     @Test("A new service gets everything, in the order in which it was first wanted")
     func fresh() {
         let keys = (0..<20).map { key("name \($0)") }

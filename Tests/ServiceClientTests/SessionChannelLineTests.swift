@@ -92,6 +92,23 @@ struct SessionChannelLineTests {
         #expect(!line.line.isWaitingForRoom)
     }
 
+    @Test("An outcome settles its post, and those before it that have no outcome of their own")
+    func settling() throws {
+        let line = SimulatedLine()
+        let sender = ChannelSender(line.writing)
+        func post(_ isAwaited: Bool) throws -> OutgoingPost {
+            isAwaited ? try OutgoingPost(name: "Ding") { _ in } : try OutgoingPost(name: "Ding")
+        }
+        let posts = try [post(false), post(true), post(false), post(false)]
+        #expect(sender.send(posts) == .all)
+        #expect(try line.takePosts() == ["Ding 0", "Ding 1", "Ding 0", "Ding 2"])
+        #expect(sender.unsettled == 4)
+        #expect(sender.settle(0) == nil && sender.settle(3) == nil)
+        #expect(sender.settle(2)?.count == 3 && sender.unsettled == 1)
+        #expect(sender.settle(2) == nil)
+        #expect(sender.settle(1)?.count == 1 && sender.unsettled == 0)
+    }
+
     @Test("A large post goes by the session")
     func large() throws {
         let line = try Line()
@@ -109,7 +126,10 @@ struct SessionChannelLineTests {
         #expect(try !line.post())
         line.line.room = 30
         #expect(try line.post("unsent"))
+        line.stage.session.pump()
+        #expect(line.line.isWaitingForRoom)
         line.line.end()
+        #expect(!line.line.isWaitingForRoom && !line.line.isReading, "nobody looks at it any more")
         let lost = line.stage.takeTold().filter { $0.hasPrefix("lost") }
         #expect(lost.count == 1, "\(lost)")
         guard case .failure? = results.values.first else {

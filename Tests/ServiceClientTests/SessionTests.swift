@@ -294,6 +294,37 @@ struct SessionTests {
         #expect(stage.bus.connection.takeSent() == ["ListObservers?", "SetSuspended"])
     }
 
+    @Test("E3: without a service the newest word about suspension is kept for the next one", arguments: [false, true])
+    func wordWithoutService(isTakenBack: Bool) throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding), .suspend(true))
+        stage.start()
+        stage.fail("org.freedesktop.DBus.Error.ServiceUnknown")
+        _ = stage.arrive(.ownerChange(name, to: ""))
+        try stage.ask(.suspend(isTakenBack ? nil : false))
+        _ = stage.bus.connection.takeSent()
+        stage.serve()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(
+            stage.bus.connection.takeSent() == ["ListObservers?", isTakenBack ? "FollowActivity" : "SetSuspended"])
+    }
+
+    @Test("E3: a question that is asked anew at once is not asked again when the pause is over")
+    func askedOnce() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        _ = stage.bus.connection.takeSent()
+        stage.fail("org.freedesktop.DBus.Error.NoReply")
+        _ = stage.arrive(.ownerChange(name, to: ":1.101"))
+        #expect(stage.bus.connection.takeSent().filter { $0 == "ListObservers?" }.count == 1)
+        stage.serve()
+        _ = stage.arrive(.ownerChange(name, to: ":1.100"))
+        #expect(stage.bus.connection.takeSent().contains("ListObservers?"))
+        stage.bus.pass(milliseconds: 60_000)
+        #expect(!stage.bus.connection.takeSent().contains("ListObservers?"))
+    }
+
     @Test("D6: who observes nothing when the service becomes another misses nothing of what it had", arguments: [1, 3])
     func observesNothingMeanwhile(next: UInt64) throws {
         let stage = Stage()
