@@ -225,6 +225,7 @@ struct PolicyGateTests {
         #expect(all.filter(gate.sight(of: ":1.2").shows) == [":1.2", ":1.3"])
         #expect(all.filter(gate.sight(of: ":1.4").shows) == [":1.4"])
         #expect(all.filter(gate.sight(of: ":1.5").shows) == [":1.5"])
+        #expect(all.filter { gate.sight(of: $0).isWhole } == [":1.1"], "nobody else is told of what is not a client's")
     }
 
     @Test("P2: the policy that is shown to a sandbox is what concerns it")

@@ -41,6 +41,12 @@ struct SessionRulesTests {
         #expect(try !self.rules("import-retained=1:*").areNeeded)
     }
 
+    @Test("A user may have 256 names")
+    func many() throws {
+        let names = (1...256).map { "n\($0)" }.joined(separator: ";")
+        #expect(try rules("import=1:\(names);2:\(names)").imports.values.map(\.count) == [256, 256])
+    }
+
     @Test(
         "P3: a mistake is told with file and line",
         arguments: [
