@@ -258,11 +258,17 @@ if Context.environment["CARILLON_FUZZ"] != nil {
 
 // What a few test targets need, and nothing else, so that an edit is tested after few steps: tools/test-only asks for it.
 if let only = Context.environment["CARILLON_ONLY"] {
+    func isProgram(_ dependency: Target.Dependency) -> Bool {
+        guard case .byNameItem(let name, _) = dependency else { return false }
+        return package.targets.contains { $0.name == name && $0.type == .executable }
+    }
     var needed: Set<String> = []
     var pending = only.split(separator: ",").map(String.init)
     while let name = pending.popLast() {
         guard let target = package.targets.first(where: { $0.name == name }) else { fatalError("no target \(name)") }
         guard needed.insert(name).inserted else { continue }
+        // Tests that start no program do without: tools/mutants asks for that.
+        if Context.environment["CARILLON_WITHOUT_PROGRAMS"] != nil { target.dependencies.removeAll(where: isProgram) }
         pending += target.dependencies.compactMap { if case .byNameItem(let name, _) = $0 { name } else { nil } }
     }
     package.targets.removeAll { !needed.contains($0.name) }

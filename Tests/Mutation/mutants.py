@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutation testing of the core and of the wire's checker: what tools/mutants runs, whose beginning says how.
+"""Mutation testing of the modules that decide: tools/mutants runs this, and its beginning explains the options.
 
 All mutants of a sample are in one program, each behind a switch, so that there is one build. The source is copied
 before. The tests then run once for each mutant, with its number in the environment, in a process group of their own.
@@ -27,56 +27,119 @@ WORK = ROOT / ".build" / "mutants"
 PACKAGE = WORK / "package"
 REPORT = WORK / "report.txt"
 EQUIVALENTS = ROOT / "Tests" / "Mutation" / "equivalents.txt"
-SWITCHES = "Sources/NotificationCore/Switches.swift"
+# The module of the switches. Only the copy of the package has it, below all other modules.
+SWITCHES = "Mutants"
 
 # Builds in which the compiler may still find mutants that are no Swift.
-MOST_BUILDS = 8
+MOST_BUILDS = 16
 # What a process of tests may take of memory: a mutant that grows without an end shall not take the machine with it.
 MOST_MEMORY = 2 << 30
 
 
+# A sample of at most so many is from one part only, so that only its tests are built.
+MAX_OF_ONE_PART = 10
+# So many mutants are not all survivors by chance: the switches do not work then.
+MIN_TO_SEE_ONE_KILLED = 3
+
+
 @dataclasses.dataclass
 class Part:
-    """Some sources, and the tests that belong to them."""
+    """Some sources, and the tests that belong to them. No test of a part starts a program: none is built."""
 
     name: str
-    path: str  # a folder or a file
-    left_out: list  # names of files that only notice faults
+    paths: list  # folders and files
     target: str
     runs: list  # arguments and environment of the runs of its tests, the fast one first
+    left_out: list = dataclasses.field(default_factory=list)  # names of files
+    sources: list = None  # files of the target that are built, if not all
 
     def has(self, file):
-        return file == self.path or file.startswith(self.path + "/")
+        return any(file == path or file.startswith(path + "/") for path in self.paths)
 
     def files(self):
-        path = ROOT / self.path
-        files = [path] if path.is_file() else sorted(path.rglob("*.swift"))
-        return [file for file in files if file.name not in self.left_out]
+        for path in self.paths:
+            path = ROOT / path
+            for file in [path] if path.is_file() else sorted(path.rglob("*.swift")):
+                if file.name not in self.left_out:
+                    yield file
+
+
+def some_suites(name, paths, target, suites, left_out=()):
+    """A part whose tests are some suites of a target, each in the file of its name: only these are built."""
+    run = (["--filter", rf"^{target}\.({'|'.join(suites)})/"], {})
+    return Part(name, paths, target, [run], left_out, [suite + ".swift" for suite in suites])
 
 
 PARTS = [
     Part(
-        "core",
-        "Sources/NotificationCore",
-        ["Invariant.swift", "PlantedFault.swift", "DistributedCenter+Invariants.swift"],
-        "NotificationCoreTests",
+        "collections", ["Sources/Collections"], "CollectionsTests",
+        [(["--filter", r"^CollectionsTests\."], {})],
+    ),
+    Part(
+        "core", ["Sources/NotificationCore"], "NotificationCoreTests",
         # What takes long comes last. Of the model's tests those that try other seeds each time, or the test itself,
         # are left out.
         [
-            (["--filter", r"^NotificationCoreTests\.", "--skip", r"\.(ModelTests|WatchdogTests)/|/many\("], {}),
+            (
+                ["--filter", r"^NotificationCoreTests\.", "--skip",
+                 r"\.(ModelTests|WatchdogTests)/|/(many|matrix|random)\("],
+                {},
+            ),
             (
                 ["--filter", r"^NotificationCoreTests\.(ModelTests/(fixedSeeds|restarts)|PostingQueueTests/many)\("],
                 {"CARILLON_QUICK": "1"},
             ),
-            (["--filter", r"^NotificationCoreTests\.ModelTests/(fixedSeeds|restarts)\("], {}),
+            (
+                ["--filter", r"^NotificationCoreTests\.(ModelTests/(fixedSeeds|restarts)|\w+/(matrix|random))\("],
+                {},
+            ),
         ],
+        # They only notice faults.
+        ["Invariant.swift", "PlantedFault.swift", "DistributedCenter+Invariants.swift"],
     ),
     Part(
-        "wire",
-        "Sources/NotificationWire/PropertyList/PropertyListChecker.swift",
-        [],
-        "NotificationWireTests",
+        "wire", ["Sources/NotificationWire"], "NotificationWireTests",
         [(["--filter", r"^NotificationWireTests\."], {})],
+        # What calls the service, and the interface of the bridge: other modules' tests have these.
+        ["BridgeWire.swift", "CenterMethod.swift"],
+    ),
+    Part(
+        "engine", ["Sources/ServiceClient"], "ServiceClientTests",
+        [(["--filter", r"^ServiceClientTests\."], {})],
+        # It only reads and writes a socket: the tests have another line.
+        ["SocketLine.swift"],
+    ),
+    some_suites(
+        "policy",
+        [
+            "Sources/NotificationService/Policy", "Sources/NotificationService/Configuration.swift",
+            "Sources/NotificationService/ConfigurationKeeper.swift",
+            "Sources/NotificationService/Sessions/SessionRules.swift",
+        ],
+        "NotificationServiceTests",
+        ["PolicyTests", "PolicyGateTests", "ServiceConfigurationTests", "SessionRulesTests"],
+    ),
+    some_suites(
+        "bridge",
+        ["Sources/CarillonBridge/" + path for path in (
+            "BridgeConfiguration.swift", "Hosts/HostTable.swift", "Inwards", "Losses/LossLedger.swift", "Messages",
+            "Outwards/ExportQueue.swift", "Outwards/TopicCounts.swift", "State", "Topics",
+        )],
+        "CarillonBridgeTests",
+        [
+            "BoundsTests", "CBORPayloadTests", "ConfigurationTests", "InwardGateTests", "MessageTests",
+            "PagedQuestionTests", "PlaceCheckTests", "StateTests", "TopicTests",
+        ],
+        # It posts and subscribes; the tests between machines have it.
+        left_out=["Importer.swift"],
+    ),
+    Part(
+        "activity",
+        ["Sources/DesktopActivity/" + name for name in (
+            "ActivityChoice.swift", "ActivityTracker.swift", "InactivityRules.swift", "LivenessCheck.swift",
+        )],
+        "DesktopActivityTests",
+        [(["--filter", r"^DesktopActivityTests\."], {})],
     ),
 ]
 
@@ -168,50 +231,83 @@ def declaration(mutant):
     return f"infix operator {name} : {precedence}\n{text}"
 
 
-def write_if_changed(path, text):
-    """So that what is as it was is not built again."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+def files_of_package():
+    """All files of the repository, as Git knows them, also those that are new: tests read documents and data."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, check=False,
+    )
+    if listing.returncode == 0:
+        names = os.fsdecode(listing.stdout).split("\0")
+    else:  # a source archive
+        names = []
+        for folder, folders, files in os.walk(ROOT):
+            folders[:] = [name for name in folders if name not in (".build", ".git")]
+            names += [os.path.relpath(os.path.join(folder, name), ROOT) for name in files]
+    return [name for name in names if name and (ROOT / name).is_file()]
 
 
-def copy_package(mutants):
-    """Copies what builds need, with the mutants in it, and removes what an earlier copy had besides."""
-    texts = {}
-    for folder in ["Sources", "Tests"]:
-        for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".swift", ".h", ".modulemap") and path.is_file():
-                texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
-    texts["Package.swift"] = (ROOT / "Package.swift").read_text(encoding="utf-8")
+def manifest():
+    """What comes behind Package.swift: all modules may import the switches."""
+    lines = [
+        "",
+        f'for target in package.targets where target.type != .system {{ target.dependencies.append("{SWITCHES}") }}',
+        f'package.targets.append(.target(name: "{SWITCHES}"))',
+    ]
+    for part in PARTS:
+        if part.sources:
+            sources = ", ".join(f'"{name}"' for name in part.sources)
+            lines.append(f'package.targets.first {{ $0.name == "{part.target}" }}?.sources = [{sources}]')
+    return "\n".join(lines) + "\n"
+
+
+def copy_package(mutants, declared):
+    """Copies the package, with the mutants in it and switches for all that are declared; what an earlier copy had besides
+    is removed."""
+    files = {name: (ROOT / name).read_bytes() for name in files_of_package()}
+    files["Package.swift"] += manifest().encode()
     for file in {mutant.file for mutant in mutants}:
-        texts[file] = places.rewrite(texts[file], [mutant for mutant in mutants if mutant.file == file])
-    switches = texts["Tests/Mutation/Switches.swift"]
-    texts[SWITCHES] = switches + "".join("\n" + declaration(mutant) for mutant in mutants if mutant.operator)
+        text = places.rewrite(files[file].decode(), [mutant for mutant in mutants if mutant.file == file])
+        # In the first line, so that no other one changes its number.
+        files[file] = f"import {SWITCHES}; {text}".encode()
+    switches = (ROOT / "Tests/Mutation/Switches.swift").read_text(encoding="utf-8")
+    switches += "".join("\n" + declaration(mutant) for mutant in declared if mutant.operator)
+    files[f"Sources/{SWITCHES}/Switches.swift"] = switches.encode()
     for path in PACKAGE.rglob("*"):
-        if path.is_file() and str(path.relative_to(PACKAGE)) not in texts:
+        if path.is_file() and str(path.relative_to(PACKAGE)) not in files:
             path.unlink()
-    for name, text in texts.items():
-        write_if_changed(PACKAGE / name, text)
+    for name, content in files.items():
+        path = PACKAGE / name
+        # What is as it was is not built again.
+        if path.exists() and path.read_bytes() == content:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        shutil.copymode(ROOT / name if (ROOT / name).is_file() else __file__, path)
 
 
 def run_swift(arguments, parts):
-    environment = dict(os.environ, CARILLON_ONLY=",".join(part.target for part in parts))
-    command = ["swift", "build", "--package-path", str(PACKAGE), "--scratch-path", str(WORK / "build"), *arguments]
+    environment = dict(
+        os.environ, CARILLON_ONLY=",".join(part.target for part in parts), CARILLON_WITHOUT_PROGRAMS="1")
+    command = [
+        "swift", "build", "--package-path", str(PACKAGE), "--scratch-path", str(WORK / "build"),
+        "-Xswiftc", "-gnone", *arguments,
+    ]
     return subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace", check=False,
     )
 
 
-def build(parts, mutants, spare):
-    """Builds the tests. What the compiler does not take is replaced out of `spare`, and left out in the end.
+def build(parts, mutants, size):
+    """Builds the tests with these mutants, and leaves out those that the compiler does not take.
 
-    Returns the mutants that are in the program, how many were left out, and the program.
+    Returns at most `size` of those that are in the program, how many were left out, and the program.
     """
-    left_out = 0
+    declared, left_out = mutants, 0
     for round_ in range(1, MOST_BUILDS + 1):
-        copy_package(mutants)
+        # The switches stay as they were, so that only files with mutants that go are built again.
+        copy_package(mutants, declared)
         began = time.monotonic()
         result = run_swift(["--build-tests"], parts)
         say(f"build {round_}: {len(mutants)} mutants, {time.monotonic() - began:.0f} s")
@@ -221,17 +317,13 @@ def build(parts, mutants, spare):
             programs = list(directory.glob("*PackageTests.xctest"))
             if len(programs) != 1:
                 fail(f"no program of tests in {directory}")
-            return mutants, left_out, programs[0]
+            return mutants[:size], left_out, programs[0]
+        (WORK / "build.log").write_text(result.stdout, encoding="utf-8")
         wrong = blamed(result.stdout, mutants)
         if not wrong:
-            (WORK / "build.log").write_text(result.stdout, encoding="utf-8")
             fail(f"the build fails, and not because of a mutant: {WORK / 'build.log'}")
         left_out += len(wrong)
         mutants = [mutant for mutant in mutants if id(mutant) not in wrong]
-        # Others instead, but not in the last rounds, so that these succeed.
-        while spare and round_ <= MOST_BUILDS // 2 and wrong:
-            mutants.append(spare.pop())
-            wrong.pop()
     fail(f"after {MOST_BUILDS} builds there still are mutants that do not compile")
 
 
@@ -286,7 +378,7 @@ def run_tests(program, run, number, limit, watchdog=30):
     )
     began = time.monotonic()
     process = subprocess.Popen(
-        [str(program), "--testing-library", "swift-testing", "--no-parallel", *arguments], env=environment, cwd=ROOT,
+        [str(program), "--testing-library", "swift-testing", "--no-parallel", *arguments], env=environment, cwd=PACKAGE,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         start_new_session=True,
     )
@@ -332,13 +424,34 @@ def run_tests(program, run, number, limit, watchdog=30):
     return Result("passed" if count else "no tests", str(count), seconds)
 
 
+class Limits:
+    """How long each run of a part may take. A run is measured without a mutant before the first one that needs it."""
+
+    def __init__(self, program):
+        self.program = program
+        self.lock = threading.Lock()
+        self.limits = {}
+
+    def of(self, part, place):
+        with self.lock:
+            if (part.name, place) not in self.limits:
+                result = run_tests(self.program, part.runs[place], 0, 600)
+                if result.outcome != "passed":
+                    fail(f"without a mutant the tests of {part.name}: {result.outcome}, {result.by}")
+                # One test may take as long as all took, and some more.
+                limit, watchdog = int(20 + 5 * result.seconds), int(4 + result.seconds)
+                say(f"{part.name}, run {place + 1}: {result.by} tests in {result.seconds:.1f} s; a mutant has {limit} s")
+                self.limits[part.name, place] = limit, watchdog
+            return self.limits[part.name, place]
+
+
 def test_mutant(program, mutant, limits, end_of_time):
     """All runs of the tests that belong to a mutant, until one does not pass."""
     if time.monotonic() > end_of_time:
         return mutant, None
     part = part_of(mutant)
-    for run, (limit, watchdog) in zip(part.runs, limits[part.name]):
-        result = run_tests(program, run, mutant.number, limit, watchdog)
+    for place, run in enumerate(part.runs):
+        result = run_tests(program, run, mutant.number, *limits.of(part, place))
         if result.outcome != "passed":
             break
     return mutant, result
@@ -375,8 +488,8 @@ def report(options, program, results, left_out, equivalents, stale):
         + (f", of files with {options.only!r} in their path" if options.only else ""),
         f"killed {killed} ({share:.1f} %): {len(kinds['failed'])} by a test that failed, {len(kinds['crashed'])} by a"
         f" crash, {len(kinds['looped'])} by the tests' own limit",
-        f"hung {len(kinds['hung'])}, survived {len(kinds['passed'])}; {left_out} that do not compile were replaced or"
-        f" left out, {len(equivalents)} equivalent ones not tried",
+        f"hung {len(kinds['hung'])}, survived {len(kinds['passed'])}; {left_out} that do not compile were left out,"
+        f" and {len(equivalents)} equivalent ones",
     ]
     for title, kind in [("Survived", "passed"), ("Hung: no test noticed", "hung")]:
         if kinds[kind]:
@@ -400,14 +513,18 @@ def report(options, program, results, left_out, equivalents, stale):
         ]
     REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"\nWith those that were killed: {REPORT.relative_to(ROOT)}")
+    if not killed and len(results) >= MIN_TO_SEE_ONE_KILLED:
+        print("\nNot one was killed, so the switches are in doubt: this is a fault of tools/mutants.")
+        return False
     return share >= options.least and not stale
 
 
 def main():
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("sample", nargs="?", default="60")
+    parser.add_argument("--sample", default="60")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--numbers", default="")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--least", type=float, default=95)
@@ -433,29 +550,28 @@ def main():
     if not mutants:
         fail(f"no file with {options.only!r} in its path has anything to mutate")
 
+    chance = random.Random(options.seed)
+    parts = {part.name: [mutant for mutant in mutants if part_of(mutant) is part] for part in PARTS}
+    if options.numbers:
+        wanted = {int(number) for number in options.numbers.split(",")}
+        mutants = [mutant for mutant in mutants if mutant.number in wanted]
+        options.sample = "all"
+    elif options.sample != "all" and int(options.sample) <= MAX_OF_ONE_PART:
+        name = chance.choices(list(parts), [len(each) for each in parts.values()])[0]
+        say(f"from the part {name}")
+        mutants = parts[name]
     options.count = len(mutants)
-    random.Random(options.seed).shuffle(mutants)
-    size = len(mutants) if options.sample == "all" else min(int(options.sample), len(mutants))
-    sample, spare = mutants[:size], mutants[size:][::-1]
+    chance.shuffle(mutants)
+    size = len(mutants) if options.sample == "all" else int(options.sample)
+    # Some more, in the place of those that do not compile.
+    mutants = mutants[: size + size // 8 + 2]
     parts = [part for part in PARTS if any(part_of(mutant) is part for mutant in mutants)]
-    sample, left_out, program = build(parts, sample, spare)
+    sample, left_out, program = build(parts, mutants, size)
 
     # A process of tests that grows is ended by this, and not the machine.
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    limits = {}
-    for part in parts:
-        if not any(part_of(mutant) is part for mutant in sample):
-            continue
-        limits[part.name] = []
-        for run in part.runs:
-            result = run_tests(program, run, 0, 600)
-            if result.outcome != "passed":
-                fail(f"without a mutant the tests of {part.name}: {result.outcome}, {result.by}")
-            # One test may take as long as all took, and some more.
-            limit, watchdog = int(20 + 5 * result.seconds), int(4 + result.seconds)
-            limits[part.name].append((limit, watchdog))
-            say(f"{part.name}: {result.by} tests in {result.seconds:.1f} s; a mutant has {limit} s")
+    limits = Limits(program)
 
     results = []
     with concurrent.futures.ThreadPoolExecutor(max_workers=options.jobs) as pool:

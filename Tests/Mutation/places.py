@@ -46,8 +46,16 @@ CHECKS = {"invariant", "assert", "require", "precondition", "assertionFailure", 
 SAVING = {"reserveCapacity", "eventEnded", "checkTotals"}
 # Properties that only these read.
 CHECK_STATE = {"checksInvariants", "eventsSinceCheck"}
-# Functions and properties that only notice faults.
-CHECKING = {"checkInvariants", "checkAccounts", "checkTotals", "payers", "hasTurns"}
+# Functions that throw this only notice faults, and so do these functions and properties.
+CHECK_ERROR = ["throws", "(", "BrokenInvariant"]
+CHECKING = {"checkInvariants", "checkTotals", "payers", "hasTurns"}
+
+
+# What takes a closure that gives something back.
+VALUE_CLOSURES = {
+    "allSatisfy", "compactMap", "contains", "drop", "filter", "first", "firstIndex", "flatMap", "lastIndex", "map",
+    "mapError", "mapValues", "max", "min", "prefix", "removeAll", "sort", "sorted",
+}
 
 
 @dataclasses.dataclass
@@ -234,18 +242,23 @@ class Source:
         """What a brace opens, from the statement that it is in."""
         # The beginning of the statement alone, without what is in brackets.
         head = []
+        is_check = False
         place = brace if first is None else first
         while place < brace:
             if self.tokens[place].is_opening:
+                # A function that finds out whether all is as it must be.
+                is_check = is_check or [token.text for token in self.tokens[place - 1 : place + 2]] == CHECK_ERROR
                 place = self.tokens[place].partner
             else:
                 head.append(self.tokens[place].text)
             place += 1
 
         def frame(kind, name=outer.name):
-            is_left_alone = outer.is_left_alone or name in CHECKING
+            is_left_alone = outer.is_left_alone or is_check or name in CHECKING
             return Frame(kind, name, is_left_alone, head[-1:] == ["Bool"] and head[-2] in ("->", ":"))
 
+        if self.tokens[brace - 1].text in VALUE_CLOSURES:
+            return frame("value")
         if not head:
             return frame("closure")
         if head[0] in CONTROL or head[-1] in ("else", "do", "defer"):
@@ -283,13 +296,24 @@ class Source:
             if token.text in CHECKS | SAVING and self.tokens[place + 1].text == "(":
                 for inner in self.tokens[place : self.tokens[place + 1].partner + 1]:
                     inner.is_left_alone = True
+            if token.text == "Log" and self.tokens[place + 1].text == ".":
+                # What people read; whether there is a line, and of which level, is no rule.
+                for inner in self.tokens[place : self.tokens[place + 3].partner + 1]:
+                    inner.is_left_alone = True
             if token.text == "keepingCapacity":
-                self.tokens[place + 2].is_left_alone = True
+                for inner in self.tokens[place : self._end_of_argument(place)]:
+                    inner.is_left_alone = True
             if token.text == "case" and token.frame.kind == "control":
                 # The compiler has to see that all cases are there.
                 for inner in self._until(place, ":"):
                     if inner.kind == "number" or inner.text in ("true", "false"):
                         inner.is_left_alone = True
+
+    def _end_of_argument(self, place):
+        """The place behind the argument that a label begins."""
+        while self.tokens[place].text != "," and not self.tokens[place].is_closing:
+            place = self.tokens[place].partner + 1 if self.tokens[place].is_opening else place + 1
+        return place
 
     def _until(self, place, mark):
         """The tokens from a place to the next mark of this kind in its line."""
@@ -340,6 +364,8 @@ def _find_tokens(source, add):
             continue
         if token.kind == "operator" and previous.text != "func":
             is_binary = token.space_before and token.space_behind
+            if token.text == "+" and ("string" in (previous.kind, following.kind) or following.text == "["):
+                continue  # texts and arrays have no difference
             if token.text in SWAPPED and is_binary:
                 operator = token.text + (" nil" if following.text == "nil" else "")
                 add(place, place, f"{token.text} becomes {SWAPPED[token.text]}", "{op}", operator=operator)

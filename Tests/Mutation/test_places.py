@@ -21,6 +21,8 @@ class Expressions(unittest.TestCase):
         self.assertEqual(kinds("func f() { let a: Deque<Peer> = g<Peer>() }"), [])
         self.assertEqual(kinds("func f(a: Int) -> Int { a - b }"), ["- becomes +"])
         self.assertEqual(kinds("let a = -b"), [])
+        self.assertEqual(kinds('let a = b + "c" + d'), [])
+        self.assertEqual(kinds("let a = b + [c]"), [])
 
     def test_prefix_and_postfix(self):
         self.assertEqual(kinds("func f() { let a = !b }"), ["! left out"])
@@ -85,6 +87,7 @@ class Statements(unittest.TestCase):
         self.assertEqual(kinds("func f() -> Int {\n    a()\n}"), [])
         self.assertEqual(kinds("var a: Int { b() }"), [])
         self.assertEqual(kinds("init() {\n    a = b\n}"), [])
+        self.assertEqual(kinds("func f() {\n    let a = b.map { c($0) }\n}"), [])
 
     def test_closures_and_cases(self):
         self.assertEqual(kinds("func f() {\n    let a = b { c, d in d.e(c) }\n}"), ["call left out"])
@@ -93,8 +96,17 @@ class Statements(unittest.TestCase):
     def test_what_only_notices_faults(self):
         self.assertEqual(kinds("func f() {\n    invariant(a > 1)\n    try require(b == 2)\n}"), [])
         self.assertEqual(kinds("func checkInvariants() {\n    if a > 1 { b() }\n    func c() { d() }\n}"), [])
+        self.assertEqual(kinds("func f() throws(BrokenInvariant) {\n    if a > 1 { b() }\n}"), [])
         self.assertEqual(kinds("func f() {\n    #if CARILLON_PLANTED\n        a()\n    #else\n        b()\n    #endif\n}"),
                          ["call left out"])
+
+    def test_memory_that_is_used_again(self):
+        self.assertEqual(kinds("func f() {\n    a.b(keepingCapacity: c(1) > 2)\n}"), ["call left out"])
+        self.assertEqual(kinds("func f() {\n    a.b(keepingCapacity: true, 1)\n}"), ["call left out", "1 becomes 2"])
+
+    def test_lines_of_the_log(self):
+        self.assertEqual(kinds('func f() {\n    Log.warning("\\(a)", ["B": c(1)])\n    d()\n}'), ["call left out"])
+        self.assertEqual(kinds("func f() {\n    if let a = Log.throttle(&b, times: 1 + 2) { c() }\n}"), ["call left out"])
 
     def test_places_outlive_moves(self):
         text = "func f() {\n    a()\n}"
