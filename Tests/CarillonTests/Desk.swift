@@ -24,8 +24,8 @@ final class Desk: Sendable {
 
 extension DistributedNotificationCenter {
     /// Blocks until the service has taken all that was asked of it, which may be thousands of registrations.
-    func settle() throws {
-        var wait = Wait(.start)
+    func settle(within patience: Patience = .start) throws {
+        var wait = Wait(patience)
         while !flush(timeout: 1) {
             try wait.look(for: "the service has taken everything: \(connectionState)")
             letPass(.milliseconds(10), because: "without a connection it says no at once")

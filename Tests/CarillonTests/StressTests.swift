@@ -39,7 +39,7 @@ struct StressTests {
             }
             try group.wait(for: "the workers", within: .stress)
             center.suspended = false
-            try center.settle()
+            try center.settle(within: .stress)
             try eventually(
                 """
                 all of them: \(stayers.map(\.all.count)), \(center.statistics), \
