@@ -181,7 +181,10 @@ final class EffectRunner {
         case .witness(let client): witness.find(client)
         case .sendAnswer(let client): answers.sendKept(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
-            inactivityTimers[client] = .once(milliseconds: UInt32(milliseconds), on: bus.context) { [unowned self] in
+            // M6: with the other changes of suspension, ahead of calls, which a flood of them would hold up for its length.
+            inactivityTimers[client] = .once(
+                milliseconds: UInt32(milliseconds), on: bus.context, priority: .of(.control)
+            ) { [unowned self] in
                 report(.inactivityTimerEnded(client, epoch: epoch))
             }
         case .startIntervalTimer(let client, let milliseconds):
