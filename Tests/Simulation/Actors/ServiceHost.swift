@@ -173,9 +173,9 @@ final class ServiceHost {
 
     /// docs/recovery.md: behind a damaged log every client that came back is told whether it is suspended.
     private func expectWords(of instance: Instance) {
-        guard instance.process.hasReadDamage, !instance.isDamageSeen, let center = instance.service?.center,
-            !center.clientStatuses.isEmpty
-        else { return }
+        guard instance.process.hasReadDamage, !instance.isDamageSeen, let center = instance.service?.center else {
+            return
+        }
         instance.isDamageSeen = true
         if !instance.saysDamage {
             world.violate("E3", "carillond \(instance.process.id) read a damaged log, and said nothing of it")
@@ -185,14 +185,16 @@ final class ServiceHost {
 
     /// What a service says in its log.
     func noteLog(_ line: String) {
-        guard line.contains("of no use") || line.contains("do not fit") else { return }
-        for instance in instances where instance.process.hasReadDamage { instance.saysDamage = true }
+        if line.contains("of no use") || line.contains("do not fit") {
+            for instance in instances where instance.process.hasReadDamage { instance.saysDamage = true }
+        }
+        // It has taken over what came back, and has answered no call yet.
+        if line.contains(": serving ") { for instance in instances { expectWords(of: instance) } }
     }
 
     private func check(_ instance: Instance) {
         instance.iterations += 1
         watchCosts(of: instance)
-        expectWords(of: instance)
         instance.isWithoutQueues = instance.service?.isWithoutQueues ?? false
         guard instance.iterations % Self.checkEvery == 0 else { return }
         checkCore(of: instance)
