@@ -4,7 +4,8 @@ import Testing
 /// The limit of suites whose tests await something that has no bound of its own, as the next element of a sequence: a test
 /// that waits in vain fails after a minute and a half, and says what its programs wrote.
 ///
-/// `.timeLimit` counts also the time in which other tests hold the threads of the pool, which can be minutes.
+/// `.timeLimit` counts also the time in which other tests hold the threads of the pool, which can be minutes. These tests
+/// do not wait for those: their tasks have threads of their own.
 public struct BoundedTrait: SuiteTrait, TestTrait, TestScoping {
     public var isRecursive: Bool { true }
 
@@ -14,8 +15,8 @@ public struct BoundedTrait: SuiteTrait, TestTrait, TestScoping {
         guard testCase != nil else { return try await function() }
         try await withoutActuallyEscaping(function) { function in
             try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask { try await function() }
-                group.addTask { await Self.watch(test) }
+                group.addTask(executorPreference: ThreadPerJob.shared) { try await function() }
+                group.addTask(executorPreference: ThreadPerJob.shared) { await Self.watch(test) }
                 // The first is the one that ended, or the one that had enough.
                 try await group.next()
                 group.cancelAll()
