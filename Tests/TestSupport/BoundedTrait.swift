@@ -38,7 +38,11 @@ public struct BoundedTrait: SuiteTrait, TestTrait, TestScoping {
         }
     }
 
-    private static let patience = Patience.work(.seconds(90), because: "a whole test, with all that it awaits")
+    #if THREAD_SANITIZER
+        private static let patience = Patience.work(.seconds(900), because: "the thread sanitizer makes a test slow")
+    #else
+        private static let patience = Patience.work(.seconds(90), because: "a whole test, with all that it awaits")
+    #endif
 }
 
 extension Trait where Self == BoundedTrait {

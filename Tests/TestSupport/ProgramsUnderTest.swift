@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-import Synchronization
+import MainLoop
 import Testing
 
 /// The programs that each test has started, so that a test that waits in vain can say what they wrote last: services with
@@ -14,7 +14,7 @@ enum ProgramsUnderTest {
         let owner: Test.ID?
     }
 
-    private static let entries = Mutex<[Entry]>([])
+    private static let entries = Locked<[Entry]>([])
     private static let ownerKey = "org.carillon.tests.owner"
 
     /// The test that the calling thread works for; nil where that is not known.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-import Synchronization
+import MainLoop
 
 /// Something that did not happen in time.
 public struct NotInTime: Error, CustomStringConvertible, Sendable {
@@ -71,7 +71,7 @@ public func eventuallyInTask(
 public func awaiting<Result: Sendable>(
     _ what: String, within patience: Patience = .event, _ body: @escaping @Sendable () async throws -> Result
 ) async throws -> Result {
-    let box = Box(Mutex<Swift.Result<Result, any Error>?>(nil))
+    let box = Box(Locked<Swift.Result<Result, any Error>?>(nil))
     let task = Task {
         let outcome: Swift.Result<Result, any Error>
         do { outcome = .success(try await body()) } catch { outcome = .failure(error) }
