@@ -201,7 +201,8 @@ let package = Package(
             ],
             path: "Tests/Simulation", exclude: ["seeds"]
         ),
-        .executableTarget(name: "simulate", dependencies: ["Simulation", "NotificationCore", "MainLoop"], path: "Tests/Simulate"),
+        .executableTarget(
+            name: "simulate", dependencies: ["Simulation", "NotificationCore", "MainLoop"], path: "Tests/Simulate"),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
