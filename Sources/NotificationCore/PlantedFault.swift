@@ -95,7 +95,7 @@
         case damageUntold = "damage-untold"
         /// Behind a damaged log numbers are given again.
         case damageReusesNumbers = "damage-reuses-numbers"
-        /// What somebody said of another client's suspension does not survive the process.
+        /// An override of another client's suspension does not survive the process.
         case overrideForgotten = "override-forgotten"
         /// A client that was suspended because of its application's activity is not told of its resumption by the next process.
         case resumedUntold = "resumed-untold"
@@ -103,7 +103,7 @@
         case activityOverWord = "activity-over-word"
         /// Activity that ended a moment ago suspends, although it has begun again.
         case lateInactivity = "late-inactivity"
-        /// What other sessions send is taken, whoever may send it.
+        /// Notifications of other sessions are taken from any sender.
         case importUnpoliced = "import-unpoliced"
 
         // A simulation has one thread.

@@ -191,12 +191,12 @@ package final class CenterObject {
         return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }
 
-    /// What a source of activity reports of a client's application.
+    /// A report of a source of activity on a client's application.
     func report(_ activity: Activity, of client: ClientName) {
         driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
     }
 
-    /// What is kept for each client besides the state machine, to look at.
+    /// The entries that are kept for each client besides the state machine, to look at.
     var kept: [(what: String, count: Int)] { driver.effects.kept + clients.kept }
 
     /// To look at.

@@ -64,7 +64,7 @@ final class ClientRegistry {
         identified(client)
     }
 
-    /// What is kept for each client, to look at.
+    /// The entries that are kept for each client, to look at.
     var kept: [(what: String, count: Int)] {
         [
             ("processes", processes.count), ("counts of refusals", refusals.count),

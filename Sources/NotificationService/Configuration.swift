@@ -41,7 +41,7 @@ package struct Configuration: Equatable {
         }
     }
 
-    /// What a single file says, for a simulation.
+    /// The content of a single file, for a simulation.
     package init(text: String) throws(KeyFile.Fault) {
         let file = try KeyFile(path: "carillon.conf", bytes: Array(text.utf8))
         for entry in file.entries { try apply(entry, of: file) }

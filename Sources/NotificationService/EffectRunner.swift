@@ -104,7 +104,7 @@ final class EffectRunner {
         }
     }
 
-    /// What is kept for each client here, to look at.
+    /// The entries that are kept for each client here, to look at.
     var kept: [(what: String, count: Int)] {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),

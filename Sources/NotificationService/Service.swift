@@ -105,7 +105,7 @@ public final class Service {
     /// What a source of activity would report (A1), in a simulation that has none.
     package func report(_ activity: Activity, of client: ClientName) { link?.object.report(activity, of: client) }
 
-    /// What is kept for each client besides the state machine: for a simulation in which everybody has left.
+    /// The entries that are kept for each client besides the state machine: for a simulation in which everybody has left.
     package var kept: [(what: String, count: Int)] { link?.object.kept ?? [] }
 
     private func connect() throws(BusError) {
