@@ -27,8 +27,9 @@ public struct BoundedTrait: SuiteTrait, TestTrait, TestScoping {
 
     /// Returns when it is cancelled, or has recorded that the test takes too long.
     private static func watch(_ test: Test) async {
-        var wait = Wait(patience)
+        var wait = Wait(inTask: patience)
         while !Task.isCancelled {
+            await Wait.throughThePool()
             if let end = wait.end() {
                 let failure = NotInTime("\(end): the end of \(test.name), which is cancelled")
                 Issue.record(failure, sourceLocation: test.sourceLocation)

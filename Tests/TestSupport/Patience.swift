@@ -50,16 +50,33 @@ public struct Patience: Sendable, CustomStringConvertible {
 public struct Wait: Sendable {
     /// Where something blocks until an event comes, it must look as often as this.
     public static let longestLook = Duration.seconds(1)
+    /// The same for a task, which goes through the pool before each look: see ``throughThePool()``.
+    private static let longestLookOfTask = Duration.milliseconds(200)
 
     private let patience: Patience
+    private let isInTask: Bool
     private var lastLook = ContinuousClock.now
     private var looked = Duration.zero
     private var lookedInAll = Duration.zero
     private var thread = pthread_self()
     private var processorTime = Wait.processorTimeOfThread
 
+    /// A wait of a thread.
     public init(_ patience: Patience) {
         self.patience = patience
+        isInTask = false
+    }
+
+    /// A wait of a task. The processor time of its thread says nothing: others use it as well.
+    init(inTask patience: Patience) {
+        self.patience = patience
+        isInTask = true
+    }
+
+    /// Goes once through the pool of tasks, on which most of what a task waits for goes on: while others hold its threads,
+    /// nobody looks.
+    static func throughThePool() async {
+        await Task.detached {}.value
     }
 
     /// Begins anew, as something of what is waited for has come; ten times as long in all, as what comes may have no end.
@@ -71,13 +88,14 @@ public struct Wait: Sendable {
     /// Why the wait is over; nil when it is not. Each call is a look.
     public mutating func end() -> String? {
         let now = ContinuousClock.now
-        let time = min(now - lastLook, Self.longestLook)
+        let time = min(now - lastLook, isInTask ? Self.longestLookOfTask : Self.longestLook)
         (looked, lookedInAll, lastLook) = (looked + time, lookedInAll + time, now)
         if looked >= patience.time { return "not within \(patience)" }
         if lookedInAll >= patience.time * 10 { return "not within ten times \(patience), though something came" }
+        guard !isInTask else { return nil }
         let used = Self.processorTimeOfThread
         if pthread_equal(thread, pthread_self()) == 0 {
-            // A task that went on on another thread.
+            // The waiter went on on another thread.
             (thread, processorTime) = (pthread_self(), used)
         }
         if used - processorTime >= patience.processorTime {

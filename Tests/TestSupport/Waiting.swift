@@ -50,13 +50,14 @@ public func eventuallyInTask(
     isolation: isolated (any Actor)? = #isolation,
     _ condition: () async throws -> Bool
 ) async throws {
-    var wait = Wait(patience)
+    var wait = Wait(inTask: patience)
     var come = progress?() ?? 0
     while try await !condition() {
         if let now = progress?(), now > come {
             come = now
             wait.goOn()
         }
+        await Wait.throughThePool()
         try wait.look(for: what())
         try await Task.sleep(for: .milliseconds(5))
     }
@@ -77,10 +78,11 @@ public func awaiting<Result: Sendable>(
         do { outcome = .success(try await body()) } catch { outcome = .failure(error) }
         box.value.withLock { $0 = outcome }
     }
-    var wait = Wait(patience)
+    var wait = Wait(inTask: patience)
     while true {
         if let outcome = box.value.withLock({ $0 }) { return try outcome.get() }
         do {
+            await Wait.throughThePool()
             try wait.look(for: what)
             try await Task.sleep(for: .milliseconds(2))
         } catch {
