@@ -65,13 +65,19 @@ final class CenterDriver {
         }
     }
 
-    /// Makes one call into the core, and carries out what it decided.
-    func perform<Result, Failure: Error>(
-        _ event: (inout [Effect]) throws(Failure) -> Result
-    ) throws(Failure) -> Result {
+    /// Makes one call into the core, and carries out what it decided, also where it throws: an event that is refused may have
+    /// found before that the time of a value is over.
+    func perform<Value, Failure: Error>(
+        _ event: (inout [Effect]) throws(Failure) -> Value
+    ) throws(Failure) -> Value {
         var decided = spareEffects
         spareEffects = []
-        let result = try event(&decided)
+        let result: Result<Value, Failure>
+        do throws(Failure) {
+            result = .success(try event(&decided))
+        } catch {
+            result = .failure(error)
+        }
         let store = effects.store
         store?.reserveNumbers(of: center)
         #if CARILLON_PLANTED
@@ -90,7 +96,7 @@ final class CenterDriver {
         effects.eventEnded(isMoreDue: center.isAnythingReady)
         memory.noteEvent(held: center.heldBytes)
         if center.isCrowded { onCrowded?() }
-        return result
+        return try result.get()
     }
 
     /// A call is served.
