@@ -80,6 +80,15 @@ final class ValueLedger {
             "R6", "post \(number) of \(post.poster) is refused, which has \(kinds.count) values: \(error.message)")
     }
 
+    /// Whether a post is to leave no value, or its poster has made values of so few kinds that each had room.
+    func surelyHadRoom(_ number: Int) -> Bool {
+        let post = ledger.posts[number]
+        guard post.plan.options.retention != nil else { return true }
+        let own = made.filter { ledger.posts[$0].poster == post.poster }
+        let kinds = Set(own.map { ledger.posts[$0].plan.kind })
+        return UInt64(kinds.count) <= ledger.limits[.retainedPerClient]
+    }
+
     /// Whether the time of a value was over when somebody asked (R1).
     func hadExpired(_ number: Int, at time: Int64) -> Bool {
         let post = ledger.posts[number]

@@ -404,7 +404,7 @@ final class Witness {
             // Without an answer it is as good as accepted where nothing could stop it.
             guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded, post.posterStayed, !post.plan.wantsAnswer,
                 post.plan.options.postingStyle == .now, post.plan.flaw == nil,
-                ledger.policy.verdict(ofPost: number) == .allowed
+                ledger.policy.verdict(ofPost: number) == .allowed, ledger.values.surelyHadRoom(number)
             else { return false }
         }
         if post.plan.options.postingStyle != .now {
