@@ -32,19 +32,28 @@ public enum Log {
         g_setenv("G_MESSAGES_DEBUG", domain, 1)
     }
 
-    /// Has every line, of each level, go to `sink` and nowhere else from now on: a simulation has them among all else that
-    /// happens.
-    package static func redirect(to sink: @escaping @Sendable (Level, () -> String) -> Void) {
-        self.sink.withLock { $0 = Sink(write: sink) }
-        isRedirected.store(true, ordering: .releasing)
+    /// Has every line that this thread logs in `body`, of each level, go to `sink` and nowhere else: a simulation has them
+    /// among all else that happens.
+    package static func redirected<Result>(
+        to sink: @escaping (Level, () -> String) -> Void, while body: () throws -> Result
+    ) rethrows -> Result {
+        let before = sinkOfThread.value
+        sinkOfThread.value = Sink(sink)
+        defer { sinkOfThread.value = before }
+        isRedirected.store(true, ordering: .relaxed)
+        return try body()
     }
 
+    /// Whether any thread ever was, so that a line costs a program that redirects none no look at its thread.
     private static let isRedirected = Atomic<Bool>(false)
-    private static let sink = Locked<Sink?>(nil)
+    private static let sinkOfThread = ThreadLocal<Sink>()
 
-    /// A closure that stands alone in what is generic is wrapped once more with every access.
-    private struct Sink: Sendable {
-        let write: @Sendable (Level, () -> String) -> Void
+    private final class Sink {
+        let write: (Level, () -> String) -> Void
+
+        init(_ write: @escaping (Level, () -> String) -> Void) {
+            self.write = write
+        }
     }
 
     // Message and fields are made only when the level is on.
@@ -77,11 +86,7 @@ public enum Log {
     private static let domain = "carillon"
 
     private static func write(_ level: Level, _ message: () -> String, _ fields: () -> Fields) {
-        if isRedirected.load(ordering: .acquiring) {
-            let sink = sink.withLock { $0 }
-            sink?.write(level, message)
-            return
-        }
+        if isRedirected.load(ordering: .relaxed), let sink = sinkOfThread.value { return sink.write(level, message) }
         let flags = level.glib
         // Most calls are at levels that are off.
         guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }

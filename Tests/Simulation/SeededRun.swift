@@ -34,16 +34,17 @@ public struct SeededRun: Sendable {
 
     private func make(_ plan: Plan, trace: ((String) -> Void)? = nil) -> Outcome {
         PlantedFaults.sow()
-        LogLines.shared.redirect()
-        defer { LogLines.shared.sink = nil }
         let simulation = Simulation(plan, trace: trace)
-        if plan.hasFlips || trace != nil {
-            LogLines.shared.sink = { [weak simulation] line in
-                trace?("    log: " + line)
-                simulation?.noteLog(line)
-            }
+        // Most runs need no lines, which are not made then.
+        let wantsLines = plan.hasFlips || trace != nil
+        let violation = Log.redirected { level, message in
+            guard wantsLines else { return }
+            let line = "\(level): \(message())"
+            trace?("    log: " + line)
+            simulation.noteLog(line)
+        } while: {
+            simulation.run()
         }
-        let violation = simulation.run()
         let (world, ledger) = (simulation.world, simulation.ledger)
         return Outcome(
             violation: violation, seconds: Double(world.now) / 1_000_000, events: world.eventCount,
@@ -101,19 +102,5 @@ extension Plan.Step: CustomStringConvertible {
     var description: String {
         let milliseconds = String(time / 1000)
         return "\(milliseconds) ms: \(actor.map { "#\($0) " } ?? "")\(action)"
-    }
-}
-
-/// What the service logs, for whoever reads the trace.
-private final class LogLines: @unchecked Sendable {
-    // Sendable: a simulation has one thread.
-    static let shared = LogLines()
-    var sink: ((String) -> Void)?
-    private var isRedirected = false
-
-    func redirect() {
-        guard !isRedirected else { return }
-        isRedirected = true
-        Log.redirect { [unowned self] level, message in sink?("\(level): \(message())") }
     }
 }
