@@ -83,6 +83,8 @@ final class Disk {
         wasFaulty = true
         for _ in 0..<count {
             let place = random.number(16...file.bytes.count - 1)
+            // A second change of a bit would be none.
+            guard !file.flipped.contains(place) else { continue }
             file.bytes[place] ^= UInt8(1 << random.number(0...7))
             file.flipped.append(place)
         }
@@ -203,6 +205,7 @@ final class OpenFile: StateFile {
                     from: UnsafeRawBufferPointer(rebasing: words[..<count]))
             }
         }
+        file.flipped.removeAll { (offset..<offset + count).contains($0) }
         try end(count, of: size)
     }
 
@@ -216,6 +219,7 @@ final class OpenFile: StateFile {
     func removeAll() throws(FileError) {
         guard process.operate() else { throw failure(EIO) }
         file.bytes = []
+        file.flipped = []
     }
 
     func rename(to path: String) throws(FileError) {
