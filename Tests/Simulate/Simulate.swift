@@ -77,6 +77,7 @@ struct Simulate {
         func make(_ run: SeededRun) {
             CrashNote.set(run.seed, run.dials, mostSeconds: 300)
             let outcome = run.make()
+            CrashNote.letGoOn()
             runs += 1
             seconds += outcome.seconds
             events += outcome.events
@@ -203,9 +204,10 @@ struct Simulate {
 
 /// Says at which seed the process was when an assertion ended it, or when it did not come to the end of that.
 private enum CrashNote {
-    /// - Parameter mostSeconds: which end the process, as virtual time does not pass in a loop without an end; 0 for none.
-    static func set(_ seed: UInt64, _ dials: Dials, mostSeconds: UInt32 = 0) {
-        alarm(mostSeconds)
+    /// - Parameter mostSeconds: of processor time, which end the process, as virtual time does not pass in a loop without an
+    ///   end; 0 for none.
+    static func set(_ seed: UInt64, _ dials: Dials, mostSeconds: Int = 0) {
+        setTimer(mostSeconds)
         if crashText == nil {
             crashText = .allocate(capacity: 512)
             // On a stack of its own: it may be the stack that is used up.
@@ -216,12 +218,25 @@ private enum CrashNote {
             var action = sigaction()
             action.__sigaction_handler.sa_handler = writeCrashText
             action.sa_flags = SA_ONSTACK
-            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGALRM] { sigaction(number, &action, nil) }
+            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGPROF] { sigaction(number, &action, nil) }
         }
         let run = SeededRun(seed: seed, dials: dials)
         let text = "seed \(seed) ended the process\n  to see it: \(run.command)\n"
         crashTextLength = text.utf8.count
         text.withCString { _ = strcpy(crashText!, $0) }
+    }
+
+    /// The run has come to its end.
+    static func letGoOn() { setTimer(0) }
+
+    private static func setTimer(_ seconds: Int) {
+        var time = itimerval()
+        time.it_value.tv_sec = seconds
+        #if canImport(Glibc)
+            setitimer(Int32(ITIMER_PROF.rawValue), &time, nil)
+        #else
+            setitimer(ITIMER_PROF, &time, nil)
+        #endif
     }
 }
 
@@ -231,7 +246,7 @@ nonisolated(unsafe) private var crashTextLength = 0
 private let timeText: StaticString = "it went on for too long:\n"
 
 private func writeCrashText(_ number: Int32) {
-    if number == SIGALRM { _ = write(STDERR_FILENO, timeText.utf8Start, timeText.utf8CodeUnitCount) }
+    if number == SIGPROF { _ = write(STDERR_FILENO, timeText.utf8Start, timeText.utf8CodeUnitCount) }
     _ = write(STDERR_FILENO, crashText, crashTextLength)
     signal(number, SIG_DFL)
     raise(number)
