@@ -27,9 +27,17 @@ struct InteropTests {
     /// The exit code of a module that needs what is not installed.
     static let cannotRun: Int32 = 77
 
-    /// One after the other: each keeps several processes busy.
-    @Test("Python module", .serialized, .timeLimit(.minutes(20)), arguments: Module.all, BusKind.available)
-    func module(_ module: Module, on kind: BusKind) async throws {
+    // One after the other on each kind of bus, as each keeps several processes busy.
+
+    @Test("Python module on dbus-daemon", .serialized, .timeLimit(.minutes(20)), arguments: Module.all)
+    func moduleOnDaemon(_ module: Module) async throws { try await run(module, on: .dbusDaemon) }
+
+    @Test(
+        "Python module on dbus-broker", .serialized, .timeLimit(.minutes(20)),
+        .enabled(if: BusKind.available.contains(.dbusBroker), "dbus-broker is not installed"), arguments: Module.all)
+    func moduleOnBroker(_ module: Module) async throws { try await run(module, on: .dbusBroker) }
+
+    private func run(_ module: Module, on kind: BusKind) async throws {
         guard FileManager.default.isExecutableFile(atPath: Self.python) else {
             try skip(module, "\(Self.python) is not installed")
             return
