@@ -358,6 +358,8 @@ struct IntervalTests {
     func many() throws {
         let center = scenario()
         try center.observe(one, interval: .max)
+        // All that is kept is looked through by each check.
+        center.center.checksInvariants = false
         for number in 0..<20_000 { try center.post("A", "\(number)") }
         #expect(center.received(one).count == 20_000)
         try center.post("A", "19999")
