@@ -64,7 +64,7 @@ final class Machine {
     func observe(_ arguments: String...) throws -> RunningCommand {
         let observer = try RunningCommand(
             try Executables.path(of: "carillon"), ["observe"] + arguments, environment: environment)
-        _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         return observer
     }
 

@@ -69,7 +69,7 @@ struct MacOSSourcesTests {
         let observer = try RunningCommand(
             try Executables.path(of: "carillon"), ["observe", "--json", "com.example.Posted"],
             environment: stage.bus.environment)
-        _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         let result = try stage.run("macos-swift5", "post", "com.example.Posted")
         #expect(result.exitCode == 0 && result.standardError.isEmpty, "\(result)")
         let lines = try (0..<4).map { _ in try observer.nextLine() }

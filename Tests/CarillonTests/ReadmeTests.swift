@@ -42,7 +42,7 @@ struct ReadmeTests {
             try Executables.path(of: "carillon"),
             ["observe", "--retained", "com.example.Here", "com.example.Gone", "--count", "2"],
             environment: desk.bus.environment)
-        _ = try watcher.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try watcher.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         do {
             let center = desk.center()
             try await center.post(named: .init("com.example.Here"), object: "anna", retention: .whileConnected)

@@ -180,7 +180,7 @@ struct TransportTests {
         let program = try RunningCommand(
             try Executables.path(of: style.example),
             environment: stage.bus.environment.merging(["CARILLON_TRANSPORT": "channel"]) { $1 })
-        _ = try program.nextLine { $0.hasPrefix("observing") }
+        _ = try program.nextLine(within: .start) { $0.hasPrefix("observing") }
         try eventually("a channel: \(program.transcript)") {
             try gdbusCall("ListClients", on: stage.bus).contains("'channel': <true>")
         }

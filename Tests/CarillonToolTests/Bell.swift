@@ -29,7 +29,7 @@ struct Bell {
     func observe(_ arguments: String..., environment: [String: String] = [:]) throws -> RunningCommand {
         let command = try RunningCommand(
             try Self.path(), ["observe"] + arguments, environment: bus.environment.merging(environment) { $1 })
-        _ = try command.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try command.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         return command
     }
 

@@ -22,7 +22,7 @@ final class ChattyClient: Sendable {
         let arguments = ["-B", "-c", script, ServiceProcess.busName, ServiceProcess.objectPath]
         program = try RunningCommand(
             "/usr/bin/python3", arguments + (name.map { [$0] } ?? []), environment: bus.environment)
-        _ = try program.nextLine { $0 == "ready" }
+        _ = try program.nextLine(within: .start) { $0 == "ready" }
     }
 
     var pid: Int32 { program.pid }

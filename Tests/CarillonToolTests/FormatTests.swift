@@ -86,7 +86,7 @@ struct FormatTests {
         let monitor = try RunningCommand(
             try Bell.path(), ["monitor", "--glob", "a?", "--match", "n=1", "--count", "1"],
             environment: bell.bus.environment)
-        _ = try monitor.nextErrorLine { $0.hasPrefix("monitoring") }
+        _ = try monitor.nextErrorLine(within: .start) { $0.hasPrefix("monitoring") }
         for (name, entry) in [("abc", "n=1"), ("ab", "n=2"), ("ab", "n=1")] { try bell.post(name, entry) }
         #expect(try monitor.waitForExit() == .exited(0))
         #expect(monitor.standardOutput.wholeMatch(of: /:1\.\d+  ab  \{"n": 1\}\n/) != nil, "\(monitor.transcript)")

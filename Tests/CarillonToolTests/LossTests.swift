@@ -25,7 +25,7 @@ struct LossTests {
         func observe(_ arguments: String...) throws -> RunningCommand {
             let observer = try RunningCommand(
                 try Bell.path(), ["observe"] + arguments, environment: bus.environment)
-            _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+            _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
             return observer
         }
 
@@ -78,7 +78,7 @@ struct LossTests {
         let observer = try RunningCommand(
             "sh", ["-c", "exec \"$0\" \(command) >/dev/full", try Bell.path()], environment: bell.bus.environment)
         if command == "observe" {
-            _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+            _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
             try bell.post("Ding")
         }
         #expect(try observer.waitForExit() == .exited(5), "\(observer.transcript)")
@@ -105,7 +105,7 @@ struct LossTests {
             """
         let slow = try RunningCommand(
             "/usr/bin/python3", ["-c", script, try Bell.path()], environment: bell.bus.environment)
-        _ = try slow.nextLine { $0 == "ready" }
+        _ = try slow.nextLine(within: .start) { $0 == "ready" }
         let post = try Command.run(
             "sh",
             [

@@ -10,7 +10,7 @@ struct MonitorTests {
     ) throws -> RunningCommand {
         let command = try RunningCommand(
             try Bell.path(), ["monitor"] + arguments, environment: bell.bus.environment.merging(environment) { $1 })
-        _ = try command.nextErrorLine { $0.hasPrefix("monitoring") }
+        _ = try command.nextErrorLine(within: .start) { $0.hasPrefix("monitoring") }
         return command
     }
 

@@ -26,7 +26,7 @@ struct ObserveLifeTests {
         let bell = try Bell()
         let pipeline = try RunningCommand(
             "sh", ["-c", "\"$0\" observe | head -n 1", try Bell.path()], environment: bell.bus.environment)
-        _ = try pipeline.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try pipeline.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         try bell.post("Ding")
         #expect(try pipeline.nextLine() == "Ding")
         try eventually("observe ends: \(pipeline.transcript)") {
@@ -74,7 +74,7 @@ struct ObserveLifeTests {
         var service = try ServiceProcess(on: bus)
         let observer = try RunningCommand(
             try Bell.path(), ["observe", "Ding", "--json"], environment: bus.environment)
-        _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         for _ in 0..<3 {
             try service.settle()
             try service.kill()
@@ -91,7 +91,7 @@ struct ObserveLifeTests {
         let bus = try PrivateBus(activations: [.service()])
         let observer = try RunningCommand(
             try Bell.path(), ["observe", "Ding", "--json"], environment: bus.environment)
-        _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         for _ in 0..<3 {
             let pid = try #require(try bus.processID(ofOwner: ServiceProcess.busName))
             kill(pid, SIGKILL)

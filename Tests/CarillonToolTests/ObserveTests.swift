@@ -37,7 +37,7 @@ struct ObserveTests {
         func start(_ arguments: String...) throws -> RunningCommand {
             let command = try RunningCommand(
                 try Bell.path(), [word, "--details"] + arguments, environment: bell.bus.environment)
-            _ = try command.nextErrorLine { $0.hasPrefix("observing") || $0.hasPrefix("monitoring") }
+            _ = try command.nextErrorLine(within: .start) { $0.hasPrefix("observing") || $0.hasPrefix("monitoring") }
             return command
         }
         let (people, json) = (try start("Ding"), try start("Ding", "--json"))
@@ -143,7 +143,8 @@ struct ObserveTests {
             let counting = try RunningCommand(
                 try Bell.path(), ["observe", "Ding", "--count", "2", "--timeout", seconds],
                 environment: bell.bus.environment)
-            if (try? counting.nextErrorLine { $0.hasPrefix("observing") }) != nil { try bell.post("Ding") }
+            let line = try? counting.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
+            if line != nil { try bell.post("Ding") }
             #expect(try counting.waitForExit(within: .start) == .exited(3), "\(counting.transcript)")
             if counting.standardOutput == "Ding\n" { return }
             #expect(counting.standardOutput.isEmpty)

@@ -41,7 +41,7 @@ final class StubBridge: Sendable {
             loop.run()
             """
         program = try RunningCommand("/usr/bin/python3", ["-B", "-c", script], environment: bus.environment)
-        _ = try program.nextLine { $0 == "ready" }
+        _ = try program.nextLine(within: .start) { $0 == "ready" }
     }
 
     /// Has it tell from now on that so many went out and came in.

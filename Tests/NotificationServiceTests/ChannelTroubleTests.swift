@@ -136,7 +136,7 @@ struct ChannelTroubleTests {
         let tool = try Executables.path(of: "carillon")
         let count = 40_000
         let observer = try RunningCommand(tool, ["observe", "Flood", "--count", "\(count)"], environment: environment)
-        _ = try observer.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         try bus.directory.write((0..<count).map { "n=\($0)\n" }.joined(), to: "lines")
         let flood = try RunningCommand(
             "sh", ["-c", #"exec "$0" post Flood --lines < "$1""#, tool, bus.directory.entry("lines")],

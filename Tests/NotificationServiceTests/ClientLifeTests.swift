@@ -16,7 +16,7 @@ struct ClientLifeTests {
         try client.addObserver("Dong")
         let victim = try RunningCommand(
             try Executables.path(of: "carillon"), ["observe", "Ding"], environment: bus.environment)
-        _ = try victim.nextErrorLine { $0.hasPrefix("observing") }
+        _ = try victim.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
         #expect(try Set(client.listClients().values) == [UInt32(getpid()), UInt32(victim.pid)])
         #expect(try client.post("Ding") == 1)
 

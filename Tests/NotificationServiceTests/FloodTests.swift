@@ -64,7 +64,7 @@ struct FloodTests {
         let bus = try PrivateBus(kind.kind, limits: kind.limits)
         let program = try Executables.path(of: "bus-load")
         let sink = try RunningCommand(program, ["sink", ServiceProcess.busName], environment: bus.environment)
-        _ = try sink.nextLine { $0.hasPrefix("ready") }
+        _ = try sink.nextLine(within: .start) { $0.hasPrefix("ready") }
         let other = try Client(on: bus)
         let poster = try RunningCommand(
             program, ["post", "load", "--count", "\(Load.flood)", "--size", "3000", "--unpaced"],

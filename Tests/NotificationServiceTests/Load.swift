@@ -33,7 +33,7 @@ final class Load {
     /// Starts an observer and returns when it is registered.
     func observer(_ name: String = "load") throws -> Observer {
         let command = try start(["observe", name])
-        let line = try command.nextLine { $0.hasPrefix("ready") }
+        let line = try command.nextLine(within: .start) { $0.hasPrefix("ready") }
         return Observer(command, uniqueName: String(line.dropFirst("ready ".count)))
     }
 

@@ -44,7 +44,7 @@ struct PlayedDesktopTests {
             desktop = try RunningCommand(
                 "gjs", ["-m", script, String(kind.rawValue.drop { !$0.isNumber }), bus.directory.path],
                 environment: bus.environment)
-            _ = try desktop.nextLine { $0 == "ready" }
+            _ = try desktop.nextLine(within: .desktop) { $0 == "ready" }
             service = try ServiceProcess(
                 on: bus, arguments: ["--verbose"],
                 environment: ["XDG_SESSION_TYPE": "wayland", "XDG_CURRENT_DESKTOP": kind.desktop])

@@ -88,7 +88,7 @@ struct ToolkitTests {
         let program = try RunningCommand(
             try Executables.path(of: "toolkit-window"), [toolkit, title], environment: environment)
         // One that delivers on a thread of its own may be told something before.
-        let line = try program.nextLine { $0 == "ready" || $0.hasPrefix("unavailable") }
+        let line = try program.nextLine(within: .desktop) { $0 == "ready" || $0.hasPrefix("unavailable") }
         guard line == "ready" else { try skip(program, because: line) }
         return program
     }
