@@ -3,8 +3,9 @@
 /// is moved or looked at, a value that is compared, a cache line that is copied.
 ///
 /// A step takes some tens of nanoseconds, so steps tell what an event costs on any machine. Every loop over state that
-/// clients can make grow counts. Cheap work counts by the lot: eight comparisons of a sort are a step, and a cache line. Debug builds count, and so does a build with `CARILLON_METER`; in any other build the
-/// meter is empty and costs nothing.
+/// clients can make grow counts. Cheap work counts by the lot: eight comparisons of a sort are a step, and a cache line. What
+/// is dear counts more: a system call is twenty steps. Debug builds count, and so does a build with `CARILLON_METER`; in any
+/// other build the meter is empty and costs nothing.
 ///
 /// A meter belongs to one center, and is used on its thread only.
 #if DEBUG || CARILLON_METER
@@ -32,8 +33,11 @@
         /// Counts the copy of `byteCount` bytes, by cache lines.
         package func countCopy(of byteCount: Int) { steps += byteCount / 64 }
 
+        /// Counts system calls, about a microsecond each.
+        package func countSystemCalls(_ count: Int) { steps += count * 20 }
+
         /// The event is over, and the next one begins with no steps.
-        func endEvent(_ event: StaticString) {
+        package func endEvent(_ event: StaticString) {
             eventEnded?(event, steps)
             steps = 0
         }
@@ -53,7 +57,8 @@
         @inline(__always) package func count(_ count: @autoclosure () -> Int = 1) {}
         @inline(__always) package func countSort(of count: @autoclosure () -> Int) {}
         @inline(__always) package func countCopy(of byteCount: @autoclosure () -> Int) {}
-        @inline(__always) func endEvent(_ event: StaticString) {}
+        @inline(__always) package func countSystemCalls(_ count: @autoclosure () -> Int) {}
+        @inline(__always) package func endEvent(_ event: StaticString) {}
         @inline(__always) func forget() {}
     }
 #endif

@@ -27,7 +27,7 @@ package struct Machine {
     var maySandboxesCall: () -> Bool
     var readConfiguration: () throws(KeyFile.Fault) -> Configuration
     /// What the kernel tells of sockets; nil where it does not.
-    var sockets: () -> UnixSockets?
+    var sockets: () -> (any SocketTable)?
     /// The two ends of a stream that does not block; nil where there are no descriptors left.
     var makeStream: () -> (own: any ChannelStream, other: FileDescriptor)? = ChannelSocket.makePair
     /// Microseconds since 1970 in UTC.

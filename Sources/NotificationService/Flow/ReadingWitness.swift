@@ -2,12 +2,7 @@
 import BusNames
 import DBus
 import MainLoop
-
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
+import NotificationCore
 
 /// Tells whether connections read that never answer a Ping, as several libraries never do (B6): the kernel knows how much
 /// waits unread in the sockets between their processes and the bus.
@@ -27,7 +22,10 @@ final class ReadingWitness {
     var isOnTheWay: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
-    private let sockets: UnixSockets?
+    private let sockets: (any SocketTable)?
+    private let socketOfBus: Int32?
+    /// Counts what each look takes (E8).
+    let meter = StepMeter()
     /// What the bus's ends of connections are bound to; nil as long as that was not asked.
     private var busName: [UInt8]??
     private var looks: [UniqueName: Look] = [:]
@@ -56,14 +54,12 @@ final class ReadingWitness {
 
     /// - Parameters:
     ///   - bus: the caller keeps it.
+    ///   - socket: the descriptor of the connection to it; nil where it has none.
     ///   - sockets: those of the machine; nil where the kernel does not tell.
-    init(bus: any MessageBus, sockets: UnixSockets?) {
+    init(bus: any MessageBus, socket: Int32?, sockets: (any SocketTable)?) {
         self.bus = bus
+        socketOfBus = socket
         self.sockets = sockets
-    }
-
-    deinit {
-        sockets?.close()
     }
 
     /// Begins to look.
@@ -90,6 +86,7 @@ final class ReadingWitness {
             [weak self, weak look] in
             guard let self, let look, looks[client] === look else { return }
             self.look(look, client)
+            meter.endEvent("witness")
         }
     }
 
@@ -127,16 +124,18 @@ final class ReadingWitness {
     /// What waits unread in each socket between the process and the bus. Nil when there is no way to know.
     private func unreadBytes(_ look: Look) -> [UInt32: UInt32]? {
         guard let sockets, let processID = look.processID, processID > 0 else { return nil }
+        let before = sockets.systemCalls
+        defer { meter.countSystemCalls(sockets.systemCalls - before) }
         if let unread = unreadBytes(in: look.inodes, sockets) { return unread }
         // Not looked for yet, or one of them was closed.
-        guard let name = nameOfBus(), let inodes = UnixSockets.inodes(of: processID) else { return nil }
+        guard let name = nameOfBus(), let inodes = sockets.inodes(of: processID) else { return nil }
         look.inodes = inodes.filter { inode in
             sockets[inode]?.peer.flatMap { sockets[$0]?.name } == name
         }
         return unreadBytes(in: look.inodes, sockets)
     }
 
-    private func unreadBytes(in inodes: [UInt32], _ sockets: UnixSockets) -> [UInt32: UInt32]? {
+    private func unreadBytes(in inodes: [UInt32], _ sockets: any SocketTable) -> [UInt32: UInt32]? {
         guard !inodes.isEmpty else { return nil }
         var unread: [UInt32: UInt32] = [:]
         for inode in inodes {
@@ -150,11 +149,10 @@ final class ReadingWitness {
     private func nameOfBus() -> [UInt8]? {
         if let busName { return busName }
         var name: [UInt8]?
-        if let sockets, let descriptor = (bus as? Connection)?.socket {
-            var status = stat()
-            if fstat(descriptor, &status) == 0, let peer = sockets[UInt32(truncatingIfNeeded: status.st_ino)]?.peer {
-                name = sockets[peer]?.name
-            }
+        if let sockets, let descriptor = socketOfBus, let inode = sockets.inode(of: descriptor),
+            let peer = sockets[inode]?.peer
+        {
+            name = sockets[peer]?.name
         }
         busName = .some(name)
         return name

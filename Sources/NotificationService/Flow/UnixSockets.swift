@@ -7,18 +7,34 @@ import CSystem
     import Musl
 #endif
 
-/// What the kernel tells about the unix sockets of this machine, as `ss -x` does: sock_diag(7). No privileges are needed.
-struct UnixSockets {
-    struct Socket {
-        /// The socket at the other end; nil when there is none.
-        var peer: UInt32?
-        /// What it is bound to; a socket that was accepted has the name of the one that listened.
-        var name: [UInt8]?
-        /// Bytes that arrived and were not read.
-        var unreadBytes: UInt32 = 0
-    }
+/// What a kernel tells about unix sockets.
+protocol SocketTable {
+    /// A socket by its inode; nil when there is none, or it is of another family.
+    subscript(inode: UInt32) -> UnixSocket? { get }
 
+    /// The inodes of the sockets that a process has open; nil when they can't be seen.
+    func inodes(of processID: UInt32) -> [UInt32]?
+
+    /// The inode of an open descriptor of this process; nil when that is no socket.
+    func inode(of descriptor: Int32) -> UInt32?
+
+    /// How many system calls that took so far.
+    var systemCalls: Int { get }
+}
+
+struct UnixSocket {
+    /// The socket at the other end; nil when there is none.
+    var peer: UInt32?
+    /// What it is bound to; a socket that was accepted has the name of the one that listened.
+    var name: [UInt8]?
+    /// Bytes that arrived and were not read.
+    var unreadBytes: UInt32 = 0
+}
+
+/// Those of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
+final class UnixSockets: SocketTable {
     private let descriptor: Int32
+    private(set) var systemCalls = 0
 
     /// Nil where the kernel does not tell.
     init?() {
@@ -27,12 +43,9 @@ struct UnixSockets {
         self.descriptor = descriptor
     }
 
-    func close() {
-        systemClose(descriptor)
-    }
+    deinit { close(descriptor) }
 
-    /// A socket by its inode; nil when there is none, or it is of another family.
-    subscript(inode: UInt32) -> Socket? {
+    subscript(inode: UInt32) -> UnixSocket? {
         var request = Request()
         request.header.nlmsg_len = UInt32(MemoryLayout<Request>.size)
         request.header.nlmsg_type = UInt16(SOCK_DIAG_BY_FAMILY)
@@ -43,6 +56,7 @@ struct UnixSockets {
         request.socket.udiag_show = UInt32(UDIAG_SHOW_NAME | UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN)
         request.socket.udiag_cookie = (.max, .max)
         let size = MemoryLayout<Request>.size
+        systemCalls += 2
         guard withUnsafeBytes(of: &request, { send(descriptor, $0.baseAddress!, size, 0) }) == size else { return nil }
         // The kernel answers while it takes the request.
         var answer = [UInt8](repeating: 0, count: 4096)
@@ -56,7 +70,7 @@ struct UnixSockets {
         var socket = unix_diag_req()
     }
 
-    private static func parse(_ answer: UnsafeRawBufferPointer, inode: UInt32) -> Socket? {
+    private static func parse(_ answer: UnsafeRawBufferPointer, inode: UInt32) -> UnixSocket? {
         let headerSize = MemoryLayout<nlmsghdr>.size
         guard answer.count >= headerSize + MemoryLayout<unix_diag_msg>.size else { return nil }
         let header = answer.loadUnaligned(as: nlmsghdr.self)
@@ -64,7 +78,7 @@ struct UnixSockets {
         guard isWhole, header.nlmsg_type == UInt16(SOCK_DIAG_BY_FAMILY) else { return nil }
         let found = answer.loadUnaligned(fromByteOffset: headerSize, as: unix_diag_msg.self)
         guard found.udiag_ino == inode else { return nil }
-        var socket = Socket()
+        var socket = UnixSocket()
         var offset = headerSize + MemoryLayout<unix_diag_msg>.size
         // Attributes: length, type, bytes, each at a multiple of four.
         while offset + 4 <= Int(header.nlmsg_len) {
@@ -85,9 +99,9 @@ struct UnixSockets {
         return socket
     }
 
-    /// The inodes of the sockets that a process has open; nil when they can't be seen.
-    static func inodes(of processID: UInt32) -> [UInt32]? {
+    func inodes(of processID: UInt32) -> [UInt32]? {
         let path = "/proc/\(processID)/fd"
+        systemCalls += 2
         guard let directory = opendir(path) else { return nil }
         defer { closedir(directory) }
         var inodes: [UInt32] = []
@@ -95,9 +109,16 @@ struct UnixSockets {
             let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
                 String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
             }
-            if let inode = inode(behind: "\(path)/\(name)") { inodes.append(inode) }
+            systemCalls += 1
+            if let inode = Self.inode(behind: "\(path)/\(name)") { inodes.append(inode) }
         }
         return inodes
+    }
+
+    func inode(of descriptor: Int32) -> UInt32? {
+        var status = stat()
+        systemCalls += 1
+        return fstat(descriptor, &status) == 0 ? UInt32(truncatingIfNeeded: status.st_ino) : nil
     }
 
     /// The inode of a link such as `socket:[4711]`.
@@ -111,10 +132,4 @@ struct UnixSockets {
         guard text.hasPrefix("socket:["), text.hasSuffix("]") else { return nil }
         return UInt32(text.dropFirst(8).dropLast())
     }
-}
-
-// The system's function of the name that a method has, too.
-
-private func systemClose(_ descriptor: Int32) {
-    close(descriptor)
 }
