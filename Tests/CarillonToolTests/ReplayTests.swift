@@ -62,6 +62,8 @@ struct ReplayTests {
             """
             {"name": "Ding"}
             {"event": "dropped", "count": 7, "reason": "queue-full"}
+            {"event": "missing", "count": 4}
+            {"event": "service-gone"}
             nonsense
 
             {"object": "x"}
@@ -75,11 +77,11 @@ struct ReplayTests {
         #expect(try observer.waitForExit() == .exited(0))
         #expect(observer.standardOutput == "Ding\nDong  y\n")
         for (line, reason) in [
-            (3, "not valid JSON"), (5, "there is no \"name\""), (6, "the name of a notification must not be empty"),
-            (7, "the JSON is no object"),
-            (8, "\"time\" is not like"),
+            (5, "not valid JSON"), (7, "there is no \"name\""), (8, "the name of a notification must not be empty"),
+            (9, "the JSON is no object"),
+            (10, "\"time\" is not like"),
         ] { #expect(replay.standardError.contains("line \(line): \(reason)"), "\(replay.transcript)") }
-        #expect(replay.standardError.contains("7 notifications were lost when this was recorded"))
+        #expect(replay.standardError.contains("11 notifications were lost when this was recorded"))
     }
 
     @Test("A recording that can't be written ends the observer with status 5", arguments: ["observe", "monitor"])
