@@ -323,17 +323,19 @@ final class SystemBusStay {
         let isAllowed = allowance.count.take(at: now) && allowance.bytes.take(size, at: now)
         allowances[userID] = allowance
         do throws(BusError) {
+            let options = try SessionNotification.options(of: message)
+            guard options.number > peer.lastNumber else {
+                throw .invalidArgs("its number goes back")
+            }
+            // Before anything is refused: a refused notification is not lost on its way, and its sender goes on.
+            noteHole(before: options, of: peer)
+            confirmLater(options.number, to: peer)
             let limits = owner.limits()
             let notification = try SessionNotification(message, limits: limits) { name, object throws(CenterError) in
                 guard !name.isEmpty else { throw .invalidName }
                 try limits.check(.nameLength, name.utf8.count)
                 try limits.check(.objectLength, object.utf8.count)
             }
-            guard notification.options.number > peer.lastNumber else {
-                throw .invalidArgs("its number goes back")
-            }
-            noteHole(before: notification.options, of: peer)
-            confirmLater(notification.options.number, to: peer)
             guard isAllowed else {
                 return owner.noteLoss(1, "of user \(userID), who sends more than is taken in a time,")
             }

@@ -31,6 +31,26 @@ public struct SessionNotification {
     ]
     private static let signature: Signature = "ssa{sv}a{sv}"
 
+    /// The options of a notification, whose content nobody has looked at yet.
+    ///
+    /// - Throws: ``CenterError/invalidOption(_:reason:)``; InvalidArgs for other types.
+    public static func options(of message: Message) throws(BusError) -> Options {
+        guard message.hasSignature(signature) else { throw .invalidArgs("its types are no notification's") }
+        var found: Options?
+        try message.readMarshalledBody { body throws(BusError) in
+            var reader = MarshalledReader(body)
+            guard reader.readString() != nil, reader.readString() != nil,
+                let content = reader.readArray(alignedTo: 8)
+            else { throw BusError.malformedArguments }
+            reader.move(to: content.upperBound)
+            guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
+                throw BusError.malformedArguments
+            }
+            found = try Options(at: entries, of: reader)
+        }
+        return found!
+    }
+
     /// What nobody has checked yet.
     ///
     /// - Parameter check: of name and object, before userInfo is looked at.
