@@ -85,6 +85,15 @@ struct SystemBusStayTests {
             arrive(HereSignal().message(to: nil), from: name)
         }
 
+        func leave(_ name: UniqueName) {
+            bus.users[name.rawValue] = nil
+            let signal = Message.signal(
+                path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
+            var writer = MessageWriter(signal)
+            for text in [name.rawValue, name.rawValue, ""] { writer.append(text) }
+            _ = bus.onMessage?(signal.carried(from: "org.freedesktop.DBus", serial: 1))
+        }
+
         func send(_ number: UInt64, _ name: String = "Ding", from session: UniqueName) {
             let signal = Message.signal(
                 to: ":1.1", path: SessionsWire.path, interface: SessionsWire.interface,
@@ -126,5 +135,25 @@ struct SystemBusStayTests {
         scene.bus.pass(milliseconds: 1)
         #expect(scene.confirmed(to: ":1.2").last == 70)
         #expect(scene.sessions.counts.refused == 69 && scene.sessions.counts.lost == 0)
+    }
+
+    @Test("A user may send no more by leaving and coming again")
+    func allowance() {
+        let scene = Scene()
+        func flood(_ session: UniqueName) -> Int {
+            let before = scene.posted.count
+            scene.join(session)
+            for number in 1...2500 { scene.send(UInt64(number), from: session) }
+            scene.leave(session)
+            return scene.posted.count - before
+        }
+        #expect(flood(":1.2") == 2000)
+        #expect(flood(":1.3") == 0)
+        scene.bus.pass(milliseconds: 2000)
+        #expect(flood(":1.4") == 1000)
+        // After that nothing of the user is kept.
+        scene.bus.pass(milliseconds: 10_000)
+        #expect(scene.stay.kept.allSatisfy { $0.count == 0 }, "\(scene.stay.kept)")
+        #expect(flood(":1.5") == 2000)
     }
 }

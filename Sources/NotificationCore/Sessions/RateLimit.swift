@@ -13,12 +13,22 @@ public struct RateLimit {
         left = Double(burst)
     }
 
+    /// Whether it lets as much through at once as it ever does.
+    ///
+    /// - Parameter now: microseconds since some moment.
+    public func isFull(at now: Int64) -> Bool { remaining(at: now) >= burst }
+
+    private func remaining(at now: Int64) -> Double {
+        guard let time, now > time else { return left }
+        return min(burst, left + Double(now - time) / 1_000_000 * perSecond)
+    }
+
     /// Takes an amount, where there is as much.
     ///
     /// - Parameter now: microseconds since some moment.
     /// - Returns: whether there was.
     public mutating func take(_ amount: Int = 1, at now: Int64) -> Bool {
-        if let time, now > time { left = min(burst, left + Double(now - time) / 1_000_000 * perSecond) }
+        left = remaining(at: now)
         time = now
         guard left >= Double(amount) else { return false }
         left -= Double(amount)

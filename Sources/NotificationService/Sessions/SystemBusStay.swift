@@ -21,8 +21,11 @@ final class SystemBusStay {
     /// Those about whom the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
-    /// What each user may send.
+    /// What each user may send. The allowance of a user without a session stays until it is full: a session that leaves and
+    /// comes again gives its user no more.
     private var allowances: [UInt32: Allowance] = [:]
+    /// Set while there are allowances of users without a session.
+    private var clearing: EventSource?
     /// What is read of all.
     private var readings = RateLimit(perSecond: 4000, burst: 8000)
     private var questions = RateLimit(perSecond: 32, burst: 64)
@@ -42,12 +45,15 @@ final class SystemBusStay {
         /// A session that goes by its window sends about as much as a program posts; a flood is more.
         var count = RateLimit(perSecond: 500, burst: 2000)
         var bytes = RateLimit(perSecond: 4 << 20, burst: 16 << 20)
+
+        func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }
     }
 
     static let mostPeers = 64
     static let mostPeersOfUser = 8
     private static let mostAsking = 16
     private static let restTime: UInt32 = 100
+    private static let clearingPause: UInt32 = 1000
     private static let firstDoubt: UInt32 = 10_000
     private static let longestDoubt: UInt32 = 600_000
     private static let firstPause: UInt32 = 1000
@@ -92,7 +98,7 @@ final class SystemBusStay {
     /// - Returns: how many notifications did not leave.
     func close() -> UInt64 {
         isOver = true
-        (rest, again) = (nil, nil)
+        (rest, again, clearing) = (nil, nil, nil)
         let count = peers.values.reduce(0) { $0 + UInt64($1.line.waitingCount) }
         for peer in peers.values { (peer.confirmation, peer.doubt) = (nil, nil) }
         peers = [:]
@@ -221,7 +227,17 @@ final class SystemBusStay {
         // It has left, and with it whom that was for.
         if let userID = peer.userID {
             Log.info("\(name) on the system bus, a session of user \(userID), is gone")
-            if !peers.values.contains(where: { $0.userID == userID }) { allowances[userID] = nil }
+            if allowances[userID] != nil { clearLater() }
+        }
+    }
+
+    private func clearLater() {
+        guard clearing == nil else { return }
+        clearing = .once(milliseconds: Self.clearingPause, on: bus.context) { [unowned self] in
+            clearing = nil
+            let (present, now) = (Set(peers.values.compactMap(\.userID)), now)
+            allowances = allowances.filter { present.contains($0.key) || !$0.value.isFull(at: now) }
+            if !present.isSuperset(of: allowances.keys) { clearLater() }
         }
     }
 
@@ -373,6 +389,15 @@ final class SystemBusStay {
             peer.confirmation = nil
             bus.send(TakenSignal(upTo: peer.lastNumber).message(to: peer.name))
         }
+    }
+
+    /// The entries that are kept for each session, to look at.
+    var kept: [(what: String, count: Int)] {
+        [
+            ("sessions", peers.count), ("sessions without an answer", unanswered.count),
+            ("sessions without a user", unasked.count), ("allowances of users", allowances.count),
+            ("match rules for sessions", departures.keptCount),
+        ]
     }
 
     var shown: [[String: PropertyList]] { peers.values.sorted { $0.name < $1.name }.map(\.shown) }
