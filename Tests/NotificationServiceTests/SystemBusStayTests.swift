@@ -156,4 +156,16 @@ struct SystemBusStayTests {
         #expect(scene.stay.kept.allSatisfy { $0.count == 0 }, "\(scene.stay.kept)")
         #expect(flood(":1.5") == 2000)
     }
+
+    @Test("A session that was passed over, as its user has too many, is found when there is room")
+    func passedOver() {
+        let scene = Scene()
+        let names = (2...SystemBusStay.mostPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
+        for name in names { scene.join(name) }
+        #expect(scene.stay.shown.count == SystemBusStay.mostPeersOfUser)
+        scene.leave(names[0])
+        let asked = scene.sent(HereSignal.member, to: nil).count
+        scene.bus.pass(milliseconds: 60_000)
+        #expect(scene.sent(HereSignal.member, to: nil).count > asked)
+    }
 }

@@ -194,8 +194,10 @@ final class SystemBusStay {
 
     private func learned(_ name: UniqueName, _ userID: UInt32?) {
         guard let peer = peers[name] else { return }
-        guard let userID, peers.values.count(where: { $0.userID == userID }) < Self.mostPeersOfUser else {
-            return forget(name)
+        guard let userID else { return forget(name) }
+        guard peers.values.count(where: { $0.userID == userID }) < Self.mostPeersOfUser else {
+            forget(name)
+            return missed()
         }
         peer.userID = userID
         Log.info("\(name) on the system bus is a session of user \(userID)")
