@@ -197,7 +197,10 @@ package final class CenterObject {
     }
 
     /// The entries that are kept for each client besides the state machine, to look at.
-    var kept: [(what: String, count: Int)] { driver.effects.kept + clients.kept }
+    var kept: [(what: String, count: Int)] { driver.effects.kept + clients.kept + sessions.kept }
+
+    /// The other sessions, to look at.
+    var shownSessions: [String: PropertyList] { sessions.shown }
 
     /// To look at.
     var center: DistributedCenter { driver.center }

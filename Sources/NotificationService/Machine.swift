@@ -37,7 +37,7 @@ package struct Machine {
     /// Gives back what the process has mapped of files and does not need; nil where that is nothing.
     var letGoOfPages: (() -> Void)?
     /// A new connection to the system bus, which has not said hello yet; nil where there is none to be had.
-    var connectToSystemBus: ((MainContext) throws(BusError) -> Connection)?
+    var connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> Connection)?
     /// Told of each call when it is served, for a simulation in which that takes time.
     var noteServing: () -> Void = {}
 
@@ -52,10 +52,8 @@ package struct Machine {
             maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
             readConfiguration: { () throws(KeyFile.Fault) in try Configuration() }, sockets: { UnixSockets() },
             letGoOfPages: UnusedPages.letGo,
-            // Beside deliveries, so that nothing from outside comes before what is of this session.
-            connectToSystemBus: { context throws(BusError) in
-                try Connection(
-                    address: Connection.systemBusAddress, context: context, priority: .of(.delivery))
+            connectToSystemBus: { context, priority throws(BusError) in
+                try Connection(address: Connection.systemBusAddress, context: context, priority: priority)
             })
     }
 
@@ -67,7 +65,7 @@ package struct Machine {
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
         makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
         time: @escaping () -> Int64 = { 0 }, uptime: @escaping () -> Int64 = { 0 },
-        connectToSystemBus: ((MainContext) throws(BusError) -> Connection)? = nil,
+        connectToSystemBus: ((MainContext, EventSource.Priority) throws(BusError) -> Connection)? = nil,
         noteServing: @escaping () -> Void = {}
     ) -> Machine {
         Machine(

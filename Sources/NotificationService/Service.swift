@@ -108,6 +108,9 @@ public final class Service {
     /// The entries that are kept for each client besides the state machine: for a simulation in which everybody has left.
     package var kept: [(what: String, count: Int)] { link?.object.kept ?? [] }
 
+    /// The other sessions, as in the property `Sessions`: for a simulation.
+    package var shownSessions: [String: PropertyList] { link?.object.shownSessions ?? [:] }
+
     private func connect() throws(BusError) {
         let link = try ServiceLink(on: machine, context: context, heritage: heritage) { [unowned self] reason in
             linkEnded(reason)

@@ -20,6 +20,8 @@ final class Simulation {
     private var impostor: Peer?
     private let windows: WindowWatch
     private let applications = Applications()
+    /// Nil where there are no other sessions.
+    private let neighborhood: Neighborhood?
     private let streams: Streams
     private var hogs: [ChannelHog] = []
     private var ambush: Ambush?
@@ -46,6 +48,10 @@ final class Simulation {
         host = ServiceHost(
             world, bus, disk, ledger, limits: plan.limits, isSupervised: plan.isSupervised,
             servingTime: plan.servingTime, streams: streams, applications: applications)
+        neighborhood =
+            plan.neighbors.isEmpty
+            ? nil : Neighborhood(world, ledger, host, plan, id: Self.hexadecimal(~plan.seed))
+        host.neighborhood = neighborhood
         windows = WindowWatch(world, ledger)
         ledger.policy.areSandboxesThere = plan.roles.contains { $0.application?.isSandboxed == true }
         host.begin(with: plan.policy)
@@ -99,6 +105,7 @@ final class Simulation {
         guard world.violation == nil else { return world.violation }
         let marker = postMarkers()
         if plan.dials.values > 0 { postValues() }
+        postToSessions()
         passBy()
         world.run(until: world.now + Self.restTime)
         guard world.violation == nil else { return world.violation }
@@ -106,6 +113,7 @@ final class Simulation {
         guard world.violation == nil else { return world.violation }
         for client in all { client.leave(abruptly: false) }
         for hog in hogs { hog.leave() }
+        neighborhood?.leave()
         world.run(until: world.now + Self.restTime)
         guard world.violation == nil else { return world.violation }
         host.checkCore()
@@ -118,6 +126,7 @@ final class Simulation {
         world.trace = nil
         for client in all { client.leave(abruptly: true) }
         for hog in hogs { hog.leave() }
+        neighborhood?.leave()
         host.tearDown()
     }
 
@@ -160,6 +169,7 @@ final class Simulation {
             disk.wasFaulty = true
         case .emptyDisk: disk.capacity = nil
         case .allowChannels(let isAllowed): host.allowChannels(isAllowed)
+        case .session(let deed): neighborhood?.carryOut(deed)
         case .changePolicy(let file): host.changePolicy(to: file)
         case .mistakePolicy: host.mistakePolicy()
         case .descriptors(let trouble): troubleDescriptors(trouble)
@@ -350,6 +360,7 @@ final class Simulation {
         troubleDescriptors(nil)
         if plan.dials.channels > 0 { host.allowChannels(true) }
         host.calm()
+        neighborhood?.beginCalm()
         for client in all where client.isThere {
             client.setStopped(false)
             client.setSlowness(1)
@@ -465,6 +476,14 @@ final class Simulation {
         }
     }
 
+    /// G1: other sessions get and send everything again.
+    private func postToSessions() {
+        guard let neighborhood else { return }
+        let poster = PlainClient(world, bus, ledger, streams, role: Plan.Role(), processID: 92)
+        all.append(poster)
+        neighborhood.post(by: poster)
+    }
+
     /// G4, G5: somebody comes who wants and keeps what nobody else does, and leaves. A follower wants some of it as well,
     /// and does not count for itself.
     private func passBy() {
@@ -547,6 +566,7 @@ final class Simulation {
         }
         judgeFollowers()
         judgeValues(center)
+        neighborhood?.judge(from: marker)
     }
 
     /// E4: what the service says of a client is so.

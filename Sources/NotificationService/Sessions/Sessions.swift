@@ -98,7 +98,9 @@ final class Sessions {
     private func join() {
         guard let connect = machine.connectToSystemBus, rules.areNeeded else { return }
         do throws(BusError) {
-            let stay = SystemBusStay(try connect(context), of: self) { [unowned self] error in ended(because: error) }
+            // Beside deliveries, so that nothing from outside comes before what is of this session.
+            let connection = try connect(context, .of(.delivery))
+            let stay = SystemBusStay(connection, of: self) { [unowned self] error in ended(because: error) }
             self.stay = stay
             stay.start()
         } catch {
@@ -187,6 +189,9 @@ final class Sessions {
                     + "(\(total) so far): \(reason)", ["CARILLON_REASON": "sessions-refused"])
         }
     }
+
+    /// The entries that are kept for each session, to look at.
+    var kept: [(what: String, count: Int)] { stay?.kept ?? [] }
 
     /// To look at: the property `Sessions`.
     var shown: [String: PropertyList] {

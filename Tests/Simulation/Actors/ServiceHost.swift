@@ -22,6 +22,8 @@ final class ServiceHost {
     /// To whom processes belong.
     private let applications: Applications
     var suspendsAutomatically = false
+    /// Where other sessions are; nil where there are none.
+    weak var neighborhood: Neighborhood?
     /// What the configuration says of policy.
     private var policy = PolicyFile()
     private var hasMistake = false
@@ -36,6 +38,8 @@ final class ServiceHost {
         let process: LoopProcess
         var service: Service?
         var peers: [Peer] = []
+        /// On the system bus.
+        var systemPeers: [Peer] = []
         var iterations = 0
         /// Whether it kept no queues when it was last looked at.
         var isWithoutQueues = false
@@ -153,6 +157,7 @@ final class ServiceHost {
             },
             makeStream: { [streams, unowned process] in streams.make(for: process) },
             time: { [unowned world] in world.now }, uptime: { [unowned world] in world.now },
+            connectToSystemBus: connector(of: instance),
             noteServing: { [unowned process, servingTime] in process.spend(servingTime) })
         process.onDeath = { [unowned self, weak instance] in
             if let instance { died(instance) }
@@ -168,6 +173,18 @@ final class ServiceHost {
             } catch {
                 process.kill()
             }
+        }
+    }
+
+    /// Connects a process to the system bus (G1).
+    private func connector(
+        of instance: Instance
+    ) -> ((MainContext, EventSource.Priority) throws(BusError) -> Connection)? {
+        guard let neighborhood else { return nil }
+        return { [unowned instance, unowned neighborhood] context, priority throws(BusError) in
+            let peer = try neighborhood.connect(processID: instance.process.id)
+            instance.systemPeers.append(peer)
+            return Connection(PeerTransport(peer, of: instance.process, priority: priority), context: context)
         }
     }
 
@@ -236,7 +253,7 @@ final class ServiceHost {
         instances.removeAll { $0 === instance }
         // The state of one with large queues can be more than even the standard lets it keep.
         if mayLoseState || instance.isWithoutQueues { ledger.loseState() }
-        for peer in instance.peers { peer.close(losing: true) }
+        for peer in instance.peers + instance.systemPeers { peer.close(losing: true) }
         // What it had goes, with no effect on anything any more.
         instance.service = nil
         if instances.allSatisfy(\.isLeaving) { bus.startFailed(Wire.busName) }
@@ -268,6 +285,18 @@ final class ServiceHost {
         ledger.wasServiceTroubled = true
         guard let peers = serving?.peers.filter(\.isOpen), peers.count >= 2 else { return }
         bus.disconnect(control ? peers[1] : peers[0])
+    }
+
+    /// The system bus closes the service's connection.
+    func cutSystem(_ bus: Bus) {
+        for peer in serving?.systemPeers ?? [] where peer.isOpen { bus.disconnect(peer) }
+    }
+
+    /// What the service that has the name shows of another session.
+    func shownSession(_ name: UniqueName) -> [String: PropertyList]? {
+        guard case .array(let peers)? = serving?.service?.shownSessions["peers"] else { return nil }
+        return peers.lazy.compactMap { if case .dictionary(let peer) = $0 { peer } else { nil } }
+            .first { $0["name"] == .string(name.rawValue) }
     }
 
     /// The configuration changes, and is read again.

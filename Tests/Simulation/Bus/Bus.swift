@@ -332,7 +332,7 @@ final class Bus {
             reply { writer in
                 writer.array(of: "{sv}") { writer in
                     writer.entry("ProcessID", peer.processID)
-                    writer.entry("UnixUserID", UInt32(1000))
+                    writer.entry("UnixUserID", peer.userID)
                 }
             }
         default: refuse(.unknownMethod("the simulated bus has no \(call.member?.rawValue ?? "")"))

@@ -25,6 +25,7 @@ final class Peer {
     let number: Int
     unowned let bus: Bus
     let processID: UInt32
+    var userID: UInt32 = 1000
     /// Nil before Hello.
     var name: UniqueName?
     /// Whether it may still send and receive.

@@ -24,6 +24,8 @@ final class Ledger {
         var stretch = 0
         /// Which service the bus gave it to.
         var service: UniqueName?
+        /// Whether the configuration surely let it go to other sessions until it was accepted (G1).
+        var isSurelyExported = false
     }
 
     /// A poster takes back what it has queued.
@@ -39,6 +41,7 @@ final class Ledger {
     private var withdrawals: [Withdrawal] = []
     private(set) lazy var values = ValueLedger(self)
     private(set) lazy var policy = PolicyLedger(self)
+    private(set) lazy var imports = ImportLedger(self)
     private(set) var posts: [PostRecord] = []
     /// Which post a serial means.
     private var postsBySerial: [UInt64: Int] = [:]
@@ -124,6 +127,10 @@ final class Ledger {
         posts[number].outcome = outcome
         guard case .accepted = outcome else { return }
         policy.judgePost(number, isAccepted: true)
+        if posts[number].plan.options.goesToAllSessions {
+            let name = posts[number].plan.nameText
+            posts[number].isSurelyExported = policy.verdict(since: posts[number].time) { $0.exports(name) } == .allowed
+        }
         guard let flaw = posts[number].plan.flaw else { return }
         world.violate("E1", "post \(number) \(flaw.rawValue) is accepted")
     }
@@ -231,7 +238,9 @@ final class Ledger {
             return nil
         }
         let post = posts[Int(number)]
-        guard post.poster == signal.poster, post.plan.nameText == signal.name, post.plan.objectText == signal.object
+        let isFromPoster =
+            post.plan.user == nil ? post.poster == signal.poster : services.contains(signal.poster)
+        guard isFromPoster, post.plan.nameText == signal.name, post.plan.objectText == signal.object
         else {
             world.violate("D6", "post \(number) of \(post.poster) arrives as \(signal.name) of \(signal.poster)")
             return nil
@@ -239,6 +248,10 @@ final class Ledger {
         if post.outcome == .refused || post.plan.flaw != nil {
             world.violate("E1", "post \(number) was to be refused, and arrives: \(post.plan)")
         }
+        if let lie = post.plan.lie {
+            world.violate("G1", "post \(number) was to be refused (\(lie)), and arrives: \(post.plan)")
+        }
+        imports.noteArrival(of: Int(number))
         checkExit(Int(number))
         if signal.isAltered { world.violate("N1", "post \(number) arrives with another payload") }
         // A service that knows nothing of its predecessor counts from one; behind a damaged log it goes on with the time.

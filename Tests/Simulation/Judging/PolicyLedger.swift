@@ -102,16 +102,41 @@ final class PolicyLedger {
         return found.contains(true) ? .allowed : .refused
     }
 
+    /// Where all versions of the file that may have been in force since then agree.
+    func verdict(since start: Int64, _ allows: (SessionsFile) -> Bool) -> Verdict {
+        let known = versions.lastIndex { $0.settled.map { $0 <= start } ?? false } ?? 0
+        let found = Set(versions[known...].map { allows($0.file.sessions) })
+        guard found.count == 1 else { return .uncertain }
+        return found.contains(true) ? .allowed : .refused
+    }
+
+    /// What stands in the file about other sessions.
+    var sessions: SessionsFile { versions.last!.file.sessions }
+
     /// Of a post with all of its options, from when it was made until now.
     func verdict(ofPost number: Int) -> Verdict {
         let post = ledger.posts[number]
-        let mayHaveLeft = !post.posterStayed
-        let ofName = verdict(.post, post.plan.nameText, of: post.poster, since: post.time, mayHaveLeft: mayHaveLeft)
-        guard post.plan.options.origin != nil, ofName != .refused else { return ofName }
-        let ofOrigin = verdict(of: post.poster, since: post.time, mayHaveLeft) { [areSandboxesThere] in
-            $0.allowsOrigin(to: $1, areSandboxesThere: areSandboxesThere)
+        if let user = post.plan.user {
+            return verdict(since: post.time) { $0.imports(post.plan.nameText, of: user) }
         }
-        return ofName == ofOrigin ? ofName : ofOrigin == .refused ? .refused : .uncertain
+        let mayHaveLeft = !post.posterStayed
+        var verdicts = [
+            verdict(.post, post.plan.nameText, of: post.poster, since: post.time, mayHaveLeft: mayHaveLeft)
+        ]
+        if post.plan.options.origin != nil {
+            verdicts.append(
+                verdict(of: post.poster, since: post.time, mayHaveLeft) { [areSandboxesThere] in
+                    $0.allowsOrigin(to: $1, areSandboxesThere: areSandboxesThere)
+                })
+        }
+        if post.plan.options.goesToAllSessions {
+            verdicts.append(
+                verdict(of: post.poster, since: post.time, mayHaveLeft) { [areSandboxesThere] in
+                    $0.allowsExport(of: post.plan.nameText, to: $1, areSandboxesThere: areSandboxesThere)
+                })
+        }
+        if verdicts.contains(.refused) { return .refused }
+        return verdicts.contains(.uncertain) ? .uncertain : .allowed
     }
 
     /// Whether a client surely may observe a name from a time until now.
@@ -164,7 +189,9 @@ final class PolicyLedger {
     func judgeArrival(of number: Int, at client: UniqueName) {
         let post = ledger.posts[number]
         if verdict(ofPost: number) == .refused {
-            ledger.world.violate("P2", "policy refuses post \(number) of \(post.poster), and it arrives: \(post.plan)")
+            ledger.world.violate(
+                post.plan.user == nil ? "P2" : "G1",
+                "policy refuses post \(number) of \(post.poster), and it arrives: \(post.plan)")
         }
         guard verdict(.observe, post.plan.nameText, of: client, since: post.time) == .refused else { return }
         ledger.world.violate("P2", "\(client) may not observe \(post.plan.nameText), and gets post \(number)")

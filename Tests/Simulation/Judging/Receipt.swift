@@ -99,11 +99,16 @@ struct Receipt {
     }
 
     /// The number of the post whose name, object and userInfo these bytes are; nil when it is none that the simulation made.
-    static func number(ofCommonBody body: [UInt8]) -> Int? {
+    static func number(ofCommonBody body: [UInt8]) -> Int? { content(ofCommonBody: body)?.number }
+
+    /// The same, with whether the payload is another than posts have.
+    static func content(ofCommonBody body: [UInt8]) -> (number: Int, isAltered: Bool)? {
         body.withUnsafeBytes { bytes in
             var reader = MarshalledReader(bytes)
             guard reader.readString() != nil, reader.readString() != nil else { return nil }
-            return readNumber(&reader).map { Int($0) }
+            return readNumberAndPayload(&reader).flatMap { content in
+                Int(exactly: content.number).map { ($0, content.isAltered) }
+            }
         }
     }
 
@@ -124,12 +129,7 @@ struct Receipt {
         return reader.offset == entries.upperBound ? texts : nil
     }
 
-    /// The number in a userInfo that has it, and besides at most payload.
-    private static func readNumber(_ reader: inout MarshalledReader) -> UInt64? {
-        readNumberAndPayload(&reader)?.number
-    }
-
-    /// The same, with whether the payload is another than posts have.
+    /// The number in a userInfo that has it, and besides at most payload; with whether that is another than posts have.
     private static func readNumberAndPayload(
         _ reader: inout MarshalledReader
     ) -> (number: UInt64, isAltered: Bool)? {

@@ -376,7 +376,7 @@ final class Witness {
         }
         lastSerials[key] = signal.serial
         guard post.options.postingStyle == .now else { return }
-        let stretch = Stretch(poster: signal.poster, number: ledger.posts[number].stretch, key: key)
+        let stretch = Stretch(poster: ledger.posts[number].poster, number: ledger.posts[number].stretch, key: key)
         if let last = lastOfPoster[stretch], number < last {
             world.violate("D4", "\(client) gets post \(number) of \(signal.poster) behind post \(last)")
         }

@@ -68,6 +68,9 @@ enum Action {
     /// A client that is not watched leaves as the service asks for a rule for all.
     case leaveAtRule
 
+    // Other sessions
+    case session(SessionDeed)
+
     // The disk
     case fillDisk
     case emptyDisk
@@ -85,6 +88,12 @@ struct PostPlan: Equatable {
     /// Of payload.
     var byteCount = 0
     var flaw: Flaw?
+    /// The user of the other session that sends it; nil for a post of this session (G1).
+    var user: UInt32?
+    /// Whether the other session says that it keeps it.
+    var isSentRetained = false
+    /// Why nobody takes it from another session, whoever sends it.
+    var lie: SessionLie?
 
     /// Why it is refused, whoever posts it.
     enum Flaw: String, CaseIterable {
@@ -219,6 +228,7 @@ extension Action: CustomStringConvertible {
         case .slowService(let factor): "bus: reads the service \(factor) times later"
         case .leaveAtRule: "a client leaves at the next rule for all"
         case .queueForName: "somebody queues for the service's name"
+        case .session(let deed): "\(deed)"
         case .fillDisk: "disk: full"
         case .emptyDisk: "disk: has room"
         case .damageDisk: "disk: damaged"
@@ -245,6 +255,7 @@ extension PostPlan: CustomStringConvertible {
             words.append(retention.whileConnected ? "retained while connected" : "retained")
         }
         if let seconds = options.expiresAfter { words.append("for \(seconds) s") }
+        if options.goesToAllSessions { words.append("to all sessions") }
         if options.deliverImmediately { words.append("immediately") }
         if !wantsAnswer { words.append("without answer") }
         if byteCount > 0 { words.append("\(byteCount) bytes") }

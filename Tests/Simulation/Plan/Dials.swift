@@ -33,6 +33,8 @@ public struct Dials: Equatable, Sendable {
     public var damage = 1.0
     /// In how many runs applications become inactive, or others say that a client is suspended, from 0 for none.
     public var activity = 1.0
+    /// In how many runs there are other sessions of the machine, from 0 for none.
+    public var sessions = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -44,7 +46,7 @@ public struct Dials: Equatable, Sendable {
             ("hostility", \.hostility), ("channels", \.channels), ("values", \.values), ("exits", \.exits),
             ("intervals", \.intervals), ("outside", \.outside), ("batches", \.batches),
             ("policy", \.policy), ("probes", \.probes), ("expiry", \.expiry), ("damage", \.damage),
-            ("activity", \.activity),
+            ("activity", \.activity), ("sessions", \.sessions),
         ]
     }
 

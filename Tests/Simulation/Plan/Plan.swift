@@ -58,6 +58,8 @@ struct Plan {
     var hasFlips = false
     /// Whether the activity of applications suspends (A2).
     var suspendsAutomatically = false
+    /// The other sessions of the machine, which are there where there are any.
+    var neighbors: [Neighbor] = []
     /// What is in force at the beginning.
     var policy = PolicyFile()
 
@@ -89,6 +91,7 @@ struct Plan {
         if dials.expiry > 0 { addExpiry() }
         if dials.damage > 0 { addDamage() }
         if dials.activity > 0 { addActivity() }
+        if dials.sessions > 0 { addSessions() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
@@ -133,6 +136,9 @@ struct Plan {
                     + (role.followsBy.map { " follows by \($0)" } ?? "")
                     + (role.wantsDetails ? " is told origins" : "") + (role.callsRarely ? " calls rarely" : "")
                     + (role.application.map { $0.isSandboxed ? " in the sandbox of \($0.id)" : " of \($0.id)" } ?? ""))
+        }
+        for (session, neighbor) in neighbors.enumerated() {
+            words.append("session \(session) of \(neighbor.user) wants \(neighbor.wants.joined(separator: ", "))")
         }
         if policy != PolicyFile() { words.append("\(policy)") }
         if servingTime > 0 { words.append("\(servingTime) µs to serve a call") }

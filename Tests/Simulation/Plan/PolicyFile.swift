@@ -33,6 +33,8 @@ struct PolicyFile: Equatable {
     var unidentified = Unidentified.automatic
     /// What applications may do besides, by their ids.
     var lists: [String: [Action: [String]]] = [:]
+    /// What it says of other sessions.
+    var sessions = SessionsFile()
 
     /// As it stands in `carillon.conf`.
     var text: String {
@@ -44,7 +46,7 @@ struct PolicyFile: Equatable {
                 lines.append("\(action.rawValue)=" + names.joined(separator: ";"))
             }
         }
-        return lines.joined(separator: "\n") + "\n"
+        return lines.joined(separator: "\n") + "\n" + sessions.text
     }
 
     /// - Parameters:
@@ -76,7 +78,17 @@ struct PolicyFile: Equatable {
         }
     }
 
-    private static func matches(_ pattern: String, _ name: String) -> Bool {
+    /// Whether it may post a name to all sessions (G1).
+    func allowsExport(of name: String, to subject: Subject, areSandboxesThere: Bool) -> Bool {
+        guard sessions.exports(name) else { return false }
+        switch subject {
+        case .process: return true
+        case .unidentified: return unidentified == .allow || unidentified == .automatic && !areSandboxesThere
+        case .application(let application): return !application.isSandboxed
+        }
+    }
+
+    static func matches(_ pattern: String, _ name: String) -> Bool {
         if pattern == "*" { return true }
         guard pattern.hasSuffix(".*") else { return pattern == name }
         return name.hasPrefix(pattern.dropLast()) && name.utf8.count >= pattern.utf8.count
