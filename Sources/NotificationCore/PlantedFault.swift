@@ -103,8 +103,24 @@
         case activityOverWord = "activity-over-word"
         /// Activity that ended a moment ago suspends, although it has begun again.
         case lateInactivity = "late-inactivity"
-        /// Notifications of other sessions are taken from any sender.
+        /// Notifications of other sessions are taken whatever their names are.
         case importUnpoliced = "import-unpoliced"
+        /// A session that does not keep up is passed over.
+        case busySessionPassedOver = "busy-session-passed-over"
+        /// What a session had no room for is not reported to it.
+        case sessionLossUnreported = "session-loss-unreported"
+        /// A notification of another session is posted for the user that it names.
+        case claimBelieved = "claim-believed"
+        /// The match rule for a session stays when the session leaves.
+        case sessionStays = "session-stays"
+        /// A notification of another session goes out again.
+        case importGoesOut = "import-goes-out"
+        /// A value of another session stays, whatever the configuration says.
+        case importKept = "import-kept"
+        /// A session is sent names that it does not want.
+        case unwantedExport = "unwanted-export"
+        /// The system bus is not tried again when it has closed the connection.
+        case systemBusGivenUp = "system-bus-given-up"
 
         // A simulation has one thread.
         nonisolated(unsafe) private static var planted: PlantedFault?

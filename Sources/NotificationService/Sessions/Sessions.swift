@@ -121,6 +121,9 @@ final class Sessions {
                 ["CARILLON_REASON": "no-system-bus"])
         }
         leave()
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.systemBusGivenUp) { return }
+        #endif
         let pause = min(Self.firstPause << UInt32(min(attempts, 16)), Self.longestPause)
         attempts += 1
         retry = .once(milliseconds: pause, on: context) { [unowned self] in
@@ -155,6 +158,10 @@ final class Sessions {
         if notification.options.isRetained, rules.keeps(notification.name, of: userID) {
             options.retention = Retention()
         }
+        #if CARILLON_PLANTED
+            if notification.options.isRetained, PlantedFault.strikes(.importKept) { options.retention = Retention() }
+            if PlantedFault.strikes(.importGoesOut) { options.goesToAllSessions = true }
+        #endif
         let identity = try identity(of: userID)
         try post(Imported(notification: notification, options: options, identity: identity))
         counts.received += 1

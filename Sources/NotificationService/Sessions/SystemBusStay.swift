@@ -225,7 +225,11 @@ final class SystemBusStay {
         guard let peer = peers.removeValue(forKey: name) else { return }
         (peer.confirmation, peer.doubt) = (nil, nil)
         unanswered.remove(name)
-        departures.forget(name)
+        #if CARILLON_PLANTED
+            if !PlantedFault.strikes(.sessionStays) { departures.forget(name) }
+        #else
+            departures.forget(name)
+        #endif
         // It has left, and with it whom that was for.
         if let userID = peer.userID {
             Log.info("\(name) on the system bus, a session of user \(userID), is gone")
@@ -262,12 +266,22 @@ final class SystemBusStay {
 
     func export(_ notification: ExportedNotification) {
         for peer in peers.values.sorted(by: { $0.name < $1.name })
-        where peer.userID != nil && peer.wants.contains(where: { $0.matches(notification.name) }) {
+        where peer.userID != nil && wants(notification.name, peer) {
+            #if CARILLON_PLANTED
+                if peer.line.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
+            #endif
             let size = notification.userInfo.byteCount + notification.name.utf8.count + notification.object.utf8.count
             let lost = peer.line.append(notification, byteCount: size + Self.overhead)
             if lost > 0 { owner.noteLoss(lost, "to \(peer.name), which does not keep up,") }
             pump(peer)
         }
+    }
+
+    private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
+        #if CARILLON_PLANTED
+            if !peer.wants.isEmpty, PlantedFault.strikes(.unwantedExport) { return true }
+        #endif
+        return peer.wants.contains { $0.matches(name) }
     }
 
     /// Header, options and entry, roughly.
@@ -301,6 +315,9 @@ final class SystemBusStay {
         var options = SessionNotification.Options()
         options.number = number
         options.lost = lost
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.sessionLossUnreported) { options.lost = 0 }
+        #endif
         options.deliverImmediately = notification.deliverImmediately
         options.isRetained = notification.isRetained
         if let expiry = notification.expiry {
@@ -367,6 +384,9 @@ final class SystemBusStay {
                     .notAllowed,
                     message: "import in [Sessions] does not have '\(notification.name.prefix(200))' of this user")
             }
+            #if CARILLON_PLANTED
+                let userID = notification.options.claimedUser ?? userID
+            #endif
             try owner.take(notification, of: userID)
             peer.received += 1
         } catch {

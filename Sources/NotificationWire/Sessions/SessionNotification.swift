@@ -21,6 +21,10 @@ public struct SessionNotification {
         public var isRetained = false
         /// In seconds; nil for never.
         public var expiresAfter: UInt32?
+        #if CARILLON_PLANTED
+            /// The user that the notification names.
+            package var claimedUser: UInt32?
+        #endif
 
         public init() {}
     }
@@ -124,6 +128,9 @@ extension SessionNotification.Options {
             case "deliver-immediately": deliverImmediately = try option.boolean()
             case "retain": isRetained = try option.boolean()
             case "expires-after": expiresAfter = try option.number()
+            #if CARILLON_PLANTED
+                case "uid" where PlantedFault.strikes(.claimBelieved): claimedUser = try option.number()
+            #endif
             default: throw BusError(WireOption.unknown(option.key))
             }
         }
