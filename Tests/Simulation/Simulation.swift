@@ -8,13 +8,13 @@ import NotificationWire
 final class Simulation {
     let world: World
     let ledger: Ledger
-    private let plan: Plan
+    let plan: Plan
     private let bus: Bus
     private let disk: Disk
-    private let host: ServiceHost
+    let host: ServiceHost
     /// By actor; those that left are kept for the end.
     private var current: [Int: any Client] = [:]
-    private var all: [any Client] = []
+    private(set) var all: [any Client] = []
     private var lastProcessID: UInt32 = 100
     private var random: Random
     private var impostor: Peer?
@@ -22,7 +22,7 @@ final class Simulation {
     private let applications = Applications()
     /// Nil where there are no other sessions.
     private let neighborhood: Neighborhood?
-    private let streams: Streams
+    let streams: Streams
     private var hogs: [ChannelHog] = []
     private var ambush: Ambush?
     /// Whether a client leaves when the service asks for a match rule for all.
@@ -376,38 +376,6 @@ final class Simulation {
         }
     }
 
-    /// A2, B3: others' words, a client's own, and the activity of its application decide in this order.
-    private func judgeSuspensions() {
-        guard let center = host.center, host.isServing else { return }
-        for status in center.clientStatuses {
-            guard let client = all.first(where: { $0.witness?.client == status.name }), client.isThere,
-                let witness = client.witness, (client as? PlainClient)?.role.isLiar != true,
-                !ledger.wasStateLost(since: witness.joined), witness.isWordKnown,
-                let expected = witness.outside.isSuspended(
-                    word: witness.word, at: world.now, by: ledger.incarnations),
-                expected != status.isSuspended
-            else { continue }
-            world.violate(
-                "A2",
-                "\(witness.client) is \(status.isSuspended ? "suspended" : "active") by \(status.cause.rawValue), and should not be"
-            )
-        }
-    }
-
-    /// Nobody is suspended by anything but its own word any more.
-    private func endOutsideSuspension() {
-        guard plan.suspendsAutomatically, let caller = all.last(where: { $0.isThere && $0 is PlainClient }) else {
-            return
-        }
-        for client in all where client.isThere {
-            guard let witness = client.witness, witness.outside.isConcerned else { continue }
-            caller.override(nil, of: witness)
-            if host.report(.active, of: witness.client) {
-                witness.outside.note(.active, at: world.now, by: ledger.incarnations)
-            }
-        }
-    }
-
     private func resumeAll() {
         endOutsideSuspension()
         for client in all where client.isThere {
@@ -521,7 +489,7 @@ final class Simulation {
     }
 
     /// The numbers of the posts whose values a center keeps.
-    private func values(of center: DistributedCenter) -> [Int?] {
+    func values(of center: DistributedCenter) -> [Int?] {
         var effects: [Effect] = []
         return center.retainedValues(name: "", object: "", effects: &effects).map { kept in
             let number = (kept.notification.userInfo as? WireUserInfo).flatMap {
@@ -567,88 +535,5 @@ final class Simulation {
         judgeFollowers()
         judgeValues(center)
         neighborhood?.judge(from: marker)
-    }
-
-    /// E4: what the service says of a client is so.
-    private func judge(_ client: any Client, by center: DistributedCenter) {
-        guard let witness = client.witness else { return }
-        judgeRegistrations(witness, by: center)
-        ledger.policy.judgeObservers(of: witness, by: center)
-        guard let status = center.clientStatuses.first(where: { $0.name == witness.client }) else { return }
-        if status.isSuspended { world.violate("S1", "\(witness.client) is suspended, and said that it is not") }
-        if witness.isToldSuspended, !ledger.mayBusDiscard, !ledger.wasStateLost(since: witness.joined) {
-            world.violate("S1", "\(witness.client) is not suspended, and was told last that it is")
-        }
-        if status.queued > 0 { world.violate("convergence", "\(status.queued) still wait for \(witness.client)") }
-        guard !ledger.wasServiceTroubled, !ledger.wasBusCrowded else { return }
-        // The end of a channel is told with a bound, and a library that has read all passes over it.
-        guard !witness.hadBounds, (client as? LibraryClient)?.hadChannel != true else {
-            if status.delivered < witness.delivered {
-                world.violate("E4", "\(witness.client) got \(witness.delivered), and \(status.delivered) are counted")
-            }
-            return
-        }
-        if status.delivered != witness.delivered {
-            world.violate("E4", "\(witness.client) got \(witness.delivered), and \(status.delivered) are counted")
-        }
-        if status.dropped != witness.announced {
-            world.violate("E4", "\(witness.client) was told of \(witness.announced), and \(status.dropped) are counted")
-        }
-    }
-
-    /// E3, D8: what a client registered and did not remove is there, as long as it is, and nothing else.
-    private func judgeRegistrations(_ witness: Witness, by center: DistributedCenter) {
-        let there = center.registrations(of: witness.client) ?? []
-        for known in there {
-            let isAsked = witness.registrations.contains {
-                known.name == $0.name.map(Names.name) && known.object == $0.object.map(Names.object)
-                    && known.options.runLoopMode == $0.mode && known.options.suspensionBehavior == $0.behavior
-                    && known.options.minimumInterval == $0.interval
-            }
-            if !isAsked {
-                world.violate("E3", "\(witness.client) is registered for what it never asked for: \(known)")
-            }
-        }
-        for registration in witness.kept {
-            let name = registration.name.map(Names.name)
-            let object = registration.object.map(Names.object)
-            let isThere = there.contains {
-                $0.name == name && $0.object == object && $0.options.runLoopMode == registration.mode
-                    && $0.options.suspensionBehavior == registration.behavior
-                    && $0.options.minimumInterval == registration.interval
-                    && (registration.id == nil || $0.id == registration.id)
-            }
-            if !isThere {
-                world.violate(
-                    "E3", "\(witness.client) observes \(name ?? "any") from \(object ?? "any"), and is not registered")
-            }
-        }
-    }
-
-    /// D8: nothing is left of those who left.
-    private func judgeEmptiness() {
-        guard let center = host.center else { return world.violate("convergence", "there is no service") }
-        ledger.values.judgeLeft(values(of: center).compactMap { $0 })
-        let statistics = center.statistics
-        let left: [(String, UInt64)] = [
-            ("clients", statistics.clients), ("observers", statistics.observers), ("notifications", statistics.queued),
-            ("bytes of notifications", statistics.queuedBytes), ("posts", statistics.queuedPosts),
-            ("bytes of posts", statistics.queuedPostBytes), ("bytes of answers", statistics.answerBytes),
-        ]
-        for (what, count) in left where count > 0 {
-            world.violate("D8", "everybody has left, and \(count) \(what) are still there")
-        }
-        if streams.openInService > 0 {
-            world.violate("D8", "everybody has left, and \(streams.openInService) channels are still there")
-        }
-        for (what, count) in host.kept where count > 0 {
-            world.violate("D8", "everybody has left, and \(count) \(what) are still there")
-        }
-        let names = Set(all.compactMap { $0.witness?.client.rawValue })
-        for peer in host.openPeers {
-            for rule in peer.rules.keys where names.contains(rule.firstArgument ?? "") {
-                world.violate("D8", "everybody has left, and \(rule.firstArgument!) is still watched")
-            }
-        }
     }
 }
