@@ -58,6 +58,20 @@ struct SystemBusStayTests {
         }
     }
 
+    /// A connection of which nothing is read.
+    private final class QuietTransport: MessageTransport {
+        var onMessage: ((Message) -> Void)?
+        var mostReceivedBytes = 0
+        var isPaused = false
+        let socket: Int32? = nil
+        let outgoingBytes = 0
+        let isConnected = true
+
+        func send(_ message: Message) -> UInt32 { message.numbered { 1 } }
+        func send(_: MarshalledMessage) {}
+        func registered(as _: UniqueName) {}
+    }
+
     private final class Scene {
         static let user: UInt32 = 1001
         let bus = UsersBus()
@@ -118,6 +132,26 @@ struct SystemBusStayTests {
         func sent(_ member: MemberName, to session: UniqueName?) -> [Message] {
             bus.sent.filter { $0.hasMember(member) && $0.destination == session.map { AnyBusName($0) } }
         }
+    }
+
+    @Test("Without a session bus nothing is taken, also when the system bus comes meanwhile")
+    func paused() {
+        let transport = QuietTransport()
+        let context = MainContext(clock: StageClock())
+        let machine = Machine.simulated(
+            address: "", runtimeDirectory: "", files: SystemFiles(), processes: NoProcesses(),
+            configuration: { () throws(KeyFile.Fault) in Configuration.standard },
+            connect: { _, _ throws(BusError) in throw .failed("nobody connects") },
+            connectToSystemBus: { context, _ throws(BusError) in Connection(transport, context: context) })
+        let sessions = Sessions(on: machine, context: context)
+        var rules = SessionRules()
+        rules.export = [NamePattern("Ding")!]
+        sessions.use(rules)
+        sessions.pause(true)
+        sessions.begin()
+        #expect(transport.isPaused)
+        sessions.pause(false)
+        #expect(!transport.isPaused)
     }
 
     @Test("A refused notification is confirmed as others are, and does not count as lost")

@@ -44,6 +44,8 @@ final class Sessions {
     private let machine: Machine
     /// Whether it was asked to be there.
     private var hasBegun = false
+    /// Whether nothing is to be taken, also of a stay that begins now.
+    private var isPaused = false
     private var stay: SystemBusStay?
     private var retry: EventSource?
     private var release: EventSource?
@@ -68,7 +70,10 @@ final class Sessions {
     }
 
     /// The service is on no session bus for now, and what comes waits in the system bus.
-    func pause(_ isPaused: Bool) { stay?.pause(isPaused) }
+    func pause(_ isPaused: Bool) {
+        self.isPaused = isPaused
+        stay?.pause(isPaused)
+    }
 
     func use(_ rules: SessionRules) {
         guard rules != self.rules else { return }
@@ -102,6 +107,7 @@ final class Sessions {
             let connection = try connect(context, .of(.delivery))
             let stay = SystemBusStay(connection, of: self) { [unowned self] error in ended(because: error) }
             self.stay = stay
+            stay.pause(isPaused)
             stay.start()
         } catch {
             ended(because: error)
