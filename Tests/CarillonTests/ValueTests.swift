@@ -84,15 +84,20 @@ struct ValueTests {
         #expect(await center.flush())
         let clock = ContinuousClock()
         let start = clock.now
-        for number in 1...1000 {
-            poster.post("org.example.State", number: number)
-            if number % 10 == 0 { try await letPassInTask(.milliseconds(5), because: "they come over half a second") }
+        var last = 0
+        // On a busy machine the first thousand may leave at once, and come as two.
+        try await eventuallyInTask("three of them: \(heard.all)") {
+            for _ in 0..<10 {
+                last += 1
+                poster.post("org.example.State", number: last)
+            }
+            return last >= 1000 && heard.all.count >= 3
         }
         #expect(await poster.flush())
         let most = 2 + Int((clock.now - start) / .milliseconds(200))
-        try eventually("the last: \(heard.all)") { heard.all.last == 1000 }
+        try eventually("the last: \(heard.all)") { heard.all.last == last }
         #expect(heard.all.first == 1 && heard.all == heard.all.sorted())
-        #expect(heard.all.count >= 3 && heard.all.count <= most, "\(heard.all)")
+        #expect(heard.all.count <= most, "\(heard.all)")
         for interval in [Duration.milliseconds(-1), .seconds(1 << 40)] {
             _ = center.observe(name, minimumInterval: interval) { _ in }
         }
