@@ -41,11 +41,14 @@ public struct OtherUser: Hashable, Sendable {
     }
 
     /// A copy of a file that every user can read, and run where it is a program.
+    ///
+    /// Another process writes it. A program that this one had open for writing could not be started while a process that
+    /// was forked meanwhile, for another test, had the descriptor as well.
     public static func copy(_ path: String, to directory: TemporaryDirectory) throws -> String {
         let copy = directory.entry(URL(fileURLWithPath: path).lastPathComponent)
         if !FileManager.default.fileExists(atPath: copy) {
-            try FileManager.default.copyItem(atPath: path, toPath: copy)
-            chmod(copy, 0o755)
+            let result = try Command.run("install", ["--mode=755", path, copy])
+            guard result.exitCode == 0 else { throw SystemError("install \(copy): \(result)", code: EIO) }
         }
         return copy
     }
