@@ -5,8 +5,6 @@ import Testing
 
 /// The short form of the search, in a process of its own whose hash tables have the same order in every run, as a seed
 /// means nothing without that. Continuous integration tries many more.
-///
-/// The environment variable `CARILLON_SIMULATE` names an optimised program that has its assertions, as tools/test builds it.
 @Suite("Simulation", .timeLimit(.minutes(20)))
 struct SearchTests {
     private func simulate(_ arguments: String...) throws -> CommandResult { try simulate(arguments) }
@@ -15,8 +13,7 @@ struct SearchTests {
         var environment = ProcessInfo.processInfo.environment
         environment["SWIFT_DETERMINISTIC_HASHING"] = "1"
         return try Command.run(
-            try environment["CARILLON_SIMULATE"] ?? Executables.path(of: "simulate"), arguments,
-            environment: environment,
+            try Executables.path(of: "simulate"), arguments, environment: environment,
             within: .work(.seconds(900), because: "it searches many seeds"))
     }
 
