@@ -129,7 +129,12 @@ final class X11Desktop: Desktop {
     func startManager() throws {
         manager = try RunningCommand(
             managerCommand[0], Array(managerCommand.dropFirst()), environment: environment)
-        guard managerKind == .i3 else { return }
+        guard managerKind == .i3 else {
+            // A window that is shown while the manager starts may never be told that it is; SDL waits for that for ever.
+            return try eventually("the manager serves: \(transcript)", within: .desktop) {
+                try Command.run("xdotool", ["get_num_desktops"], environment: environment).exitCode == 0
+            }
+        }
         // Windows that come before it is there would be placed by nobody. Now and then it ends as it starts.
         var attempts = 5
         try eventually("i3 serves: \(transcript)") {
