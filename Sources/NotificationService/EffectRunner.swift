@@ -76,7 +76,8 @@ final class EffectRunner {
         self.barrier = barrier
         let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
-        witness = ReadingWitness(bus: bus, socket: (bus as? Connection)?.socket, sockets: machine.sockets())
+        witness = ReadingWitness(
+            bus: bus, socket: { [unowned bus] in (bus as? Connection)?.socket }, sockets: machine.sockets())
         channels = Channels(on: bus.context, prober: prober, witness: witness)
         channels.report = { [unowned self] event in report(.ofChannel(event)) }
         channels.sendOnBus = { [unowned self] effects in

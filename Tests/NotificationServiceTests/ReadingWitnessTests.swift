@@ -55,7 +55,7 @@ struct ReadingWitnessTests {
         private(set) var steps: [Int] = []
 
         init(_ kernel: Kernel?) {
-            witness = ReadingWitness(bus: bus, socket: 3, sockets: kernel)
+            witness = ReadingWitness(bus: bus, socket: { 3 }, sockets: kernel)
             witness.isOnTheWay = { _ in false }
             witness.onFinding = { [unowned self] _, hasRead in findings.append(hasRead) }
             witness.meter.eventEnded = { [unowned self] _, steps in self.steps.append(steps) }

@@ -23,7 +23,7 @@ final class ReadingWitness {
 
     private unowned let bus: any MessageBus
     private let sockets: (any SocketTable)?
-    private let socketOfBus: Int32?
+    private let socketOfBus: () -> Int32?
     /// Counts what each look takes (E8).
     let meter = StepMeter()
     /// What the bus's ends of connections are bound to; nil as long as that was not asked.
@@ -54,9 +54,9 @@ final class ReadingWitness {
 
     /// - Parameters:
     ///   - bus: the caller keeps it.
-    ///   - socket: the descriptor of the connection to it; nil where it has none.
+    ///   - socket: tells the descriptor of the connection to it; nil where there is none.
     ///   - sockets: those of the machine; nil where the kernel does not tell.
-    init(bus: any MessageBus, socket: Int32?, sockets: (any SocketTable)?) {
+    init(bus: any MessageBus, socket: @escaping () -> Int32?, sockets: (any SocketTable)?) {
         self.bus = bus
         socketOfBus = socket
         self.sockets = sockets
@@ -149,7 +149,7 @@ final class ReadingWitness {
     private func nameOfBus() -> [UInt8]? {
         if let busName { return busName }
         var name: [UInt8]?
-        if let sockets, let descriptor = socketOfBus, let inode = sockets.inode(of: descriptor),
+        if let sockets, let descriptor = socketOfBus(), let inode = sockets.inode(of: descriptor),
             let peer = sockets[inode]?.peer
         {
             name = sockets[peer]?.name
