@@ -77,7 +77,7 @@ struct Simulate {
         func make(_ run: SeededRun) {
             CrashNote.set(run.seed, run.dials, mostSeconds: 300)
             let outcome = run.make()
-            CrashNote.letGoOn()
+            CrashNote.limit(seconds: 0)
             runs += 1
             seconds += outcome.seconds
             events += outcome.events
@@ -109,6 +109,9 @@ struct Simulate {
     /// Prints what somebody needs to see it again.
     private static func explain(_ run: SeededRun, _ options: Options) {
         printLine("shortening seed \(run.seed) …")
+        // Hundreds of runs.
+        CrashNote.limit(seconds: 3600)
+        defer { CrashNote.limit(seconds: 0) }
         guard let shrunk = run.shrink() else { return }
         printLine("commit \(options.commit), seed \(run.seed)\(run.dials.options)")
         printLine("\(shrunk.violation)")
@@ -207,7 +210,7 @@ private enum CrashNote {
     /// - Parameter mostSeconds: of processor time, which end the process, as virtual time does not pass in a loop without an
     ///   end; 0 for none.
     static func set(_ seed: UInt64, _ dials: Dials, mostSeconds: Int = 0) {
-        setTimer(mostSeconds)
+        limit(seconds: mostSeconds)
         if crashText == nil {
             crashText = .allocate(capacity: 512)
             // On a stack of its own: it may be the stack that is used up.
@@ -218,7 +221,9 @@ private enum CrashNote {
             var action = sigaction()
             action.__sigaction_handler.sa_handler = writeCrashText
             action.sa_flags = SA_ONSTACK
-            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGPROF] { sigaction(number, &action, nil) }
+            for number in [SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT, SIGPROF, SIGALRM] {
+                sigaction(number, &action, nil)
+            }
         }
         let run = SeededRun(seed: seed, dials: dials)
         let text = "seed \(seed) ended the process\n  to see it: \(run.command)\n"
@@ -226,10 +231,10 @@ private enum CrashNote {
         text.withCString { _ = strcpy(crashText!, $0) }
     }
 
-    /// The run has come to its end.
-    static func letGoOn() { setTimer(0) }
-
-    private static func setTimer(_ seconds: Int) {
+    /// Ends the process after so much processor time from now on, 0 for never; and after ten times as much real time,
+    /// where it waits for something that never comes.
+    static func limit(seconds: Int) {
+        alarm(UInt32(seconds) * 10)
         var time = itimerval()
         time.it_value.tv_sec = seconds
         #if canImport(Glibc)
@@ -246,7 +251,9 @@ nonisolated(unsafe) private var crashTextLength = 0
 private let timeText: StaticString = "it went on for too long:\n"
 
 private func writeCrashText(_ number: Int32) {
-    if number == SIGPROF { _ = write(STDERR_FILENO, timeText.utf8Start, timeText.utf8CodeUnitCount) }
+    if number == SIGPROF || number == SIGALRM {
+        _ = write(STDERR_FILENO, timeText.utf8Start, timeText.utf8CodeUnitCount)
+    }
     _ = write(STDERR_FILENO, crashText, crashTextLength)
     signal(number, SIG_DFL)
     raise(number)
