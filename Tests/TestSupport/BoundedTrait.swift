@@ -5,7 +5,7 @@ import Testing
 /// that waits in vain fails after a minute and a half, and says what its programs wrote.
 ///
 /// `.timeLimit` counts also the time in which other tests hold the threads of the pool, which can be minutes. These tests
-/// do not wait for those: their tasks have threads of their own.
+/// have threads of their own, and the time in which the pool is held does not count: what they wait for may need it.
 public struct BoundedTrait: SuiteTrait, TestTrait, TestScoping {
     public var isRecursive: Bool { true }
 
@@ -29,8 +29,9 @@ public struct BoundedTrait: SuiteTrait, TestTrait, TestScoping {
     private static func watch(_ test: Test) async {
         var wait = Wait(inTask: patience)
         while !Task.isCancelled {
-            await Wait.throughThePool()
-            if let end = wait.end() {
+            var end: String?
+            do { try await Wait.throughThePool() } catch { end = "\(error)" }
+            if let end = end ?? wait.end() {
                 let failure = NotInTime("\(end): the end of \(test.name), which is cancelled")
                 Issue.record(failure, sourceLocation: test.sourceLocation)
                 return

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Glibc
+import Synchronization
 
 /// How long something that has to happen may take. Each kind of thing that is waited for has a bound of its own, and only a
 /// test that fails waits for so long.
@@ -75,8 +76,24 @@ public struct Wait: Sendable {
 
     /// Goes once through the pool of tasks, on which most of what a task waits for goes on: while others hold its threads,
     /// nobody looks.
-    static func throughThePool() async {
-        await Task.detached {}.value
+    ///
+    /// - Throws: ``NotInTime`` where they are held for ten minutes, if the caller has a thread of its own.
+    static func throughThePool() async throws {
+        let hasPassed = Passage()
+        Task.detached { hasPassed.end() }
+        let start = ContinuousClock.now
+        while !hasPassed.isOver {
+            guard ContinuousClock.now - start < .seconds(600) else {
+                throw NotInTime("not within ten minutes: a thread of the pool of tasks, all of which are held")
+            }
+            try? await Task.sleep(for: .milliseconds(1))
+        }
+    }
+
+    private final class Passage: Sendable {
+        private let state = Atomic(false)
+        var isOver: Bool { state.load(ordering: .acquiring) }
+        func end() { state.store(true, ordering: .releasing) }
     }
 
     /// Begins anew, as something of what is waited for has come; ten times as long in all, as what comes may have no end.

@@ -57,7 +57,7 @@ public func eventuallyInTask(
             come = now
             wait.goOn()
         }
-        await Wait.throughThePool()
+        try await Wait.throughThePool()
         try wait.look(for: what())
         try await Task.sleep(for: .milliseconds(5))
     }
@@ -82,7 +82,7 @@ public func awaiting<Result: Sendable>(
     while true {
         if let outcome = box.value.withLock({ $0 }) { return try outcome.get() }
         do {
-            await Wait.throughThePool()
+            try await Wait.throughThePool()
             try wait.look(for: what)
             try await Task.sleep(for: .milliseconds(2))
         } catch {
