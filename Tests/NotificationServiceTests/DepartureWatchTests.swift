@@ -28,14 +28,6 @@ struct DepartureWatchTests {
         var testDescription: String { "\(rules) rules, the general one \(general)" }
     }
 
-    private struct NoProcesses: ProcessTable {
-        let now: UInt64 = 0
-        func name(of _: UInt32) -> String { "" }
-        func confinement(of _: UInt32) -> Confinement { .none }
-        func facts(of _: UInt32) -> ProcessFacts? { nil }
-        func environment(of _: UInt32) -> SessionEnvironment? { nil }
-    }
-
     /// A bus with its rules, and who has noticed what.
     private final class Scene {
         let bus = QuietBus()

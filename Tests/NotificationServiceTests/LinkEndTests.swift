@@ -86,14 +86,6 @@ struct LinkEndTests {
         func answer(toCall serial: UInt32) -> Message? { sent.first { $0.replySerial == serial } }
     }
 
-    private struct NoProcesses: ProcessTable {
-        let now: UInt64 = 0
-        func name(of _: UInt32) -> String { "" }
-        func confinement(of _: UInt32) -> Confinement { .none }
-        func facts(of _: UInt32) -> ProcessFacts? { nil }
-        func environment(of _: UInt32) -> SessionEnvironment? { nil }
-    }
-
     private final class Stage {
         let directory: TemporaryDirectory
         /// The service's connections: a main one and a control one, and again.

@@ -13,14 +13,6 @@ import Testing
 /// A service among sessions that send what a test says, on a bus that answers at once.
 @Suite("G1: among the sessions on the system bus", .timeLimit(.minutes(20)))
 struct SystemBusStayTests {
-    private struct NoProcesses: ProcessTable {
-        let now: UInt64 = 0
-        func name(of _: UInt32) -> String { "" }
-        func confinement(of _: UInt32) -> Confinement { .none }
-        func facts(of _: UInt32) -> ProcessFacts? { nil }
-        func environment(of _: UInt32) -> SessionEnvironment? { nil }
-    }
-
     private final class UsersBus: BusConnection {
         let context: MainContext
         let uniqueName: UniqueName? = ":1.1"
@@ -124,7 +116,7 @@ struct SystemBusStayTests {
             _ = bus.onMessage?(message.carried(from: AnyBusName(session), serial: 1))
         }
 
-        /// What was confirmed to a session.
+        /// The number up to which a session was told that its notifications were taken.
         func confirmed(to session: UniqueName) -> [UInt64] {
             sent(TakenSignal.member, to: session).compactMap { (try? TakenSignal($0))?.number }
         }

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+import DesktopActivity
+
+/// A machine of whose processes nothing is known, and none of which is in a sandbox.
+struct NoProcesses: ProcessTable {
+    let now: UInt64 = 0
+    func name(of _: UInt32) -> String { "" }
+    func confinement(of _: UInt32) -> Confinement { .none }
+    func facts(of _: UInt32) -> ProcessFacts? { nil }
+    func environment(of _: UInt32) -> SessionEnvironment? { nil }
+}
