@@ -107,7 +107,7 @@
         case importUnpoliced = "import-unpoliced"
         /// A session that does not keep up is passed over.
         case busySessionPassedOver = "busy-session-passed-over"
-        /// What a session had no room for is not reported to it.
+        /// Losses for want of room in a session are not reported to it.
         case sessionLossUnreported = "session-loss-unreported"
         /// A notification of another session is posted for the user that it names.
         case claimBelieved = "claim-believed"

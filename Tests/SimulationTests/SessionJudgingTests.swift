@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// What the simulation finds of other sessions, on cases of which the verdict is known.
+/// The verdicts of the simulation about other sessions, on cases of which they are known.
 @Suite("Judging other sessions", .timeLimit(.minutes(20)))
 struct SessionJudgingTests {
     private static let user: UInt32 = 4_000_001

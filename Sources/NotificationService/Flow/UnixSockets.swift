@@ -7,7 +7,7 @@ import CSystem
     import Musl
 #endif
 
-/// What a kernel tells about unix sockets.
+/// The unix sockets of a machine, as its kernel tells them.
 protocol SocketTable {
     /// A socket by its inode; nil when there is none, or it is of another family.
     subscript(inode: UInt32) -> UnixSocket? { get }
@@ -25,7 +25,7 @@ protocol SocketTable {
 struct UnixSocket {
     /// The socket at the other end; nil when there is none.
     var peer: UInt32?
-    /// What it is bound to; a socket that was accepted has the name of the one that listened.
+    /// The name that it is bound to; a socket that was accepted has the name of the one that listened.
     var name: [UInt8]?
     /// Bytes that arrived and were not read.
     var unreadBytes: UInt32 = 0

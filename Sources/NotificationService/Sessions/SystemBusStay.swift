@@ -21,7 +21,7 @@ final class SystemBusStay {
     /// Those about whom the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
-    /// What each user may send. The allowance of a user without a session stays until it is full: a session that leaves and
+    /// The allowance of each user. That of a user without a session stays until it is full: a session that leaves and
     /// comes again gives its user no more.
     private var allowances: [UInt32: Allowance] = [:]
     /// Set while there are allowances of users without a session.

@@ -89,7 +89,7 @@ final class Neighborhood {
         world.after(Int64(milliseconds) * 1000) { for peer in peers { peer.close(losing: false) } }
     }
 
-    /// What a post of another session is in this one.
+    /// The post in this session that comes from a post of another one.
     private func arriving(_ post: PostPlan, from session: OtherSession) -> PostPlan {
         var post = post
         post.user = session.user

@@ -25,7 +25,7 @@ final class OtherSession {
         var reported: UInt64 = 0
         /// Whether the service may count more as lost, as it refused what has a number and could not know that.
         var hasHoles = false
-        /// What was sent before the service surely knew what this session wants.
+        /// Notifications that were sent before the service surely knew the wants of this session.
         var sentBeforeWants: UInt64 = 0
         /// Whether each answer to an announcement is one to an announcement behind `Wants`.
         let provesWants: Bool
@@ -36,7 +36,7 @@ final class OtherSession {
         var knownSince: Int64?
         var lastReceived: UInt64 = 0
         var confirmed: UInt64 = 0
-        /// What the service reported as lost.
+        /// Losses that the service reported.
         var lost: UInt64 = 0
         var received: Set<Int> = []
         var lastOfPoster: [UniqueName: (stretch: Int, post: Int)] = [:]
@@ -296,7 +296,7 @@ final class OtherSession {
                 let names = try WantsSignal(message).names
                 guard names != link.wantsThere else { return }
                 link.wantsThere = names
-                // What it took of before may be confirmed never.
+                // Notifications that it took before may never be confirmed.
                 link.onTheWay.removeAll()
                 pump(link)
             } else if message.hasMember(TakenSignal.member) {

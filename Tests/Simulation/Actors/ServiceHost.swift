@@ -292,7 +292,7 @@ final class ServiceHost {
         for peer in serving?.systemPeers ?? [] where peer.isOpen { bus.disconnect(peer) }
     }
 
-    /// What the service that has the name shows of another session.
+    /// Another session, as the service that has the name shows it.
     func shownSession(_ name: UniqueName) -> [String: PropertyList]? {
         guard case .array(let peers)? = serving?.service?.shownSessions["peers"] else { return nil }
         return peers.lazy.compactMap { if case .dictionary(let peer) = $0 { peer } else { nil } }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What other sessions send, and how much of it the service takes in a time (G1, docs/security.md).
+/// Notifications from other sessions, and how many of them the service takes in a time (G1, docs/security.md).
 final class ImportLedger {
     private struct User {
         /// When each message of the user was sent, in order.

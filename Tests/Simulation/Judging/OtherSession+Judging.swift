@@ -2,7 +2,7 @@
 import NotificationCore
 import NotificationWire
 
-/// What goes to another session, held against the rules (G1).
+/// Notifications to another session, held against the rules (G1).
 extension OtherSession {
     /// A notification arrives.
     func judge(_ notification: SessionNotification, on link: Link) {

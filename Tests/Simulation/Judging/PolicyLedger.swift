@@ -110,7 +110,7 @@ final class PolicyLedger {
         return found.contains(true) ? .allowed : .refused
     }
 
-    /// What stands in the file about other sessions.
+    /// The part of the configuration about other sessions.
     var sessions: SessionsFile { versions.last!.file.sessions }
 
     /// Of a post with all of its options, from when it was made until now.

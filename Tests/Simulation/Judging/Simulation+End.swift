@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 
-/// What is judged when nothing happens any more.
+/// The verdicts for the time when nothing happens any more.
 extension Simulation {
     /// E4: what the service says of a client is so.
     func judge(_ client: any Client, by center: DistributedCenter) {

@@ -78,7 +78,7 @@ extension Plan {
         }
     }
 
-    /// What the configuration says of sessions at any time of the run.
+    /// The configuration of sessions at any time of the run.
     var sessionsFiles: [SessionsFile] {
         [policy.sessions]
             + steps.compactMap { if case .changePolicy(let file) = $0.action { file.sessions } else { nil } }

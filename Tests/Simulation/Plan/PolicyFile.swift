@@ -33,7 +33,7 @@ struct PolicyFile: Equatable {
     var unidentified = Unidentified.automatic
     /// What applications may do besides, by their ids.
     var lists: [String: [Action: [String]]] = [:]
-    /// What it says of other sessions.
+    /// Its part about other sessions.
     var sessions = SessionsFile()
 
     /// As it stands in `carillon.conf`.

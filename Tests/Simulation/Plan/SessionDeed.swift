@@ -13,7 +13,7 @@ enum SessionDeed {
     /// Reads, and confirms nothing; or confirms again.
     case mute(Int, Bool)
     case lie(Int, SessionLie)
-    /// So many connections of one user, or of many, say that they are sessions, and leave after a time.
+    /// A number of connections of one user, or of many, say that they are sessions, and leave after a time.
     case crowd(user: UInt32?, count: Int, milliseconds: Int)
     /// The system bus closes the service's connection.
     case cut
