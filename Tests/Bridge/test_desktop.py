@@ -32,7 +32,7 @@ def has_gtk(version):
 class Windows(BridgeTest):
     def display(self, host):
         """The number of a new X server without a screen."""
-        server = host.start("display", "Xvfb", "-displayfd", "2", "-screen", "0", "400x300x24", "-nolisten", "tcp")
+        server = host.start("display", "Xvfb", "-displayfd", "2", "-screen", "0", "400x300x24", "-nolisten", "tcp", "-noreset")
         wait_until(lambda: re.search(r"^\d+$", server.text(), re.M), lambda: f"Xvfb has started: {server.tail()}")
         return re.search(r"^\d+$", server.text(), re.M)[0]
 

@@ -133,7 +133,7 @@ class Stage:
             return
         reading, writing = os.pipe()
         with open(f"{self.directory}/xvfb.log", "wb") as log:
-            self.start(["Xvfb", "-displayfd", str(writing), "-screen", "0", "800x600x24", "-nolisten", "tcp"],
+            self.start(["Xvfb", "-displayfd", str(writing), "-screen", "0", "800x600x24", "-nolisten", "tcp", "-noreset"],
                        stdout=log, stderr=log, pass_fds=[writing])  # fmt: skip
         os.close(writing)
         with open(reading, "rb") as stream:

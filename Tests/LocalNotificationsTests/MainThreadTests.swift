@@ -45,7 +45,7 @@ struct MainThreadTests {
         .enabled(if: hasGTK, "there is no Xvfb"))
     func gtk() async throws {
         let server = try RunningCommand(
-            "Xvfb", ["-displayfd", "1", "-screen", "0", "400x300x24", "-nolisten", "tcp"])
+            "Xvfb", ["-displayfd", "1", "-screen", "0", "400x300x24", "-nolisten", "tcp", "-noreset"])
         let display = try await onOwnThread { try server.nextLine() }
         var environment = ProcessInfo.processInfo.environment
         environment["DISPLAY"] = ":\(display)"

@@ -104,12 +104,15 @@ final class X11Desktop: Desktop {
         }
     }
 
+    /// A server that stays as it is when its last client goes: without that, the question whether the manager serves ends
+    /// the connection that the manager is opening.
     /// - Returns: when it is ready.
     private static func startServer(
         on display: String, _ options: [String], _ environment: [String: String]
     ) throws -> RunningCommand {
         let server = try RunningCommand(
-            "Xvfb", [display, "-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp"] + options,
+            "Xvfb",
+            [display, "-displayfd", "1", "-screen", "0", "640x480x24", "-nolisten", "tcp", "-noreset"] + options,
             environment: environment)
         _ = try server.nextLine()
         return server
@@ -127,24 +130,15 @@ final class X11Desktop: Desktop {
     }
 
     func startManager() throws {
-        manager = try RunningCommand(
+        let manager = try RunningCommand(
             managerCommand[0], Array(managerCommand.dropFirst()), environment: environment)
-        guard managerKind == .i3 else {
-            // A window that is shown while the manager starts may never be told that it is; SDL waits for that for ever.
-            return try eventually("the manager serves: \(transcript)", within: .desktop) {
-                try Command.run("xdotool", ["get_num_desktops"], environment: environment).exitCode == 0
-            }
-        }
-        // Windows that come before it is there would be placed by nobody. Now and then it ends as it starts.
-        var attempts = 5
-        try eventually("i3 serves: \(transcript)") {
-            if manager?.isRunning == false {
-                guard attempts > 1 else { throw NotInTime("i3 ends as it starts: \(transcript)") }
-                attempts -= 1
-                manager = try RunningCommand(
-                    managerCommand[0], Array(managerCommand.dropFirst()), environment: environment)
-            }
-            return try Command.run("i3-msg", ["-q", "nop"], environment: environment).exitCode == 0
+        self.manager = manager
+        // A window that is shown while openbox starts may never be told that it is, and SDL waits for that for ever; one
+        // that comes before i3 is there is placed by nobody.
+        let question = managerKind == .i3 ? ["i3-msg", "-q", "nop"] : ["xdotool", "get_num_desktops"]
+        try eventually("the manager serves: \(transcript)", within: .desktop) {
+            guard manager.isRunning else { throw NotInTime("the manager ended as it started: \(transcript)") }
+            return try Command.run(question[0], Array(question.dropFirst()), environment: environment).exitCode == 0
         }
     }
 
