@@ -179,6 +179,8 @@ package final class CenterObject {
         driver.effects.sessions = nil
         sessions.pause(true)
         sessions.post = nil
+        // The driver goes, and its limits are those of the next one.
+        sessions.limits = { [limits = center.limits] in limits }
         return Heritage(
             busID: busID, center: center, store: store, configuration: configuration, sessions: sessions, calls: kept,
             mostBytes: center.mostBytes, largest: largest)

@@ -20,6 +20,8 @@ struct SystemBusStayTests {
         var onDisconnect: (() -> Void)?
         let carriesDescriptors = false
         var users: [String: UInt32] = [:]
+        /// Answers nothing about anybody.
+        var isMute = false
         private(set) var sent: [Message] = []
         private let clock = StageClock()
 
@@ -33,6 +35,9 @@ struct SystemBusStayTests {
 
         func call(_ call: Message, timeout _: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void) {
             guard call.hasMember("GetConnectionCredentials") else { return completion(.success(QuietBus.done)) }
+            guard !isMute else {
+                return completion(.failure(BusError(name: "org.freedesktop.DBus.Error.NoReply", message: "in time")))
+            }
             var reader = MessageReader(call)
             guard let user = (try? reader.readString()).flatMap({ users[$0] }) else {
                 return completion(.failure(BusError(name: BusError.nameHasNoOwnerName, message: "it left")))
@@ -50,7 +55,7 @@ struct SystemBusStayTests {
         }
     }
 
-    /// A connection of which nothing is read.
+    /// A connection to a bus that answers when a test says so.
     private final class QuietTransport: MessageTransport {
         var onMessage: ((Message) -> Void)?
         var mostReceivedBytes = 0
@@ -59,9 +64,28 @@ struct SystemBusStayTests {
         let outgoingBytes = 0
         let isConnected = true
 
-        func send(_ message: Message) -> UInt32 { message.numbered { 1 } }
+        private var calls: [Message] = []
+        private var lastSerial: UInt32 = 0
+
+        func send(_ message: Message) -> UInt32 {
+            if message.kind == .methodCall { calls.append(message) }
+            lastSerial += 1
+            return message.numbered { lastSerial }
+        }
         func send(_: MarshalledMessage) {}
         func registered(as _: UniqueName) {}
+
+        /// To the oldest call, if it is read.
+        func answer() {
+            guard !isPaused, !calls.isEmpty else { return }
+            let call = calls.removeFirst()
+            let reply = call.methodReturn()
+            if call.hasMember("Hello") {
+                var writer = MessageWriter(reply)
+                writer.append(":1.1")
+            }
+            onMessage?(reply.carried(from: "org.freedesktop.DBus", serial: 1))
+        }
     }
 
     private final class Scene {
@@ -85,9 +109,9 @@ struct SystemBusStayTests {
             stay.start()
         }
 
-        /// A connection of the user says that it is a session.
-        func join(_ name: UniqueName) {
-            bus.users[name.rawValue] = Self.user
+        /// A connection says that it is a session.
+        func join(_ name: UniqueName, user: UInt32? = user) {
+            bus.users[name.rawValue] = user
             arrive(HereSignal().message(to: nil), from: name)
         }
 
@@ -100,7 +124,8 @@ struct SystemBusStayTests {
             _ = bus.onMessage?(signal.carried(from: "org.freedesktop.DBus", serial: 1))
         }
 
-        func send(_ number: UInt64, _ name: String = "Ding", from session: UniqueName) {
+        /// - Parameter option: one more, of a later version.
+        func send(_ number: UInt64, _ name: String = "Ding", option: String? = nil, from session: UniqueName) {
             let signal = Message.signal(
                 to: ":1.1", path: SessionsWire.path, interface: SessionsWire.interface,
                 member: SessionNotification.member)
@@ -108,7 +133,17 @@ struct SystemBusStayTests {
             writer.append(name)
             writer.append("")
             writer.array(of: "{sv}") { _ in }
-            writer.array(of: "{sv}") { $0.entry("number", number) }
+            writer.array(of: "{sv}") { writer in
+                if let option {
+                    writer.dictEntry { writer in
+                        writer.append(option)
+                        writer.variant(of: "as") { writer in
+                            writer.array(of: "s") { $0.append("a later version's") }
+                        }
+                    }
+                }
+                writer.entry("number", number)
+            }
             arrive(signal, from: session)
         }
 
@@ -141,6 +176,9 @@ struct SystemBusStayTests {
         sessions.use(rules)
         sessions.pause(true)
         sessions.begin()
+        // It gets there all the same: by Hello and by AddMatch.
+        for _ in 0..<2 { transport.answer() }
+        #expect(sessions.shown["state"] == .string("joined"))
         #expect(transport.isPaused)
         sessions.pause(false)
         #expect(!transport.isPaused)
@@ -161,6 +199,21 @@ struct SystemBusStayTests {
         scene.bus.pass(milliseconds: 1)
         #expect(scene.confirmed(to: ":1.2").last == 70)
         #expect(scene.sessions.counts.refused == 69 && scene.sessions.counts.lost == 0)
+    }
+
+    @Test("A notification of a user of whom nothing is taken, or of a later version, is confirmed as well")
+    func unread() {
+        let scene = Scene()
+        scene.join(":1.2", user: 1002)
+        scene.join(":1.3")
+        for number in 1...100 {
+            scene.send(UInt64(number), from: ":1.2")
+            scene.send(UInt64(number), option: number.isMultiple(of: 2) ? "color" : nil, from: ":1.3")
+        }
+        scene.bus.pass(milliseconds: 1)
+        #expect(scene.confirmed(to: ":1.2").last == 100 && scene.confirmed(to: ":1.3").last == 100)
+        #expect(scene.posted.count == 50)
+        #expect(scene.sessions.counts.refused == 150 && scene.sessions.counts.lost == 0)
     }
 
     @Test("A user may send no more by leaving and coming again")
@@ -190,8 +243,56 @@ struct SystemBusStayTests {
         for name in names { scene.join(name) }
         #expect(scene.stay.shown.count == SystemBusStay.mostPeersOfUser)
         scene.leave(names[0])
+        expectQuestion(scene)
+        // The session that was passed over answers.
+        scene.join(names.last!)
+        #expect(scene.stay.shown.count == SystemBusStay.mostPeersOfUser)
+        scene.send(1, from: names.last!)
+        #expect(scene.posted == ["Ding"])
+    }
+
+    @Test("A session about which the bus says nothing is passed over, and one that has left is not")
+    func unknown() {
+        let scene = Scene()
+        scene.bus.isMute = true
+        scene.join(":1.2")
+        #expect(scene.stay.shown.isEmpty)
+        expectQuestion(scene)
+        scene.bus.isMute = false
+        let asked = scene.sent(HereSignal.member, to: nil).count
+        scene.join(":1.3", user: nil)
+        scene.bus.pass(milliseconds: 60_000)
+        #expect(scene.sent(HereSignal.member, to: nil).count == asked)
+    }
+
+    @Test("The more often sessions are passed over, the more seldom all are asked, until there is a calm")
+    func pauses() {
+        let scene = Scene()
+        scene.bus.isMute = true
+        var number = 10
+        /// Until all are asked, after one is passed over.
+        func pause() -> Int64 {
+            scene.join(UniqueName(rawValue: ":1.\(number)")!)
+            number += 1
+            let asked = scene.sent(HereSignal.member, to: nil).count
+            var milliseconds: Int64 = 0
+            while scene.sent(HereSignal.member, to: nil).count == asked, milliseconds < 100_000 {
+                scene.bus.pass(milliseconds: 500)
+                milliseconds += 500
+            }
+            return milliseconds
+        }
+        #expect((1...8).map { _ in pause() } == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000])
+        scene.bus.pass(milliseconds: 50_000)
+        #expect(pause() == 60_000)
+        scene.bus.pass(milliseconds: 121_000)
+        #expect(pause() == 1000)
+    }
+
+    /// Everybody is asked again, within a minute.
+    private func expectQuestion(_ scene: Scene) {
         let asked = scene.sent(HereSignal.member, to: nil).count
         scene.bus.pass(milliseconds: 60_000)
-        #expect(scene.sent(HereSignal.member, to: nil).count > asked)
+        #expect(scene.sent(HereSignal.member, to: nil).count == asked + 1)
     }
 }

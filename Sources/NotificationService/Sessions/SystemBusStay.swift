@@ -35,6 +35,7 @@ final class SystemBusStay {
     /// Set when somebody was passed over, and everybody is asked again.
     private var again: EventSource?
     private var misses: UInt32 = 0
+    private var lastMiss: Int64 = 0
     private var isOver = false
     private(set) var isThere = false
     /// Numbers of messages, in the upper half, where the connection, which numbers all others, does not come.
@@ -80,6 +81,7 @@ final class SystemBusStay {
                 guard let self, !isOver else { return }
                 if case .failure(let error) = result { return end(error) }
                 isThere = true
+                applyPause()
                 owner.joined()
                 // Behind the rule, so that of two that come at once one hears the other.
                 bus.send(HereSignal().message(to: nil))
@@ -110,7 +112,8 @@ final class SystemBusStay {
         applyPause()
     }
 
-    private func applyPause() { (bus as? Connection)?.isPaused = isPaused || rest != nil }
+    /// Before AddMatch is answered the connection is not paused: the answers of the bus would not be read.
+    private func applyPause() { (bus as? Connection)?.isPaused = (isPaused && isThere) || rest != nil }
 
     private var now: Int64 {
         let time = (bus.context.now - Self.start).components
@@ -186,15 +189,20 @@ final class SystemBusStay {
             bus.credentials(of: name) { [weak self] result in
                 guard let self, !isOver else { return }
                 asking -= 1
-                learned(name, try? result.get().userID)
+                learned(name, result.map(\.userID))
                 askNext()
             }
         }
     }
 
-    private func learned(_ name: UniqueName, _ userID: UInt32?) {
+    private func learned(_ name: UniqueName, _ answer: Result<UInt32?, BusError>) {
         guard let peer = peers[name] else { return }
-        guard let userID else { return forget(name) }
+        guard case .success(let userID?) = answer else {
+            forget(name)
+            // Without an answer of the bus a session that is still there was passed over.
+            if case .failure(let error) = answer, error.name != BusError.nameHasNoOwnerName { missed() }
+            return
+        }
         guard peers.values.count(where: { $0.userID == userID }) < Self.mostPeersOfUser else {
             forget(name)
             return missed()
@@ -247,9 +255,14 @@ final class SystemBusStay {
         }
     }
 
-    /// Somebody was passed over for want of room. Everybody is asked again later, the more seldom the more often.
+    /// A session was passed over, for want of room or of an answer of the bus. All are asked again later: after a second,
+    /// then after pauses that double, up to a minute.
     private func missed() {
         guard again == nil else { return }
+        // After two minutes without this the pauses begin anew.
+        let now = now
+        if now - lastMiss > 2 * 1000 * Int64(Self.longestPause) { misses = 0 }
+        lastMiss = now
         let pause = min(Self.firstPause << min(misses, 16), Self.longestPause)
         misses += 1
         again = .once(milliseconds: pause, on: bus.context) { [unowned self] in
@@ -350,21 +363,21 @@ final class SystemBusStay {
         guard let userID = peer.userID else {
             return owner.noteRefusal(of: peer.name, nil, "nobody has said yet whose it is")
         }
-        guard owner.rules.imports[userID] != nil else {
-            return owner.noteRefusal(of: peer.name, userID, "import in [Sessions] has nothing of this user")
-        }
         let (size, now) = (message.byteCount, now)
         var allowance = allowances[userID] ?? Allowance()
         let isAllowed = allowance.count.take(at: now) && allowance.bytes.take(size, at: now)
         allowances[userID] = allowance
         do throws(BusError) {
-            let options = try SessionNotification.options(of: message)
-            guard options.number > peer.lastNumber else {
-                throw .invalidArgs("its number goes back")
+            let place = try SessionNotification.place(of: message)
+            guard place.number > peer.lastNumber else { throw .invalidArgs("its number goes back") }
+            let isImported = owner.rules.imports[userID] != nil
+            // Before anything is refused: a refused notification is not lost on its way, and its sender goes on. What others
+            // say that they have lost does not count.
+            if isImported { noteHole(before: place, of: peer) }
+            confirmLater(place.number, to: peer)
+            guard isImported else {
+                throw BusError(.notAllowed, message: "import in [Sessions] has nothing of this user")
             }
-            // Before anything is refused: a refused notification is not lost on its way, and its sender goes on.
-            noteHole(before: options, of: peer)
-            confirmLater(options.number, to: peer)
             let limits = owner.limits()
             let notification = try SessionNotification(message, limits: limits) { name, object throws(CenterError) in
                 guard !name.isEmpty else { throw .invalidName }
@@ -395,8 +408,8 @@ final class SystemBusStay {
     }
 
     /// What the other side had no room for, and what the bus did not carry.
-    private func noteHole(before options: SessionNotification.Options, of peer: SessionPeer) {
-        let (hole, lost) = (options.number - peer.lastNumber - 1, options.lost)
+    private func noteHole(before place: SessionNotification.Place, of peer: SessionPeer) {
+        let (hole, lost) = (place.number - peer.lastNumber - 1, place.lost)
         let count = UInt64(clamping: UInt128(hole) + UInt128(lost))
         guard count > 0 else { return }
         peer.lostThere = UInt64(clamping: UInt128(peer.lostThere) + UInt128(count))

@@ -21,6 +21,12 @@ struct WireOption {
         return number
     }
 
+    func longNumber() throws(CenterError) -> UInt64 {
+        var value = value
+        guard let number = try? value.read(UInt64.self) else { throw wrongType("a number (t)") }
+        return number
+    }
+
     func text() throws(CenterError) -> String {
         var value = value
         guard let text = try? value.readString() else { throw wrongType("a string (s)") }

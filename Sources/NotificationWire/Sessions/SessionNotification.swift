@@ -35,24 +35,37 @@ public struct SessionNotification {
     ]
     private static let signature: Signature = "ssa{sv}a{sv}"
 
-    /// The options of a notification, whose content nobody has looked at yet.
+    /// The place of a notification in what its sender sends to this receiver.
+    public struct Place: Equatable, Sendable {
+        /// As ``Options/number``.
+        public var number: UInt64 = 0
+        /// As ``Options/lost``.
+        public var lost: UInt64 = 0
+    }
+
+    /// The place of a notification that is not read yet. Options of a later version do not keep it from being found.
     ///
-    /// - Throws: ``CenterError/invalidOption(_:reason:)``; InvalidArgs for other types.
-    public static func options(of message: Message) throws(BusError) -> Options {
+    /// - Throws: ``CenterError/invalidOption(_:reason:)`` without a number; InvalidArgs for other types.
+    public static func place(of message: Message) throws(BusError) -> Place {
         guard message.hasSignature(signature) else { throw .invalidArgs("its types are no notification's") }
-        var found: Options?
-        try message.readMarshalledBody { body throws(BusError) in
-            var reader = MarshalledReader(body)
-            guard reader.readString() != nil, reader.readString() != nil,
-                let content = reader.readArray(alignedTo: 8)
-            else { throw BusError.malformedArguments }
-            reader.move(to: content.upperBound)
-            guard let entries = reader.readArray(alignedTo: 8), entries.upperBound == body.count else {
-                throw BusError.malformedArguments
+        var place = Place()
+        try mappingCenterErrors { () throws(CenterError) in
+            var reader = MessageReader(message)
+            for _ in 0..<3 { reader.skip() }
+            try readOptions(&reader) { option throws(CenterError) in
+                switch option.key {
+                case "number": place.number = try option.longNumber()
+                case "lost": place.lost = try option.longNumber()
+                default: break
+                }
             }
-            found = try Options(at: entries, of: reader)
+            try check(place.number)
         }
-        return found!
+        return place
+    }
+
+    fileprivate static func check(_ number: UInt64) throws(CenterError) {
+        if number == 0 { throw .invalidOption("number", reason: "it is missing") }
     }
 
     /// What nobody has checked yet.
@@ -134,7 +147,7 @@ extension SessionNotification.Options {
             default: throw BusError(WireOption.unknown(option.key))
             }
         }
-        if number == 0 { throw BusError(.invalidOption("number", reason: "it is missing")) }
+        try mappingCenterErrors { () throws(CenterError) in try SessionNotification.check(number) }
         if expiresAfter == 0 { throw BusError(.invalidOption("expires-after", reason: "it is 1 second at least")) }
     }
 }

@@ -23,8 +23,6 @@ final class OtherSession {
         /// Lost for want of room, and not reported yet; reported.
         var unreported: UInt64 = 0
         var reported: UInt64 = 0
-        /// Whether the service may count more as lost, as it refused what has a number and could not know that.
-        var hasHoles = false
         /// Notifications that were sent before the service surely knew the wants of this session.
         var sentBeforeWants: UInt64 = 0
         /// Whether each answer to an announcement is one to an announcement behind `Wants`.
@@ -143,9 +141,7 @@ final class OtherSession {
         guard let link, peer.isOpen else { return }
         let number = ledger.post(plan, from: poster)
         world.note("the session of \(user) has post \(number): \(plan)")
-        // Without anything that it takes the service confirms nothing.
-        if link.wantsThere.isEmpty { link.hasHoles = true }
-        if isFlood || link.wantsThere.isEmpty { return send(number, on: link, within: false) }
+        if isFlood { return send(number, on: link, within: false) }
         link.waiting.append(number)
         if link.waiting.count > Self.mostWaiting {
             _ = link.waiting.popFirst()
@@ -222,7 +218,6 @@ final class OtherSession {
         case .unnumbered: send(Self.message(to: link.name, plan, ledger.post(plan, from: poster), 0, 0))
         case .claim, .wrongTypes, .tooLarge:
             if lie == .tooLarge { plan.byteCount = 2 << 20 }
-            if lie == .claim { link.hasHoles = true }
             link.lastSent += 1
             ledger.imports.noteSent(by: user)
             send(Self.message(to: link.name, plan, ledger.post(plan, from: poster), link.lastSent, 0))
@@ -293,12 +288,7 @@ final class OtherSession {
         if message.hasMember(SessionNotification.member) { return take(message, from: link) }
         do throws(BusError) {
             if message.hasMember(WantsSignal.member) {
-                let names = try WantsSignal(message).names
-                guard names != link.wantsThere else { return }
-                link.wantsThere = names
-                // Notifications that it took before may never be confirmed.
-                link.onTheWay.removeAll()
-                pump(link)
+                link.wantsThere = try WantsSignal(message).names
             } else if message.hasMember(TakenSignal.member) {
                 confirmed(upTo: try TakenSignal(message).number, by: link)
             }
