@@ -37,6 +37,8 @@ final class Channels {
     var onUncertain: ((ClientName, DeliveryReceipts.Sent) -> Void)!
     /// Called when something was written that had waited for room.
     var onWritten: (() -> Void)!
+    /// Counts what is written, ended and looked through (E8): the one of the center whose effects are carried out.
+    var meter = StepMeter()
     private let context: MainContext
     private let prober: ClientProber
     private let witness: ReadingWitness
@@ -74,7 +76,10 @@ final class Channels {
 
     var all: [Channel] { channels.values.sorted { $0.client < $1.client } }
 
-    func count(of account: AccountID) -> Int { channels.values.count { $0.account == account } }
+    func count(of account: AccountID) -> Int {
+        meter.count(channels.count)
+        return channels.values.count { $0.account == account }
+    }
 
     // MARK: Beginning and end
 
@@ -124,6 +129,8 @@ final class Channels {
         if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
         var effects = unwritten(of: channel)
+        // What is reported and sent now are events of their own.
+        meter.endEvent("channelEnded")
         #if CARILLON_PLANTED
             let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)
         #endif
@@ -149,7 +156,10 @@ final class Channels {
 
     /// The client has left the bus.
     func forget(_ client: ClientName) {
-        if let channel = channels[client] { remove(channel) }
+        if let channel = channels[client] {
+            remove(channel)
+            meter.endEvent("channelForgotten")
+        }
         carried[client] = nil
         sentOnBus[client] = nil
     }
@@ -173,7 +183,12 @@ final class Channels {
     /// Ends all at once: there is no bus to go on by.
     func closeAll() -> [ClientName: Lost] {
         var lost: [ClientName: Lost] = [:]
+        defer { meter.endEvent("allChannelsEnded") }
+        meter.countSort(of: channels.count)
+        // Otherwise each would be looked for among them.
+        (dirty, answered) = ([], [])
         for channel in all {
+            meter.count(channel.frames.count)
             releaseKept(channel)
             write(channel)
             let isReset = channel.socket.wasReset
@@ -190,6 +205,8 @@ final class Channels {
     private func remove(_ channel: Channel) {
         channels[channel.client] = nil
         channel.close()
+        meter.count(dirty.count + answered.count)
+        meter.countSystemCalls(2)
         dirty.removeAll { $0 === channel }
         answered.removeAll { $0 === channel }
     }
@@ -197,6 +214,7 @@ final class Channels {
     /// What frames carry out, as the client gets it on the bus. What went together goes together there, within the same
     /// bounds, as windows count messages.
     private func forBus(_ frames: some Sequence<Channel.Frame>, of channel: Channel) -> [Effect] {
+        meter.count(channel.frames.count)
         guard channel.wantsBatches else { return frames.compactMap(\.effect) }
         var effects: [Effect] = []
         var (batch, byteCount): ([Delivery], Int) = ([], 0)
@@ -226,6 +244,12 @@ final class Channels {
     ///
     /// - Returns: false for what is to be carried out on the bus, too.
     func carryOut(_ effect: Effect) -> Bool {
+        let isCarriedOut = carryOutHere(effect)
+        if isCarriedOut { meter.count() }
+        return isCarriedOut
+    }
+
+    private func carryOutHere(_ effect: Effect) -> Bool {
         switch effect {
         case .deliver(let delivery):
             guard let channel = channels[delivery.client] else { return false }
@@ -234,6 +258,7 @@ final class Channels {
         case .deliverTogether(let client, let batch):
             guard let channel = channels[client] else { return false }
             channel.wantsBatches = true
+            meter.count(batch.count)
             for delivery in batch { append(delivery, to: channel) }
         case .dropped(let client, let count, let observers, let reason, _):
             guard let channel = channels[client] else { return false }
@@ -337,6 +362,9 @@ final class Channels {
         for channel in channels {
             channel.isAnswerNoted = false
             var left = channel.probes.count
+            // Each is taken from before the others.
+            meter.count(left)
+            meter.endEvent("channelAnswersReported")
             while left > 0, channel.isOpen, channel.isAnswered {
                 left -= 1
                 let probe = channel.probes.removeFirst()
@@ -360,8 +388,11 @@ final class Channels {
     ///   - store: told what was written.
     /// - Returns: whether the store was told something.
     func eventEnded(isMoreDue: Bool, confirming store: RecoveryStore?) -> Bool {
+        defer { meter.endEvent("channelsWritten") }
         if !dirty.isEmpty {
             postponed += 1
+            // A look at the bytes of each, by the lot.
+            meter.count(dirty.count / 8)
             let mayWait =
                 isMoreDue && postponed < Self.mostPostponed
                 && !dirty.contains { $0.writer.byteCount >= Self.mostPostponedBytes }
@@ -373,6 +404,7 @@ final class Channels {
         }
         owesEvent = !dirty.isEmpty
         guard !carried.isEmpty else { return false }
+        meter.count(carried.count)
         defer { carried.removeAll(keepingCapacity: true) }
         guard let store else { return false }
         for (client, sent) in carried { store.confirm(sent, of: client) }
@@ -380,7 +412,9 @@ final class Channels {
     }
 
     private func write(_ channel: Channel) {
+        let before = channel.writer.written
         channel.write { frame in
+            meter.count()
             guard let effect = frame.effect else { return }
             let content = effect.content
             channel.unread.add(content)
@@ -394,6 +428,9 @@ final class Channels {
                 channel.writtenBefore.add(sent)
             }
         }
+        // One writes, one asks what lies unread.
+        meter.countSystemCalls(2)
+        meter.countCopy(of: Int(channel.writer.written - before))
         noteAnswer(channel)
     }
 }

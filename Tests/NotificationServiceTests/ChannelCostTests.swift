@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+import NotificationWire
+import Testing
+
+@testable import NotificationCore
+@testable import NotificationService
+
+#if DEBUG || CARILLON_METER
+    /// The steps of what is done for channels (E8), with as many of them as there may be.
+    @Suite("E8, F2: the cost of channels", .timeLimit(.minutes(20)))
+    struct ChannelCostTests {
+        /// A socket with so much room.
+        private final class Socket: ChannelStream {
+            let polled: Int32? = nil
+            let ready: PolledSource.Conditions = []
+            let isBroken = false
+            let wasReset = false
+            let isAnythingUnread = true
+            var room: Int
+
+            init(room: Int) {
+                self.room = room
+            }
+
+            func receive(into _: UnsafeMutableRawBufferPointer) -> Int { -1 }
+            func send(_ bytes: UnsafeRawBufferPointer) -> Int {
+                let count = min(room, bytes.count)
+                room -= count
+                return count
+            }
+            func stopReceiving() {}
+            func end() {}
+        }
+
+        private final class Scene {
+            static let clients = (1...Int(Limits()[.clients])).map { ClientName(rawValue: ":1.\($0)")! }
+            let bus = QuietBus()
+            let channels: Channels
+            /// The most steps of each event.
+            private(set) var costs: [String: Int] = [:]
+            private(set) var sentOnBus = 0
+            // It refers to them without keeping them.
+            private let witness: ReadingWitness
+            private let prober: ClientProber
+
+            /// - Parameter room: of each socket, in bytes.
+            init(room: Int) {
+                witness = ReadingWitness(bus: bus, socket: { nil }, sockets: nil)
+                prober = ClientProber(bus: bus, barrier: BusBarrier(bus: bus))
+                channels = Channels(on: bus.context, prober: prober, witness: witness)
+                channels.report = { _ in }
+                channels.sendOnBus = { [unowned self] in sentOnBus += $0.count }
+                channels.releaseKept = { _ in }
+                channels.onUncertain = { _, _ in }
+                channels.onWritten = {}
+                channels.meter.eventEnded = { [unowned self] event, steps in
+                    costs["\(event)"] = max(costs["\(event)"] ?? 0, steps)
+                }
+                let before = DistributedCenter.SentBeforeChannel(
+                    byteCount: 0, needsAnswers: false, probes: 0, isBeingWitnessed: false)
+                for (number, client) in Self.clients.enumerated() {
+                    // As many of each process as it may have.
+                    let process = AccountID.process(UInt32(number) / UInt32(Limits()[.channelsPerProcess]))
+                    let channel = Channel(of: client, process, Socket(room: room), context: bus.context)
+                    channels.add(channel, after: before)
+                    channels.noteCarried(channel)
+                }
+            }
+
+            func tell(_ client: ClientName, _ number: Int = 1) {
+                _ = channels.carryOut(
+                    .dropped(client, count: 1, observers: [], reason: .queueFull, sequence: UInt64(number)))
+            }
+
+            func endEvent(isMoreDue: Bool = false) {
+                _ = channels.eventEnded(isMoreDue: isMoreDue, confirming: nil)
+            }
+        }
+
+        /// As many as one turn of the loop delivers.
+        private static let perDispatch = 32
+
+        @Test("A notification to all of them is written within the budget", arguments: [1 << 20, 0])
+        func toAll(room: Int) throws {
+            let scene = Scene(room: room)
+            for (number, client) in Scene.clients.enumerated() {
+                scene.tell(client)
+                if (number + 1).isMultiple(of: Self.perDispatch) {
+                    scene.endEvent(isMoreDue: number + 1 < Scene.clients.count)
+                }
+            }
+            let steps = try #require(scene.costs["channelsWritten"])
+            // As long as more is due, sixteen events write together. To each channel that is a call of the system, and one to
+            // ask what lies unread.
+            let (eventsTogether, twoCalls) = (16, 40)
+            #expect(steps >= eventsTogether * Self.perDispatch * twoCalls)
+            #expect(steps < StepMeter.budget, "\(scene.costs)")
+            #expect(scene.channels.all.allSatisfy { $0.frames.isEmpty == (room > 0) })
+        }
+
+        @Test("A channel ends within the budget, with as much in it as may be on its way")
+        func end() throws {
+            let scene = Scene(room: 0)
+            let client = Scene.clients[0]
+            // Two windows, of as many messages as may be, each with as many notifications as may go together.
+            let count = 2 * FlowWindow.messages * Batch.mostCount
+            for number in 1...count { scene.tell(client, number) }
+            // Others have something as well.
+            for other in Scene.clients.dropFirst() { scene.tell(other) }
+            scene.channels.end(try #require(scene.channels[client]), mayBeUnread: true)
+            let steps = try #require(scene.costs["channelEnded"])
+            #expect(scene.sentOnBus == count && steps > count)
+            #expect(steps < StepMeter.budget, "\(scene.costs)")
+        }
+
+        @Test("The channels of a process are counted within the budget")
+        func count() {
+            let scene = Scene(room: 0)
+            #expect(scene.channels.count(of: .process(0)) == Int(Limits()[.channelsPerProcess]))
+            scene.endEvent()
+            #expect(scene.costs["channelsWritten"] ?? 0 >= Scene.clients.count)
+            #expect(scene.costs["channelsWritten"] ?? 0 < StepMeter.budget, "\(scene.costs)")
+        }
+
+        /// Known, and to be mended: all end in one event. docs/testing.md has the table.
+        @Test("All end at once with the bus, beyond the budget")
+        func endOfAll() throws {
+            let scene = Scene(room: 0)
+            for client in Scene.clients { scene.tell(client) }
+            #expect(scene.channels.closeAll().count == Scene.clients.count)
+            let steps = try #require(scene.costs["allChannelsEnded"])
+            #expect(steps > StepMeter.budget, "within the budget: leaves the table of those that are known")
+        }
+    }
+#endif
