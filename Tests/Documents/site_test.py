@@ -11,6 +11,7 @@ Exit status: 0 nothing is wrong, 1 something is.
 """
 
 import argparse
+import collections
 import functools
 import html.parser
 import http.server
@@ -131,6 +132,24 @@ class Site:
                                 self.problems.append(f"{module}: {name} leads to {url}, and there is no {there}")
         return count
 
+    def page_of_archive(self, path):
+        """The route to a page within its archive, and its title."""
+        _, module, *parts = path.strip("/").split("/")
+        route = "/" + "/".join(parts)
+        with open(f"{self.directory}/api/{module}/data{route.lower()}.json", encoding="utf-8") as file:
+            return route, json.load(file)["metadata"]["title"]
+
+    def check_programs(self):
+        """Whether each page of an archive is the same program, so that it may begin with any."""
+        for module in self.archives:
+            programs = collections.defaultdict(list)
+            for folder, _, files in os.walk(f"{self.directory}/api/{module}/documentation"):
+                if "index.html" in files:
+                    with open(f"{folder}/index.html", "rb") as file:
+                        programs[file.read()].append(os.path.relpath(folder, self.directory))
+            if len(programs) != 1:
+                self.problems.append(f"{module}: its pages are {len(programs)} programs: {[paths[0] for paths in programs.values()]}")
+
     def check_orphans(self):
         """Whether each page can be reached from the index."""
         reached, waiting = set(), ["index.html"]
@@ -201,6 +220,19 @@ class Browser:
             time.sleep(0.02)
         return text
 
+    def follow(self, route, title):
+        """Goes to another page of the archive that is shown, as its links do, which has another title; gives its text."""
+        self.driver.get_log("browser")
+        self.driver.execute_script("document.getElementById('app').__vue__.$router.push(arguments[0])", route)
+        script = ("const heading = document.querySelector('main h1'); return heading && heading.textContent.replace(/\u200b/g, '')"
+                  " === arguments[0] ? document.body.innerText : ''")  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while not (text := self.driver.execute_script(script, title)):
+            if time.monotonic() > deadline:
+                return f"an error occurred: not {title}, but {self.driver.execute_script('return document.body.innerText')}"
+            time.sleep(0.02)
+        return text
+
     def complaints(self):
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
@@ -220,8 +252,17 @@ def look(browser, site, address, linked, problems):
         problems += [f"{path}: the picture {source} can't be shown" for source in broken]
         problems += [f"{path}: console: {message}" for message in browser.complaints()]
     browser.screen(WIDE)
+    shown = (None, None)
     for path in linked:
-        text = browser.open(f"{address}/{path}", is_program=True)
+        module = site.archive_of(path)
+        route, title = site.page_of_archive(path)
+        # All pages of an archive are one program, which begins with its first page and then follows links. A page with the
+        # title of the one before could not be told from that.
+        if module == shown[0] and title != shown[1]:
+            text = browser.follow(route, title)
+        else:
+            text = browser.open(f"{address}/{path}", is_program=True)
+        shown = (module, title)
         if len(text) < 60 or "can’t be found" in text or "can't be found" in text or "error occurred" in text:
             problems.append(f"{path}: does not show its text, but {text[:200]!r}")
         problems += [f"{path}: console: {message}" for message in browser.complaints()]
@@ -268,6 +309,7 @@ def main():
     links, linked = site.follow()
     inner = site.follow_archives()
     site.check_orphans()
+    site.check_programs()
     problems = site.problems
     pictures = [path for path in PICTURES if os.path.exists(f"{options.site}/{path.partition('?')[0]}")]
     problems += [f"{path}: is not there" for path in sorted(set(PICTURES) - set(pictures))]
