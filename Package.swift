@@ -259,17 +259,21 @@ if Context.environment["CARILLON_FUZZ"] != nil {
 
 // What a few test targets need, and nothing else, so that an edit is tested after few steps: tools/test-only asks for it.
 if let only = Context.environment["CARILLON_ONLY"] {
-    func isProgram(_ dependency: Target.Dependency) -> Bool {
+    // Of the programs only these: tests that start no other, or take the others from another build.
+    let programs = Context.environment["CARILLON_PROGRAMS"].map { $0.split(separator: ",").map(String.init) }
+    func isNamed(_ dependency: Target.Dependency, in names: [String]) -> Bool {
         guard case .byNameItem(let name, _) = dependency else { return false }
-        return package.targets.contains { $0.name == name && $0.type == .executable }
+        return names.contains(name)
+    }
+    func isProgram(_ dependency: Target.Dependency) -> Bool {
+        isNamed(dependency, in: package.targets.filter { $0.type == .executable }.map(\.name))
     }
     var needed: Set<String> = []
     var pending = only.split(separator: ",").map(String.init)
     while let name = pending.popLast() {
         guard let target = package.targets.first(where: { $0.name == name }) else { fatalError("no target \(name)") }
         guard needed.insert(name).inserted else { continue }
-        // Tests that start no program do without: tools/mutants asks for that.
-        if Context.environment["CARILLON_WITHOUT_PROGRAMS"] != nil { target.dependencies.removeAll(where: isProgram) }
+        if let programs { target.dependencies.removeAll { isProgram($0) && !isNamed($0, in: programs) } }
         pending += target.dependencies.compactMap { if case .byNameItem(let name, _) = $0 { name } else { nil } }
     }
     package.targets.removeAll { !needed.contains($0.name) }

@@ -288,7 +288,7 @@ def copy_package(mutants, declared):
 
 def run_swift(arguments, parts):
     environment = dict(
-        os.environ, CARILLON_ONLY=",".join(part.target for part in parts), CARILLON_WITHOUT_PROGRAMS="1")
+        os.environ, CARILLON_ONLY=",".join(part.target for part in parts), CARILLON_PROGRAMS="")
     command = [
         "swift", "build", "--package-path", str(PACKAGE), "--scratch-path", str(WORK / "build"),
         "-Xswiftc", "-gnone", *arguments,
