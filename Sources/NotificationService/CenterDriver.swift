@@ -11,7 +11,7 @@ import NotificationWire
 final class CenterDriver {
     private(set) var center = DistributedCenter()
     let effects: EffectRunner
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var waitingPosters = WaitingPosters()

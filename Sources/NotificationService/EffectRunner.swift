@@ -51,12 +51,12 @@ final class EffectRunner {
     /// numbers, where the connection, which numbers all other messages, does not come.
     private var lastSignal = firstSignal
     private static let firstSignal: UInt32 = 1 << 31
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var sentSignals = SentSignals()
     /// The headers of notifications to each client.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var heads = ClientTable<MessageHead>()

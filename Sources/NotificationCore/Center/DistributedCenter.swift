@@ -13,49 +13,49 @@ import Collections
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 ///
-/// What each delivery goes through is marked `@exclusivity(unchecked)` in release builds: the check for overlapping
-/// accesses, fifty times for a delivery, was a sixth of all that the service does for one. None can overlap that debug
-/// builds, which have the check, would not find: an access lasts as long as a method of a value that knows nothing of the
-/// center, and there is one thread. Tests, and the simulation in them, run debug builds.
+/// What each delivery goes through is marked `@exclusivity(unchecked)` in release builds without the meter: the check for
+/// overlapping accesses, fifty times for a delivery, was a sixth of all that the service does for one. None can overlap
+/// that other builds, which have the check, would not find: an access lasts as long as a method of a value that knows
+/// nothing of the center, and there is one thread. Tests and the simulation run builds with the check.
 public final class DistributedCenter {
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var limits: Limits
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var index = ObserverIndex<ExactText, ExactText, Observer>()
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var clients: [ClientName: Client] = [:]
     /// The connections that the center has to do with: clients, and who else uses something.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var peers: [ClientName: Peer] = [:]
     var accountsByID: [AccountID: Account] = [:]
     /// The same by what waits for their clients.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var accounts = LargestFirst<Account>()
     /// What all together use.
     var totals = Usage()
     /// Those whose queues are half full though they read; also some that are gone or suspended since.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var crowded: [Client] = []
     /// Tells when posts are made.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var clock = Clock.stopped
     /// What the bus is known to carry, in bytes of a notification with its observers: who should get a larger one is told of
     /// its loss.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var mostBytes = Int.max
@@ -65,7 +65,7 @@ public final class DistributedCenter {
     /// Those that follow which values there are.
     var valueFollowers = Followers()
     /// Those that wait for room on the way.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var heldBack = Deque<Peer>()
@@ -74,7 +74,7 @@ public final class DistributedCenter {
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
     /// Those whose calls wait to be served, also when nothing else is left of them.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var waitingCallers: [ClientName: Peer] = [:]
@@ -84,12 +84,12 @@ public final class DistributedCenter {
     var isShortOfRoom = false
     var counters = Statistics()
     /// The greatest serial that was given, to posts that nobody matched, too.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public internal(set) var lastSerial: UInt64 = 0
     /// The greatest number that an observer got.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public internal(set) var lastObserver: UInt64 = 0
@@ -97,24 +97,24 @@ public final class DistributedCenter {
     /// The configuration's word; ``setAutomaticSuspension(_:effects:)``.
     public internal(set) var suspendsAutomatically = true
     /// Whether ``Effect/remember(_:)`` is wanted.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     public var remembersChanges = false
     /// Whether what is staged for its turn is remembered, too: what was accepted before, and is posted by now.
     var remembersStaged = false
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var turns: Turns
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
     private var freeNumbers: [Int] = []
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var postingQueues: PostingQueues
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var retained: RetainedValues

@@ -20,11 +20,11 @@ final class Account: Sizable {
     var peers = 0
     var usage = Usage()
     /// Its clients, by what waits for them.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var clients = LargestFirst<Peer>()
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var place = LargestFirstPlace()
@@ -51,14 +51,14 @@ final class Peer: Sizable {
     /// The same with what it brought from outside last: who brings much brings it from few places.
     private var lastBringing: Identity?
     /// How much it may be sent (A4).
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var flow = FlowWindow()
     /// Bytes that it has read, as far as is known.
     var confirmedBytes: UInt64 = 0
     /// The sizes of the answers that are kept for it, the oldest first.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var answers = Deque<Int>()
@@ -69,7 +69,7 @@ final class Peer: Sizable {
     /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait.
     var isKnown = true
     /// Where it stands among the clients of its account.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var place = LargestFirstPlace()

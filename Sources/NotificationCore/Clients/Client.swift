@@ -55,7 +55,7 @@ final class Client {
     /// Whether a later process is known to have to tell it about its suspension (E3), as it may not know.
     var isSuspensionOwed = false
 
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     var queue: DeliveryQueue

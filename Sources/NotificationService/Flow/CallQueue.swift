@@ -77,11 +77,11 @@ final class CallQueue {
 
     private unowned let driver: CenterDriver
     private unowned let connection: Connection
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var inbox = InboxWatch()
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var lines = FairLines<AccountID, Call>()

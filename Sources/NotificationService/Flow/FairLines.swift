@@ -10,7 +10,7 @@ struct FairLines<Caller: Hashable, Item> {
     typealias Instant = SuspendingClock.Instant
 
     private final class Line {
-        #if !DEBUG
+        #if !DEBUG && !CARILLON_METER
             @exclusivity(unchecked)
         #endif
         var items = Deque<Item>()

@@ -28,12 +28,12 @@ final class DeliveryReceipts {
     /// Gets what the bus has carried.
     private let onCarried: ([Row]) -> Void
     /// A client may have several rows.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var sent: [Row] = []
     /// Where those of clients stand, as long as these are theirs.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var places = ClientTable<Int>()

@@ -35,14 +35,14 @@ final class RecoveryCounters {
     private let files: any StateFiles
     /// Nil while there is none that can be written.
     private var file: (any StateFile)?
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var table: [UInt64]
     private var freeSlots: [UInt32] = []
     private var nextSlot: UInt32 = 1
     /// What was counted and not written yet.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var changedSlots: [UInt32] = []

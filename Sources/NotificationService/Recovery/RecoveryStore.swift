@@ -53,13 +53,13 @@ final class RecoveryStore {
     private var log: RecoveryLog?
     private var encoder = ChangeEncoder()
     /// Changes of the event that is about to be carried out, not written yet.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var pending = RecordGroup()
     private var slots: [ClientName: UInt32] = [:]
     /// The same, of those whose numbers were needed lately.
-    #if !DEBUG
+    #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
     private var knownSlots = ClientTable<UInt32>()
