@@ -257,9 +257,18 @@ if Context.environment["CARILLON_FUZZ"] != nil {
     ]
 }
 
+// Tests of the optimised build, which are not optimised themselves: that would take longer than it saves. tools/test asks
+// for it.
+if Context.environment["CARILLON_OPTIMISED_TESTS"] != nil {
+    for target in package.targets where target.type == .test {
+        target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(["-Onone"])]
+    }
+}
+
 // What a few test targets need, and nothing else, so that an edit is tested after few steps: tools/test-only asks for it.
 if let only = Context.environment["CARILLON_ONLY"] {
-    // Of the programs only these: tests that start no other, or take the others from another build.
+    // Of the programs only these, for tests that start no other, or take the others from another build (tools/mutants,
+    // tools/test-threads).
     let programs = Context.environment["CARILLON_PROGRAMS"].map { $0.split(separator: ",").map(String.init) }
     func isNamed(_ dependency: Target.Dependency, in names: [String]) -> Bool {
         guard case .byNameItem(let name, _) = dependency else { return false }
