@@ -382,7 +382,7 @@ struct IntervalTests {
 
     @Test("At random: never more often than that, each in its order, the last one always, each observer once")
     func random() throws {
-        for seed in 1...(isQuick ? 10 : 60) as ClosedRange<UInt64> {
+        for seed in 1...(isQuick ? 3 : 60) as ClosedRange<UInt64> {
             var generator = SeededGenerator(seed: seed)
             func number(_ range: ClosedRange<Int64>) -> Int64 { .random(in: range, using: &generator) }
             let center = scenario()
