@@ -11,18 +11,16 @@ final class Follower {
 
     /// - Parameters:
     ///   - page: what it asks for at a time, at most.
-    ///   - repeats: whether it asks anew where it gets no answer. Otherwise that is for its library, which tells that there
-    ///     is a service again.
-    init(_ client: any Client, page: UInt32, repeats: Bool) {
+    init(_ client: any Client, page: UInt32) {
         self.client = client
         let ledger = client.ledger
-        interest = FollowedList(client, first: FollowInterest(most: page), repeats: repeats) { wanted in
+        interest = FollowedList(client, first: FollowInterest(most: page)) { wanted in
             wanted.names.last.map { FollowInterest(after: $0, most: page) }
         }
         interest.onAnswer = { [unowned client] pieces in
             if let witness = client.witness { ledger.judgeInterest(pieces, of: witness.client) }
         }
-        values = FollowedList(client, first: FollowValues(most: page), repeats: repeats) { listed in
+        values = FollowedList(client, first: FollowValues(most: page)) { listed in
             listed.last.map { FollowValues(after: $0.serial, most: page) }
         }
         values.onAnswer = { pieces in ledger.values.judgeListed(pieces) }
@@ -62,23 +60,19 @@ final class FollowedList<Method: CenterMethod> {
     var onAnswer: (([Piece]) -> Void)?
     private unowned let client: any Client
     private let first: Method
-    private let repeats: Bool
     private let next: (Method.Reply) -> Method?
     /// How often it has asked from the beginning.
     private var questions = 0
     /// How often it was told that something has changed.
     private var words = 0
 
-    /// Until it asks anew where there was no answer, in microseconds.
+    /// Until it asks anew where there was no answer, or a refusal, in microseconds.
     private static var pause: Int64 { 1_000_000 }
 
     /// - Parameter next: asks for what comes behind an answer; nil where nothing does.
-    init(
-        _ client: any Client, first: Method, repeats: Bool, next: @escaping (Method.Reply) -> Method?
-    ) {
+    init(_ client: any Client, first: Method, next: @escaping (Method.Reply) -> Method?) {
         self.client = client
         self.first = first
-        self.repeats = repeats
         self.next = next
     }
 
@@ -108,7 +102,6 @@ final class FollowedList<Method: CenterMethod> {
         client.ask(method) { [weak self] reply in
             guard let self, client.isThere, question == questions else { return }
             guard let reply else {
-                guard repeats else { return }
                 return world.after(Self.pause) { [weak self] in
                     if let self, client.isThere, question == questions { ask() }
                 }

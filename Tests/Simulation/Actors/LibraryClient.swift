@@ -47,7 +47,7 @@ final class LibraryClient: Client {
         witness = Witness(name, ledger: ledger, mode: mode, isLibrary: true)
         witness?.isReading = { [unowned self] in !process.isStopped && process.slowness == 1 }
         // It asks when it is told that there is a service.
-        follower = role.followsBy.map { Follower(self, page: $0, repeats: false) }
+        follower = role.followsBy.map { Follower(self, page: $0) }
         if role.wantsDetails { askForDetails() }
         let early = early
         self.early = []

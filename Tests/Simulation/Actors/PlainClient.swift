@@ -52,7 +52,7 @@ final class PlainClient: Client {
             witness = Witness(name, ledger: ledger, mode: role.mode, isLibrary: false)
             witness?.isReading = { [unowned self] in !isStopped && slowness == 1 && !role.isLiar && role.answersPings }
             setOptions()
-            follower = role.followsBy.map { Follower(self, page: $0, repeats: true) }
+            follower = role.followsBy.map { Follower(self, page: $0) }
             follower?.ask()
             if role.hasChannel { openChannel() }
             let early = early
@@ -348,10 +348,11 @@ final class PlainClient: Client {
                     channelHasEnded(telling: sender)
                     for signal in together.notifications { witness.received(Receipt(signal, hasDetails: true)) }
                 } else if let signal = try DroppedSignal(message) {
-                    if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
                     channelHasEnded(telling: sender)
+                    if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
                     witness.dropped(signal)
                 } else if let signal = try SuspensionChangedSignal(message) {
+                    channelHasEnded(telling: sender)
                     witness.told(isSuspended: signal.isSuspended, cause: signal.cause)
                 } else if try InterestChangedSignal(message) != nil {
                     follower?.interest.changed()
