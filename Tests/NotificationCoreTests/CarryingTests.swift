@@ -269,4 +269,25 @@ struct CarryingTests {
         #expect(told == [one])
         try next.checkInvariants()
     }
+
+    @Test("P3, E5: what policy took from a client that did not read, the center that takes over tells it")
+    func revocationCut() throws {
+        let ids = [try center.observe(one, "A"), try center.observe(one, "B")]
+        center.stop(one)
+        try center.post(300, of: "A")
+        center.revoke([ids[1]], of: one)
+        #expect(center.revoked[one] == nil, "it does not read")
+        var effects: [Effect] = []
+        center.center.connectionEnded(effects: &effects)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        effects = []
+        next.finishRestoring(effects: &effects)
+        next.sendAllReady(effects: &effects)
+        let told = effects.compactMap { effect -> [ObserverID]? in
+            if case .revoked(one, let observers) = effect { observers } else { nil }
+        }
+        #expect(told == [[ids[1]]])
+        try next.checkInvariants()
+    }
 }
