@@ -91,6 +91,8 @@ struct BoundsTests {
         let message = HostTable.message(isOnline: true, run: "r", topic: "t")
         #expect(table.take(message, of: origin) == HostTable.Host(isOnline: true, software: "carillon-bridge 0.1.0"))
         #expect(table.take(message, of: origin) == nil, "nothing is new")
+        #expect(HostTable.run(in: message) == "r")
+        #expect(HostTable.run(in: HostTable.message(isOnline: false, run: "r", topic: "t")) == nil)
         var stripped = message
         stripped.userProperties = []
         #expect(table.take(stripped, of: origin)?.isStripped == true)

@@ -24,6 +24,19 @@ struct TopicTests {
         #expect(text(.status, realm: "a/b") == "carillon/1/a%2Fb/desk/anna/status")
     }
 
+    @Test("A name has as many levels as a broker takes, with those before and behind it")
+    func mostLevels() {
+        func name(_ count: Int) -> String { Array(repeating: "a", count: count).joined(separator: ".") }
+        #expect(BridgeTopic.isPossible(name: name(192)) && !BridgeTopic.isPossible(name: name(193)))
+    }
+
+    @Test("The removal of a value goes to the topic of the value")
+    func removal() {
+        let message = OutwardMessage(removalOf: "a.b", "x")
+        #expect(message.topic(of: origin, in: "home") == text(.value(name: "a.b", object: "x")))
+        #expect(message.isRetained && message.payload.isEmpty)
+    }
+
     @Test(
         "What MQTT forbids or gives a meaning is written in digits, and read back",
         arguments: [

@@ -82,6 +82,17 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("b") == .unknown)
     }
 
+    @Test("A1: a window that was seen and never had the focus leaves its program unknown")
+    func seen() {
+        desktop.client("a", 10)
+        desktop.focus("w2", process: 20)
+        show("w1", of: 10, false)
+        #expect(desktop.activity("a") == .unknown)
+        desktop.focus("w1", process: 10)
+        desktop.focus("w2", process: 20)
+        #expect(desktop.activity("a") == .inactive)
+    }
+
     @Test("A1: for single applications, by what the sandbox, the unit, the window or the program is called")
     func rules() {
         desktop.processes.start(10, unit: "app-org.example.Unit-7.scope")

@@ -91,6 +91,36 @@ struct ExplainTests {
         #expect(seen.isSuperset(of: isSuspended ? ["sent", "resuming", "dropped"] : ["sent", "reading", "interval"]))
     }
 
+    @Test("R5: the shortest minimum interval is one, and is said")
+    func shortestInterval() throws {
+        let center = Scenario()
+        try center.observe(one, "A", interval: 1)
+        try center.post("A")
+        let explanation = try #require(center.center.explanation(of: one, name: "A", object: ""))
+        guard case .waitsForInterval(1...1000)? = explanation.matches.first?.fate else {
+            return #expect(Bool(false), "\(explanation.matches)")
+        }
+    }
+
+    @Test("B3: a loss on the bus does not count as told before the client is told")
+    func lossOnBus() throws {
+        let center = Scenario()
+        try center.observe(one, "A")
+        try center.post(3, of: "A")
+        func isTold() throws -> Bool {
+            try #require(center.center.explanation(of: one, name: "A", object: "")).isLossTold
+        }
+        #expect(try isTold())
+        center.cutDeliveries(to: one, atMost: 2)
+        #expect(try !isTold())
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        #expect(next.explanation(of: one, name: "A", object: "")?.isLossTold == false)
+        var effects: [Effect] = []
+        next.finishRestoring(effects: &effects)
+        #expect(next.explanation(of: one, name: "A", object: "")?.isLossTold == true)
+    }
+
     @Test("What is not there, does not match, waits, gave way or was lost")
     func rest() throws {
         let center = Scenario([.queuedPerClient: 20])
