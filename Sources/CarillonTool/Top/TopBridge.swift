@@ -3,7 +3,7 @@ import DBus
 import MainLoop
 import NotificationWire
 
-/// What the session's bridge to other machines told, and what went over it in a second since it told that before.
+/// The status of the session's bridge to other machines, and the notifications a second since the status that was shown before.
 struct BridgeSample: Sendable {
     let status: BridgeStatus
     /// When, on a clock that nobody sets, in seconds.
@@ -40,9 +40,9 @@ final class TopBridge: @unchecked Sendable {
     private var hasAnswered = false
     private var waiting: (() -> Void)?
     private var timer: EventSource?
-    private var last: BridgeSample?
-    /// What it told last; an error while it does not answer, and nil where there is no bridge, as far as that is known.
-    private(set) var known: Result<BridgeSample, BusError>?
+    private var known: Result<BridgeSample, BusError>?
+    /// The last one that was shown. Rates begin there: of two answers between two pages only one is shown.
+    private var shown: BridgeSample?
 
     /// Asks, unless what was asked before is not answered yet.
     func ask() {
@@ -55,12 +55,20 @@ final class TopBridge: @unchecked Sendable {
         isAsking = false
         switch answer {
         case .success(let status?):
-            let sample = BridgeSample(status, at: Double(SteadyClock.nanoseconds()) / 1e9, since: last)
-            (last, known) = (sample, .success(sample))
-        case .success(nil): (last, known) = (nil, nil)
+            known = .success(BridgeSample(status, at: Double(SteadyClock.nanoseconds()) / 1e9, since: shown))
+        case .success(nil): (shown, known) = (nil, nil)
         case .failure(let error): known = .failure(error)
         }
         goOn()
+    }
+
+    /// The status to show.
+    ///
+    /// - Returns: the newest one; an error while the bridge does not answer, and nil where there is none, as far as that is
+    ///   known.
+    func show() -> Result<BridgeSample, BusError>? {
+        if case .success(let sample)? = known { shown = sample }
+        return known
     }
 
     /// Runs `body` when it is known whether there is a bridge, and after a second at the latest: at once from the second

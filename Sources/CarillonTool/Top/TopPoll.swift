@@ -116,7 +116,7 @@ final class TopPoll: @unchecked Sendable {
         let sample = TopSample(
             moment: Double(SteadyClock.nanoseconds()) / 1e9, time: WallClock.microseconds(),
             process: processID.flatMap { ProcessFacts(of: $0) }, properties: properties, clients: clients,
-            values: values, bridge: bridge.known)
+            values: values, bridge: bridge.show())
         isAsking = false
         told(.success(sample))
         if isHurried {
