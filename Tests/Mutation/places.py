@@ -296,8 +296,8 @@ class Source:
             if token.text in CHECKS | SAVING and self.tokens[place + 1].text == "(":
                 for inner in self.tokens[place : self.tokens[place + 1].partner + 1]:
                     inner.is_left_alone = True
-            if token.text == "Log" and self.tokens[place + 1].text == ".":
-                # What people read; whether there is a line, and of which level, is no rule.
+            if token.text in ("Log", "meter") and self.tokens[place + 1].text == ".":
+                # Lines are for people: whether there is one, and of which level, is no rule. Steps are for the judge of costs.
                 for inner in self.tokens[place : self.tokens[place + 3].partner + 1]:
                     inner.is_left_alone = True
             if token.text == "keepingCapacity":
