@@ -40,6 +40,14 @@ struct ExpiredValueTests {
         return scene
     }
 
+    @Test("R1: expires-after seconds last at least so long, and less than a second longer", arguments: [1, 10, .max])
+    func expiry(seconds: UInt32) {
+        for now in [0, 1, 999_999, 1_000_000, 1_234_567] as [Int64] {
+            let time = Clock.expiry(in: seconds, from: now) - now
+            #expect(time >= Int64(seconds) * 1_000_000 && time < (Int64(seconds) + 1) * 1_000_000, "from \(now) on")
+        }
+    }
+
     private func post(_ name: String, expiresAfter: UInt32? = nil, on scene: Scenario) throws {
         try scene.post(name, "x", retention: Retention(), expiresAfter: expiresAfter, from: poster)
     }
