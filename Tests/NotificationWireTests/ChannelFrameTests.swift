@@ -95,6 +95,22 @@ struct ChannelFrameTests {
         #expect(outcome.message.utf8.count < 1100 && outcome.receivers == 0)
     }
 
+    @Test("A stream is cut anywhere but between two frames, also in a body that is passed over", arguments: [0, 100])
+    func cuts(mostKept: Int) throws {
+        let writer = ChannelFrameWriter()
+        writer.append(.notification, number: 1, atMost: 20) { $0.append(bytes: [UInt8](repeating: 5, count: 20)) }
+        let frame = bytes(writer)
+        for length in 0...frame.count {
+            let reader = ChannelFrameReader(from: .service, mostKept: mostKept)
+            _ = reader.read { room in
+                room.copyBytes(from: frame[..<length])
+                return length
+            }
+            while try reader.next() != nil {}
+            #expect(reader.isBetweenFrames == (length == 0 || length == frame.count), "\(length)")
+        }
+    }
+
     @Test("What is no frame is a fault, and stays one")
     func faults() throws {
         func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
@@ -185,6 +201,14 @@ struct ChannelFrameTests {
         } catch let error as BusError {
             #expect(error.centerError == .invalidOption)
         }
+    }
+
+    @Test("A post's frame has the number that it was given, and the body of the call as it is")
+    func postFrame() throws {
+        let body = try PostCall(name: "N", object: "O", userInfo: ["a": .int32(1)]).message().marshalledBody
+        let writer = ChannelFrameWriter()
+        writer.appendPost(number: 7, body: body)
+        #expect(try frames(bytes(writer), pieces: 100, from: .client) == ["post 7 \(body)"])
     }
 
     private static func body(of signal: NotificationSignal) -> [UInt8] {

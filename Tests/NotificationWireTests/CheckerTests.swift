@@ -247,6 +247,27 @@ struct CheckerTests {
         }
     }
 
+    @Test("E1: the limit comes first: a forbidden value beyond it is not looked at")
+    func beyondLimit() {
+        let post = Sample.post("av") { writer in
+            writer.array(of: "v") { writer in writer.variant(of: "o") { $0.append(ObjectPath("/")) } }
+        }
+        // The array's own length ends there, and its only element begins.
+        let element: UInt64 = 24
+        var limits = Limits()
+        for most in 8..<element {
+            limits[.userInfoBytes] = most
+            #expect(throws: CenterError.limitExceeded(.userInfoBytes, value: most)) {
+                try Sample.check(post, limits: limits)
+            }
+        }
+        limits[.userInfoBytes] = element
+        #expect(
+            throws: CenterError.invalidUserInfo(
+                path: "userInfo.a[0]", reason: "D-Bus type 'o' is no property-list type")
+        ) { try Sample.check(post, limits: limits) }
+    }
+
     private static let samples: [@Sendable (inout MessageWriter) -> Void] = [
         { $0.array(of: "{sv}") { _ in } },
         { $0.array(of: "{sv}") { $0.entry("a", UInt8(1)) } },

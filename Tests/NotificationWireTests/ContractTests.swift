@@ -126,6 +126,7 @@ struct ContractTests {
         let outcomes = [PostOutcome(receivers: 7), PostOutcome(BusError(.invalidName, message: "words"))]
         #expect(try reply(PostMany.self, outcomes) == outcomes)
         #expect(outcomes[0].error == nil && outcomes[1].error?.centerError == .invalidName)
+        for reasons in [[], ["It waits.", "", "é"]] { #expect(try reply(Explain.self, reasons) == reasons) }
         try reply(SetSuspended.self, ())
         let observers = [
             ListedObserver(id: ObserverID(rawValue: 1), name: "Ding", object: "", suspensionBehavior: "hold"),

@@ -142,6 +142,31 @@ struct UserInfoBytesTests {
         #expect(accepted > 1000 && refused > 1000)
     }
 
+    @Test("E1: a userInfo beyond the standard limits is read, as a service with larger ones has let it through")
+    func largerLimits() throws {
+        let depths = 1..<Limits.row(.userInfoDepth).hardMaximum
+        let deep: [String: PropertyList] = depths.reduce(into: [:]) { inner, _ in inner = ["k": .dictionary(inner)] }
+        let large: [String: PropertyList] = [
+            "k": .data([UInt8](repeating: 7, count: Int(Limits.row(.userInfoBytes).standard)))
+        ]
+        for userInfo in [deep, large] {
+            let post = try PostCall.laidOut(name: "Ding", userInfo: userInfo)
+            #expect(throws: CenterError.self) { try Sample.check(post) }
+            let arrived = try UserInfoBytes(UserInfoLayout.bytes(of: userInfo))
+            #expect(arrived.decoded() == userInfo)
+            // What a service kept is restored by one that has other limits.
+            let kept = try Sample.userInfo(of: post, limits: Self.largestLimits).commonBody
+            let restored = kept.withUnsafeBytes { WireUserInfo.restored(fromCommonBody: $0) }
+            #expect(restored?.name == "Ding" && restored?.userInfo.commonBody == kept)
+        }
+    }
+
+    private static var largestLimits: Limits {
+        var limits = Limits()
+        for key in [Limits.Key.userInfoBytes, .userInfoDepth] { limits[key] = .max }
+        return limits
+    }
+
     @Test("N3, E1: what can't be posted is refused as it is where values are appended one by one")
     func refused() {
         func nested(_ levels: Int) -> PropertyList {
