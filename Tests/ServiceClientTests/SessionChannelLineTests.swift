@@ -141,6 +141,17 @@ struct SessionChannelLineTests {
         #expect(try line.post(), "the session has to ask for another channel")
     }
 
+    @Test("A channel that goes with the bus while it is full is not looked at any more")
+    func endsWithBus() throws {
+        let line = try Line()
+        line.line.room = 20
+        #expect(try line.post())
+        line.stage.session.pump()
+        #expect(line.line.isWaitingForRoom)
+        line.stage.bus.connection.onDisconnect?()
+        #expect(!line.line.isWaitingForRoom && !line.line.isReading)
+    }
+
     @Test("Another service, or the end of the bus: nothing passes")
     func changes() throws {
         let line = try Line()

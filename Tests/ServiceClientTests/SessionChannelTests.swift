@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import BusNames
 import Collections
 import DBus
 import NotificationCore
@@ -188,6 +189,21 @@ struct SessionChannelTests {
         #expect(stage.bus.connection.takeSent() == ["RemoveObserver"])
     }
 
+    @Test("A program may end when its posts have their outcomes, and the service has taken what went by the bus")
+    func stopping() throws {
+        let (stage, line) = try observing()
+        holdBack(stage, "Ping")
+        try stage.ask(.suspend(true), post("a"))
+        #expect(stage.bus.connection.takeSent() == ["SetSuspended", "Ping?"])
+        for _ in 0..<3 { #expect(!stage.session.mayStop()) }
+        stage.bus.connection.answerFirst(.success(stage.bus.connection.pending[0].message.answered()))
+        #expect(try line.takePosts() == ["a 1"])
+        #expect(!stage.session.mayStop(), "the outcome is missing")
+        line.settle(1)
+        #expect(!stage.session.mayStop(), "the bus is asked")
+        #expect(stage.session.mayStop())
+    }
+
     @Test("A first batch that has to be sent again, one by one, goes before what goes over the channel")
     func trial() throws {
         let stage = stage()
@@ -216,6 +232,24 @@ struct SessionChannelTests {
         let ear = stage.ear
         try stage.ask(.barrier { ear.told.append("flushed \($0)") })
         #expect(stage.takeTold() == [#"Ding 4 for ["Ding"]"#, "flushed true"])
+    }
+
+    @Test("One frame is taken at a time, and keeps its bytes, also where taking it has the channel drained")
+    func oneAtATime() throws {
+        let line = SimulatedLine()
+        let channel = ClientChannel(line, from: try #require(UniqueName(rawValue: ":1.100")))
+        var taken: [String] = []
+        channel.onFrame = { [unowned channel] frame, _ in
+            let bytes = Array(frame.body)
+            taken.append("begin \(frame.number)")
+            if frame.number == 1 { line.lie([SimulatedLine.notification(3)]) }
+            channel.drain()
+            #expect(Array(frame.body) == bytes)
+            taken.append("end \(frame.number)")
+            return .taken
+        }
+        line.arrive(SimulatedLine.notification(1), SimulatedLine.notification(2))
+        #expect(taken == (1...3).flatMap { ["begin \($0)", "end \($0)"] })
     }
 
     @Test("A notification waits for the number of its observer, which comes on the bus; what is behind it, too")
@@ -268,6 +302,22 @@ struct SessionChannelTests {
         for number in posts.compactMap({ UInt64($0.split(separator: " ")[1]) }) where number > 0 { line.settle(number) }
         posts = try line.takePosts()
         #expect(posts.count == 2000 - 1024 && posts.last?.hasSuffix(" 0") == false)
+    }
+
+    @Test("E1: no more are on their way when a service that lost its name has answered again, and keeps the channel")
+    func windowOfSameService() throws {
+        let (stage, line) = try observing()
+        for _ in 0..<2000 { try stage.outbox.append(post()) }
+        stage.session.pump()
+        var posts = try line.takePosts()
+        #expect(posts.count == 1024)
+        for owner in ["", ":1.100"] { _ = stage.arrive(.ownerChange(Self.busName, to: owner)) }
+        #expect(stage.takeTold().contains("connected"))
+        #expect(stage.session.transport == .channel && stage.bus.lines.count == 1)
+        #expect(try line.takePosts() == [], "all wait for their outcomes")
+        for number in posts.compactMap({ UInt64($0.split(separator: " ")[1]) }) where number > 0 { line.settle(number) }
+        posts = try line.takePosts()
+        #expect(posts.count == 2000 - 1024)
     }
 
     @Test("A socket that is full lets posts wait, within the bounds; none is lost or out of order when there is room")

@@ -82,6 +82,22 @@ struct SessionOwnerTests {
         #expect(stage.takeTold().count == 1)
     }
 
+    @Test("E6: on another bus the name that the service had is anybody's, and not believed")
+    func otherBus() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.answer = { _ in nil }
+        stage.bus.connection.onDisconnect?()
+        stage.bus.pass(milliseconds: 1000)
+        #expect(stage.bus.connections.count == 2)
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?"])
+        _ = stage.takeTold()
+        stage.notify(1)
+        #expect(stage.takeTold().isEmpty)
+        #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"])
+    }
+
     @Test("E6: where the bus did not tell that the service is another one, a signal of it has the bus asked")
     func untoldOwner() throws {
         let stage = Stage()
@@ -146,6 +162,28 @@ struct SessionOwnerTests {
         _ = stage.arrive(.ownerChange(name, to: ":1.100"))
         #expect(stage.takeTold() == ["connected"])
         #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
+    @Test("E6: a stranger is not asked again because one that had the name before ends without an answer")
+    func strangerBehindSilence() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.answer = { _ in nil }
+        for owner in [":1.101", ":1.66"] { _ = stage.arrive(.ownerChange(name, to: owner)) }
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        let questions = stage.bus.connection.pending
+        #expect(questions.map(\.message.member) == [ListObservers.member, ListObservers.member])
+        func fail(_ name: InterfaceName) -> Result<Message, BusError> { .failure(BusError(name: name, message: "why")) }
+        questions[1].completion(fail("org.freedesktop.DBus.Error.UnknownMethod"))
+        #expect(stage.bus.connection.takeSent() == ["GetNameOwner?"])
+        questions[0].completion(fail(BusError.noReplyName))
+        let owner = try #require(stage.bus.connection.pending.last)
+        owner.completion(fail("org.freedesktop.DBus.Error.NameHasNoOwner"))
+        let told = stage.takeTold()
+        #expect(told.count == 1 && told[0].hasPrefix("nameTaken("), "\(told)")
+        stage.bus.pass(milliseconds: 600_000)
+        #expect(stage.bus.connection.takeSent().isEmpty && stage.takeTold().isEmpty)
     }
 
     @Test("E6: so is one that answers otherwise than the contract says")

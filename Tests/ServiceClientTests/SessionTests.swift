@@ -55,6 +55,20 @@ struct SessionTests {
         #expect(stage.session.mayStop(), "there is nobody left to send it to")
     }
 
+    @Test("It may be stopped when a barrier is answered, and not before")
+    func stoppingBehindBarrier() throws {
+        let stage = Stage()
+        stage.start()
+        let served = stage.bus.answer
+        stage.bus.answer = { $0.member == "Ping" ? nil : served($0) }
+        try stage.ask(.barrier { _ in })
+        for _ in 0..<3 { #expect(!stage.session.mayStop()) }
+        let barrier = try #require(stage.bus.connection.pending.first?.message)
+        stage.bus.connection.answerFirst(.success(barrier.answered()))
+        #expect(!stage.session.mayStop(), "the bus is asked")
+        #expect(stage.session.mayStop())
+    }
+
     @Test("Nothing is wanted of the service: it is not even asked for")
     func quiet() {
         let stage = Stage()
