@@ -184,6 +184,15 @@ struct CarryingTests {
         #expect(dropped(one).last == .dropped(3, of: [], .busDisconnected))
     }
 
+    /// The center that takes over when the bus has closed the connection.
+    private func nextCenter() -> DistributedCenter {
+        var effects: [Effect] = []
+        center.center.connectionEnded(effects: &effects)
+        let next = DistributedCenter()
+        next.takeOver(center.center)
+        return next
+    }
+
     @Test("E5: a center that takes over has all of the other, also what waited for its turn")
     func takesOver() throws {
         let id = try center.observe(one, "A", "", .hold)
@@ -193,14 +202,11 @@ struct CarryingTests {
         center.isBusy = true
         try center.post(2, of: "A")
         center.cutDeliveries(to: two, atMost: 0)
-        var effects: [Effect] = []
-        center.center.connectionEnded(effects: &effects)
-        let next = DistributedCenter()
-        next.takeOver(center.center)
+        let next = nextCenter()
         try next.checkInvariants()
         #expect(next.statistics.clients == 2 && next.statistics.queued == center.statistics.queued)
         #expect(next.statistics.posted == 5)
-        effects = []
+        var effects: [Effect] = []
         next.finishRestoring(effects: &effects)
         next.sendAllReady(effects: &effects)
         let delivered = effects.compactMap { if case .deliver(let delivery) = $0 { delivery } else { nil } }
@@ -257,11 +263,8 @@ struct CarryingTests {
         try center.observe(three, "C")
         try center.post(63, of: "C")
         try center.suspend(three)
+        let next = nextCenter()
         var effects: [Effect] = []
-        center.center.connectionEnded(effects: &effects)
-        let next = DistributedCenter()
-        next.takeOver(center.center)
-        effects = []
         next.finishRestoring(effects: &effects)
         let told = effects.compactMap { effect -> ClientName? in
             if case .suspensionChanged(let client, _, _) = effect { client } else { nil }
@@ -277,11 +280,8 @@ struct CarryingTests {
         try center.post(300, of: "A")
         center.revoke([ids[1]], of: one)
         #expect(center.revoked[one] == nil, "it does not read")
+        let next = nextCenter()
         var effects: [Effect] = []
-        center.center.connectionEnded(effects: &effects)
-        let next = DistributedCenter()
-        next.takeOver(center.center)
-        effects = []
         next.finishRestoring(effects: &effects)
         next.sendAllReady(effects: &effects)
         let told = effects.compactMap { effect -> [ObserverID]? in

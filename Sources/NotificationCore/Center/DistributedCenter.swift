@@ -13,7 +13,7 @@ import Collections
 ///
 /// After every event the driver sends what is ready: ``sendReady(upTo:limit:effects:)``.
 ///
-/// What each delivery goes through is marked `@exclusivity(unchecked)` in release builds without the meter: the check for
+/// The state that each delivery touches is marked `@exclusivity(unchecked)` in release builds without the meter: the check for
 /// overlapping accesses, fifty times for a delivery, was a sixth of all that the service does for one. None can overlap
 /// that other builds, which have the check, would not find: an access lasts as long as a method of a value that knows
 /// nothing of the center, and there is one thread. Tests and the simulation run builds with the check.

@@ -129,7 +129,7 @@ final class Channels {
         if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
         var effects = unwritten(of: channel)
-        // What is reported and sent now are events of their own.
+        // The report and the sending that follow are events of their own.
         meter.endEvent("channelEnded")
         #if CARILLON_PLANTED
             let mayBeUnread = mayBeUnread && !PlantedFault.strikes(.silentCut)

@@ -371,8 +371,8 @@ final class SystemBusStay {
             let place = try SessionNotification.place(of: message)
             guard place.number > peer.lastNumber else { throw .invalidArgs("its number goes back") }
             let isImported = owner.rules.imports[userID] != nil
-            // Before anything is refused: a refused notification is not lost on its way, and its sender goes on. What others
-            // say that they have lost does not count.
+            // Before anything is refused: a refused notification is not lost on its way, and its sender goes on. Losses that
+            // are reported by users without import do not count.
             if isImported { noteHole(before: place, of: peer) }
             confirmLater(place.number, to: peer)
             guard isImported else {
