@@ -18,6 +18,8 @@ final class PlainClient: Client {
     /// What it has of channels: `+Channel`.
     var channels = ChannelState()
     private var calls: [UInt32: (Result<Message, BusError>) -> Void] = [:]
+    /// Observers that policy took before their number was known.
+    private var revokedEarly: Set<ObserverID> = []
     private var slots: [Int: Int] = [:]
     /// What was asked for before there was a name.
     private var early: [() -> Void] = []
@@ -87,6 +89,7 @@ final class PlainClient: Client {
                 // An answer that is read late may be older than a loss of the state.
                 guard !ledger.wasStateLost(since: witness.registrations[number].asked) else { return }
                 witness.acknowledge(number, id: id)
+                if revokedEarly.remove(id) != nil { revoked([id]) }
             }
         }
     }
@@ -302,8 +305,11 @@ final class PlainClient: Client {
 
     // MARK: What arrives
 
-    /// Policy has taken observers.
+    /// Policy has taken observers. On a channel that may come before the answer which has the number of the observer.
     func revoked(_ observers: [ObserverID]) {
+        if let witness {
+            revokedEarly.formUnion(observers.filter { id in !witness.registrations.contains { $0.id == id } })
+        }
         for number in witness?.revoked(observers) ?? [] {
             for (slot, other) in slots where other == number { slots[slot] = nil }
         }
