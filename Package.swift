@@ -123,7 +123,8 @@ let package = Package(
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
         .testTarget(name: "CollectionsTests", dependencies: ["Collections", "TestLimits"]),
-        .testTarget(name: "MainLoopTests", dependencies: ["MainLoop", "TestSupport", "TestLimits", "carillond"]),
+        .testTarget(
+            name: "MainLoopTests", dependencies: ["MainLoop", "CGLib", "TestSupport", "TestLimits", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport", "TestLimits"]),
         .testTarget(name: "MQTTTests", dependencies: ["MQTT", "MainLoop", "TestSupport"]),
         .testTarget(name: "CBORTests", dependencies: ["CBOR", "TestLimits"]),

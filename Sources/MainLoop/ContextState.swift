@@ -25,6 +25,14 @@ final class ContextState: SourceHandler, Sendable {
         var followers: [ObjectIdentifier: WeakFollower] = [:]
         var attachments: [ObjectIdentifier: any AnyObject & Sendable] = [:]
         var onEnd: [@Sendable () -> Void] = []
+        /// Nil also while the context is ending, or is held only by others than objects of ours.
+        weak var reference: ContextReference?
+        /// What nobody can release at this moment.
+        var left: [Left] = []
+        /// References that are being given up.
+        var releases = 0
+        /// Whether somebody wanted to wake it meanwhile.
+        var isToBeWoken = false
 
         var mode: RunLoopMode { entered.last ?? .default }
     }
@@ -37,6 +45,7 @@ final class ContextState: SourceHandler, Sendable {
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
     private let ended = Atomic(false)
+    private let isAnyLeft = Atomic(false)
     /// How the sources that share the loop take turns with all others.
     let turns: LoopTurns
 
@@ -90,15 +99,17 @@ final class ContextState: SourceHandler, Sendable {
 
     fileprivate func contextIsEnding() {
         ended.store(true, ordering: .releasing)
-        let (attachments, actions) = state.withLock { state in
+        let (attachments, actions, left) = state.withLock { state in
             state.context = nil
             state.followers = [:]
             defer {
                 state.attachments = [:]
                 state.onEnd = []
+                state.left = []
             }
-            return (state.attachments, state.onEnd)
+            return (state.attachments, state.onEnd, state.left)
         }
+        for left in left { left.release(isContextThere: false) }
         for action in actions { action() }
         withExtendedLifetime(attachments) {}
     }
@@ -110,44 +121,122 @@ final class ContextState: SourceHandler, Sendable {
 
     /// Ends a poll that is under way in another thread, if the context is still there.
     func wakeUp() {
-        state.withLock { state in
-            guard let context = state.context else { return }
+        let reference: ContextReference? = state.withLock { state in
+            guard let context = state.context else { return nil }
             // A source of this context that is being dispatched here: the loop asks all sources again before it polls.
-            if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return }
-            g_main_context_wakeup(context)
+            if g_main_current_source() != nil, g_main_context_is_owner(context) != 0 { return nil }
+            if let reference = state.reference { return reference }
+            // GLib complains of one that is ending, which that reference may have been the last of.
+            if state.releases > 0 { state.isToBeWoken = true } else { g_main_context_wakeup(context) }
+            return nil
         }
+        // Not under the lock, for which the end of the context waits: it may be the last reference by now.
+        if let reference { g_main_context_wakeup(reference.pointer) }
     }
 
-    /// Takes a source off its context, unless that is gone already and has done so itself, and releases it.
-    func end(_ source: UnsafeMutablePointer<GSource>) {
-        keepingContext(of: source) { isThere in
-            if isThere { g_source_destroy(source) }
-            g_source_unref(source)
+    // MARK: The end of sources
+
+    /// The reference that all objects share which stand for the context.
+    ///
+    /// - Parameter pointer: the context; the caller's reference to it is taken over.
+    func reference(takingOver pointer: OpaquePointer) -> ContextReference {
+        let (reference, isNew) = state.withLock { state in
+            if let reference = state.reference { return (reference, false) }
+            let reference = ContextReference(takingOver: pointer, of: self)
+            state.reference = reference
+            return (reference, true)
         }
+        if !isNew { g_main_context_unref(pointer) }
+        releaseLeft()
+        return reference
+    }
+
+    /// A reference is given up, which may be the last.
+    fileprivate func releases(_ pointer: OpaquePointer) {
+        state.withLock { $0.releases += 1 }
+        g_main_context_unref(pointer)
+        let isToBeWoken = state.withLock { state in
+            state.releases -= 1
+            guard state.releases == 0 else { return false }
+            defer { state.isToBeWoken = false }
+            return state.isToBeWoken
+        }
+        // Others hold it, if it is there.
+        if isToBeWoken { wakeUp() }
+    }
+
+    /// Takes a source off its context, unless that is gone already and has done so itself, and releases it. Its handler
+    /// is not called any more.
+    func end(_ source: UnsafeMutablePointer<GSource>) {
+        source.silence()
+        leave(Left(source: source, isToBeDestroyed: true))
     }
 
     /// Releases a reference to a source of this context, also when that is gone.
     func release(_ source: UnsafeMutablePointer<GSource>) {
-        keepingContext(of: source) { _ in g_source_unref(source) }
+        leave(Left(source: source, isToBeDestroyed: false))
     }
 
-    /// Calls `body`, which destroys or releases a source, such that its context is not freed meanwhile.
-    ///
-    /// Before GLib 2.86 `g_source_destroy` and `g_source_unref` read the source's context, and only then lock it. Where
-    /// another thread releases the last reference to the context in between, they lock memory that has been freed, and
-    /// write into it (GNOME/glib#803). Under the lock here that can't happen: a context destroys its anchor before it is
-    /// freed, and `contextIsEnding` waits for the lock.
-    ///
-    /// From then on GLib holds the context in these functions by itself. So theirs may be the last reference, and
-    /// `contextIsEnding` be called from inside of them: then no lock may be held.
-    ///
-    /// - Parameter body: gets whether the context is there.
-    private func keepingContext(of source: UnsafeMutablePointer<GSource>, _ body: (_ isThere: Bool) -> Void) {
-        guard !Self.isContextHeldByGLib else { return body(!isEnded) }
-        // What the source owns ends after the lock: it may run code of its own then.
-        withExtendedLifetime(source.handler) {
-            state.withLock { body($0.context != nil) }
+    /// A reference to a source that is to be released, by somebody who knows that its context is there, or gone.
+    private struct Left {
+        let source: UnsafeMutablePointer<GSource>
+        let isToBeDestroyed: Bool
+
+        /// - Parameter isContextThere: and stays so meanwhile; else it has let go of all its sources.
+        func release(isContextThere: Bool) {
+            if isToBeDestroyed, isContextThere { g_source_destroy(source) }
+            g_source_unref(source)
         }
+    }
+
+    /// Releases a source at a moment at which its context does not end on another thread.
+    ///
+    /// Before GLib 2.86 `g_source_destroy` and `g_source_unref` read the source's context, and only then lock it; and a
+    /// context that ends takes itself from each source before it refers to it. A thread that calls them just then locks
+    /// memory that has been freed, or frees a source of which the context still makes use (GNOME/glib#803). So they are
+    /// called only by somebody who has a reference to the context, or by the end of the context itself, which comes to
+    /// ``contextIsEnding()`` when it refers to all its sources. From 2.86 on GLib holds the context by itself.
+    private func leave(_ left: Left) {
+        guard !Self.isContextHeldByGLib else { return left.release(isContextThere: !isEnded) }
+        enum Now {
+            case held(ContextReference)
+            case isOver
+            case isLeft
+        }
+        let now: Now = state.withLock { state in
+            guard state.context != nil else { return .isOver }
+            if let reference = state.reference { return .held(reference) }
+            // The context is ending, or only others hold it, who are not asked.
+            state.left.append(left)
+            return .isLeft
+        }
+        switch now {
+        case .held(let reference):
+            left.release(isContextThere: true)
+            withExtendedLifetime(reference) {}
+        case .isOver: left.release(isContextThere: false)
+        case .isLeft:
+            isAnyLeft.store(true, ordering: .releasing)
+            wakeUp()
+        }
+    }
+
+    /// Releases what nobody could release so far. The caller holds the context, or runs it.
+    private func releaseLeft() {
+        guard isAnyLeft.load(ordering: .acquiring), isAnyLeft.exchange(false, ordering: .acquiringAndReleasing) else {
+            return
+        }
+        let left = state.withLock { state in
+            defer { state.left = [] }
+            return state.left
+        }
+        for left in left { left.release(isContextThere: true) }
+    }
+
+    /// Whoever runs the context holds it.
+    func prepare(_ source: Source) -> SourceReadiness {
+        releaseLeft()
+        return .waiting
     }
 
     private static let isContextHeldByGLib = glib_check_version(2, 86, 0) == nil
@@ -264,3 +353,24 @@ private struct AnchorCallback: @unchecked Sendable {
 }
 
 private let anchorCallback = AnchorCallback()
+
+/// The reference to a `GMainContext` that all objects which stand for it share.
+///
+/// Whoever finds it in the context's state holds the context: unlike GLib's own count it can be asked whether it is
+/// there.
+///
+/// Threads: any.
+final class ContextReference: @unchecked Sendable {
+    // Sendable: GMainContext counts its references itself; the pointer never changes after `init`.
+    let pointer: OpaquePointer
+    private let state: ContextState
+
+    fileprivate init(takingOver pointer: OpaquePointer, of state: ContextState) {
+        self.pointer = pointer
+        self.state = state
+    }
+
+    deinit {
+        state.releases(pointer)
+    }
+}

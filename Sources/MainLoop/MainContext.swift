@@ -9,6 +9,7 @@ public final class MainContext: @unchecked Sendable {
     let pointer: OpaquePointer
     /// What is the same for all objects of this class that stand for the same `GMainContext`.
     let state: ContextState
+    private let reference: ContextReference
 
     /// The context of the main thread (`g_main_context_default`).
     public static let `default` = MainContext(owning: g_main_context_ref(g_main_context_default()))
@@ -23,6 +24,7 @@ public final class MainContext: @unchecked Sendable {
     package init(clock: any LoopClock) {
         pointer = g_main_context_new()
         state = .anchored(to: pointer, clock: clock)
+        reference = state.reference(takingOver: pointer)
     }
 
     /// A new context whose turns are measured by another clock, in nanoseconds: for tests.
@@ -37,10 +39,7 @@ public final class MainContext: @unchecked Sendable {
     init(owning pointer: OpaquePointer) {
         self.pointer = pointer
         state = ContextState.of(pointer)
-    }
-
-    deinit {
-        g_main_context_unref(pointer)
+        reference = state.reference(takingOver: pointer)
     }
 
     /// The present, by the clock that the context's timers go by.

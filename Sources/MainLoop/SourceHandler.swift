@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import CGLib
+import Synchronization
 
 /// The functions of a `GSource` of our own: what GLib asks it, and has it do. One kind of source is one class.
 ///
@@ -34,25 +35,43 @@ extension UnsafeMutablePointer<GSource> {
     ///
     /// GLib frees that when nobody holds the source any more, on whatever thread.
     static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
-        let source = g_source_new(sourceFunctions.pointer, guint(handlerOffset + MemoryLayout<any SourceHandler>.size))!
-        source.handlerSlot.initialize(to: handler)
+        let source = g_source_new(sourceFunctions.pointer, guint(handlingOffset + MemoryLayout<Handling>.size))!
+        source.handling.initialize(to: Handling(handler: handler))
         g_source_set_priority(source, priority)
         return source
     }
 
     /// What the source was made with.
-    var handler: any SourceHandler { handlerSlot.pointee }
+    var handler: any SourceHandler { handling.pointee.handler }
 
-    fileprivate var handlerSlot: UnsafeMutablePointer<any SourceHandler> {
-        (UnsafeMutableRawPointer(self) + handlerOffset).assumingMemoryBound(to: (any SourceHandler).self)
+    /// Sees to it that the handler is not called again, on whatever thread; a call that goes on is finished.
+    func silence() {
+        handling.pointee.isSilent.store(true, ordering: .releasing)
     }
+
+    fileprivate var handling: UnsafeMutablePointer<Handling> {
+        (UnsafeMutableRawPointer(self) + handlingOffset).assumingMemoryBound(to: Handling.self)
+    }
+}
+
+/// What a source of this kind has beyond GLib's own.
+private struct Handling: ~Copyable {
+    let handler: any SourceHandler
+    let isSilent = Atomic(false)
+
+    init(handler: any SourceHandler) {
+        self.handler = handler
+    }
+
+    /// The handler, if it is to be called.
+    var active: (any SourceHandler)? { isSilent.load(ordering: .acquiring) ? nil : handler }
 }
 
 /// What all sources of this kind have in common, by which GLib finds them.
 var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
 
-/// The handler is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
-private let handlerOffset = MemoryLayout<GSource>.stride
+/// It is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.
+private let handlingOffset = MemoryLayout<GSource>.stride
 
 /// GLib keeps the address of the function table for as long as a source of it lives; this one lives for ever.
 private struct SourceFunctions: @unchecked Sendable {
@@ -63,13 +82,16 @@ private struct SourceFunctions: @unchecked Sendable {
         pointer = .allocate(capacity: 1)
         pointer.initialize(to: GSourceFuncs())
         pointer.pointee.prepare = { source, timeout in
-            let readiness = source!.handler.prepare(source!)
+            let readiness = source!.handling.pointee.active?.prepare(source!) ?? .waiting
             timeout?.pointee = readiness == .waiting ? -1 : 0
             return readiness == .ready ? 1 : 0
         }
-        pointer.pointee.check = { source in source!.handler.check() ? 1 : 0 }
-        pointer.pointee.dispatch = { source, _, _ in source!.handler.dispatch(source!) ? 1 : 0 }
-        pointer.pointee.finalize = { source in source!.handlerSlot.deinitialize(count: 1) }
+        pointer.pointee.check = { source in source!.handling.pointee.active?.check() ?? false ? 1 : 0 }
+        // One that is silent goes.
+        pointer.pointee.dispatch = { source, _, _ in
+            source!.handling.pointee.active?.dispatch(source!) ?? false ? 1 : 0
+        }
+        pointer.pointee.finalize = { source in source!.handling.deinitialize(count: 1) }
     }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import CGLib
 import MainLoop
 import Synchronization
 import TestSupport
@@ -67,6 +68,62 @@ struct SourceEndTests {
             }
         }
         try await contexts
+    }
+
+    @Test("GLib complains of nothing meanwhile, as it would of a context that is woken while it ends")
+    func withoutComplaint() async {
+        await #expect(processExitsWith: .success) {
+            g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL)
+            try await SourceEndTests().endsWithContext(work: nil)
+            try await SourceEndTests().endsWithContext(work: .ordinary)
+        }
+    }
+
+    @Test(
+        "A source ends on another thread while only GLib holds its context: its action is not called any more",
+        arguments: [nil, LoopWork.ordinary])
+    func endsWhileOthersHold(work: LoopWork?) async throws {
+        final class Mark: Sendable {}
+        let calls = Atomic(0)
+        let isOwned = Weak<Mark>()
+        let (began, mayGoOn) = (Doorbell(), Doorbell())
+        let weakContext = Weak<MainContext>()
+        var context: MainContext? = MainContext()
+        var source: SignalledSource?
+        weakContext.object = context
+        let loop = EventLoop(context: context!)
+        do {
+            let mark = Mark()
+            isOwned.object = mark
+            let action: @Sendable () -> Void = {
+                withExtendedLifetime(mark) {}
+                calls.add(1, ordering: .relaxed)
+            }
+            source =
+                if let work {
+                    SignalledSource(on: context!, for: work, action: action)
+                } else {
+                    SignalledSource(on: context!, priority: .default, action: action)
+                }
+        }
+        // The loop is within this one while the source ends, so that both are ready when it goes on.
+        let busy = SignalledSource(on: context!, priority: .high) {
+            began.ring()
+            try? mayGoOn.wait("the end of the source")
+        }
+        busy.signal()
+        context = nil
+        #expect(weakContext.object == nil)
+        async let run: Void = onOwnThread { loop.run() }
+        try await onOwnThread { try began.wait("the loop") }
+        source?.signal()
+        source = nil
+        mayGoOn.ring()
+        try await eventuallyInTask("the end of what the source owned") { isOwned.object == nil }
+        #expect(calls.load(ordering: .relaxed) == 0)
+        loop.quit()
+        try await run
+        withExtendedLifetime(busy) {}
     }
 
     /// Uses the context when it ends itself.
