@@ -286,7 +286,10 @@ struct BesideFoundationTests {
                 for _ in 0..<100 { context.iterate(mayBlock: false) }
             }
             #expect(posts.all == [])
-            for _ in 0..<10 where posts.count < 1 { turn() }
+            try eventually("a post") {
+                turn()
+                return posts.count >= 1
+            }
             #expect(posts.all == [1])
             withExtendedLifetime(keep) {}
         }
@@ -301,7 +304,10 @@ struct BesideFoundationTests {
                     Notification(name: .a, userInfo: ["n": number]), postingStyle: .whenIdle, coalesceMask: .none,
                     forModes: nil)
             }
-            for _ in 0..<10 where posts.count < 1 { turn() }
+            try eventually("a post") {
+                turn()
+                return posts.count >= 1
+            }
             // All of them, and the last first.
             #expect(posts.all == [2, 1, 0])
             withExtendedLifetime(keep) {}
@@ -311,11 +317,11 @@ struct BesideFoundationTests {
             let token = center.hear(nil, nil, nil) { _ in ourPosts.add(0) }
             let ourQueue = NotificationQueue(notificationCenter: center)
             let context = MainContext()
-            context.asThreadDefault {
+            try context.asThreadDefault {
                 for _ in 0..<3 {
                     ourQueue.enqueue(Notification(name: .a), postingStyle: .whenIdle, coalesceMask: .none)
                 }
-                for _ in 0..<10 where ourPosts.count < 1 { context.iterate(mayBlock: false) }
+                try context.run("a post") { ourPosts.count >= 1 }
             }
             #expect(ourPosts.count == 1)
             withExtendedLifetime(token) {}
@@ -332,7 +338,10 @@ struct BesideFoundationTests {
                     Notification(name: .a, userInfo: ["n": number]), postingStyle: .asap, coalesceMask: .none,
                     forModes: nil)
             }
-            for _ in 0..<10 where posts.count < count { turn() }
+            try eventually("all posts", progress: { posts.count }) {
+                turn()
+                return posts.count >= count
+            }
             #expect(posts.count == count)
             withExtendedLifetime(keep) {}
         }
@@ -347,7 +356,10 @@ struct BesideFoundationTests {
                     Notification(name: .a, object: ["sen", "der"].joined(), userInfo: ["n": number]),
                     postingStyle: .asap, coalesceMask: .onSender, forModes: nil)
             }
-            for _ in 0..<10 where posts.count < 3 { turn() }
+            try eventually("three posts") {
+                turn()
+                return posts.count >= 3
+            }
             #expect(posts.count == 3)
             withExtendedLifetime(keep) {}
         }

@@ -49,10 +49,6 @@ struct ContextDeliveryTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()
 
-    private func settle(_ context: MainContext) {
-        for _ in 0..<2 { exhaust("the loop") { context.iterate(mayBlock: false) } }
-    }
-
     @Test("T1: observers on a context run when its thread runs it; the post does not wait")
     func asynchronous() {
         let context = MainContext()
@@ -61,7 +57,7 @@ struct ContextDeliveryTests {
         }
         center.post(name: .a, object: nil)
         #expect(calls.all == [])
-        settle(context)
+        context.settle()
         #expect(calls.all == ["A"])
     }
 
@@ -81,7 +77,7 @@ struct ContextDeliveryTests {
         center.post(name: .a, object: nil)
         center.post(name: .b, object: nil)
         center.post(name: .a, object: nil)
-        settle(context)
+        context.settle()
         let ofA = ["one A", "two A", "block"]
         #expect(calls.all == ofA + ["two B"] + ofA)
     }
@@ -127,7 +123,7 @@ struct ContextDeliveryTests {
         }
         center.post(name: .a, object: nil)
         center.post(name: .b, object: nil)
-        settle(context)
+        context.settle()
         #expect(calls.all == ["A", "B", "end of A"])
     }
 
@@ -141,14 +137,14 @@ struct ContextDeliveryTests {
         center.addObserver(forName: .a, object: nil, context: context, modes: ["own"]) { [calls] _ in calls.add("own") }
         context.pushMode(.eventTracking)
         center.post(name: .a, object: nil)
-        settle(context)
+        context.settle()
         #expect(calls.all == ["common"])
         context.pushMode("own")
-        settle(context)
+        context.settle()
         #expect(calls.all == ["common", "own"])
         context.popMode("own")
         context.popMode(.eventTracking)
-        settle(context)
+        context.settle()
         #expect(calls.all == ["common", "own", "default"])
     }
 
@@ -186,10 +182,10 @@ struct ContextDeliveryTests {
         }
         center.post(name: .a, object: nil)
         center.post(name: .b, object: nil)
-        settle(context)
+        context.settle()
         #expect(calls.all == ["A"])
         context.popMode(.modalPanel)
-        settle(context)
+        context.settle()
         #expect(calls.all == ["A", "B"])
     }
 
@@ -209,7 +205,7 @@ struct ContextDeliveryTests {
         center.removeObserver(token)
         target = nil
         #expect(observed == nil)
-        settle(context)
+        context.settle()
         #expect(calls.all == [])
     }
 
@@ -230,8 +226,7 @@ struct ContextDeliveryTests {
             for n in 1...total { center.post(name: .a, object: nil, userInfo: ["n": n]) }
             let lost = Int(NotificationCenter.lostDeliveries)
             #expect(lost >= 100)
-            // A thousand each time the loop comes to it.
-            for _ in 0..<total where numbers.count < total - lost { context.iterate(mayBlock: false) }
+            context.settle()
             let isInOrder = numbers.all == Array(lost + 1...total)
             #expect(isInOrder)
         }

@@ -105,7 +105,6 @@ struct DropInTests {
         let queue: any NotificationQueueProtocol = NotificationQueue(notificationCenter: center)
         center.addObserver(forName: nil, object: nil, queue: nil) { [calls] in calls.add($0.name.rawValue) }
         let context = MainContext()
-        func settle() { for _ in 0..<100 where context.iterate(mayBlock: false) {} }
         context.asThreadDefault {
             let modes: [RunLoop.Mode] = [.busy]
             queue.enqueue(Notification(name: .a), postingStyle: .asap, coalesceMask: [.onName], forModes: modes)
@@ -114,10 +113,10 @@ struct DropInTests {
                 Notification(name: "C"), postingStyle: .asap, coalesceMask: .none, forModes: [.common, .busy])
             queue.enqueue(Notification(name: "D"), postingStyle: .asap)
             queue.dequeueNotifications(matching: Notification(name: "D"), coalesceMask: .onName)
-            settle()
+            context.settle()
             #expect(calls.all == ["C", "B"])
             context.pushMode(RunLoopMode(.busy))
-            settle()
+            context.settle()
             #expect(calls.all == ["C", "B", "A"])
         }
         #expect(RunLoopMode(RunLoop.Mode.default) == .default && RunLoopMode(RunLoop.Mode.common) == .common)

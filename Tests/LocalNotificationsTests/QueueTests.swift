@@ -9,12 +9,13 @@ import Testing
 
 /// A context that is the test's thread's own while the test runs, and a queue that posts into a list.
 private final class Bench: Sendable {
-    let context = MainContext()
+    let context: MainContext
     let center = NotificationCenter()
     let posts = Recorder<String>()
     let queue: NotificationQueue
 
-    init() {
+    init(_ context: MainContext = MainContext()) {
+        self.context = context
         queue = NotificationQueue(notificationCenter: center)
         center.addObserver(forName: nil, object: nil, queue: nil) { [posts] notification in
             let number = notification.userInfo?["n"] as? Int
@@ -33,15 +34,14 @@ private final class Bench: Sendable {
 
     /// Dispatches until nothing is ready.
     func settle() {
-        // After others means one iteration in which nothing of ours is ready.
-        for _ in 0..<2 { exhaust("the loop") { context.iterate(mayBlock: false) } }
+        context.settle()
     }
 }
 
 @Suite("Q: the notification queue", .timeLimit(.minutes(20)))
 struct QueueTests {
-    private func bench(_ body: (Bench) throws -> Void) rethrows {
-        let bench = Bench()
+    private func bench(on context: MainContext = MainContext(), _ body: (Bench) throws -> Void) rethrows {
+        let bench = Bench(context)
         try bench.context.asThreadDefault { try body(bench) }
     }
 
@@ -329,7 +329,8 @@ struct QueueTests {
 
     @Test("Q5, M3: an observer that always enqueues again leaves all other sources their turn")
     func neverStarves() {
-        bench { bench in
+        // A clock that stands: no rest ends before the others had their turn because the machine was busy.
+        bench(on: MainContext(turnClock: { 0 })) { bench in
             let queue = bench.queue
             let idles = Atomic(0)
             bench.center.addObserver(forName: .a, object: nil, queue: nil) { _ in
@@ -429,7 +430,7 @@ struct QueueTests {
                         queue.enqueue(
                             Notification(name: .a, object: Thread.current), postingStyle: .asap, coalesceMask: .none)
                         // The thread's own: it pushed no other.
-                        exhaust("the loop") { MainContext.current.iterate(mayBlock: false) }
+                        MainContext.current.settle()
                     }
                 }
             }

@@ -164,7 +164,7 @@ struct StorageTests {
             for (n, queue) in queues.enumerated() {
                 queue.enqueue(Notification(name: .a, userInfo: ["n": n]), postingStyle: n % 2 == 0 ? .asap : .whenIdle)
             }
-            for _ in 0..<10_000 where posts.count < 4_000 { context.iterate(mayBlock: false) }
+            context.settle()
         }
         let even = stride(from: 0, to: 4_000, by: 2)
         #expect(posts.all == Array(even) + even.map { $0 + 1 })
@@ -187,7 +187,7 @@ struct StorageTests {
         try await onOwnThread { [ended] in try eventually("the threads' ends") { ended.count == 20 } }
         MainContext().asThreadDefault {
             queue.enqueue(Notification(name: .a), postingStyle: .asap)
-            for _ in 0..<10 { MainContext.current.iterate(mayBlock: false) }
+            MainContext.current.settle()
         }
         #expect(posts.count == 1)
     }
@@ -230,7 +230,7 @@ struct StorageTests {
                     coalesceMask: .none)
             }
             #expect((7...9).contains(queue.lost), "\(queue.lost) were lost")
-            for _ in 0..<1_000 where posts.count < 70 - Int(queue.lost) { context.iterate(mayBlock: false) }
+            context.settle()
         }
         #expect(posts.all == Array(Int(queue.lost)..<70))
     }
@@ -272,7 +272,7 @@ struct StorageTests {
             }
             let lost = NotificationCenter.lostDeliveries
             #expect((36 * 3...39 * 3).contains(lost), "\(lost)")
-            for _ in 0..<1_000 where numbers.all.last != 99 { context.iterate(mayBlock: false) }
+            context.settle()
             #expect(numbers.count == 100 - Int(lost / 3))
         }
     }

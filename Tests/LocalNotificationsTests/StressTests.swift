@@ -114,7 +114,7 @@ struct StressTests {
                             if n % 10 == 0 { MainContext.current.iterate(mayBlock: false) }
                         }
                         for _ in 0..<2 {
-                            exhaust("the loop") { MainContext.current.iterate(mayBlock: false) }
+                            MainContext.current.settle()
                         }
                     }
                 }

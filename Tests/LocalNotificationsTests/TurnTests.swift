@@ -347,7 +347,7 @@ struct TurnTests {
             }
         }
         for n in 0..<20 { center.post(name: Notification.Name("\(n) "), object: nil) }
-        for _ in 0..<100 where context.iterate(mayBlock: false) {}
+        context.settle()
         #expect(calls.all == (0..<20).flatMap { n in (0..<3).map { "\(n) \($0)" } })
     }
 }
