@@ -242,10 +242,7 @@ extension ServiceSession {
             guard let notification = ArrivedNotification(channelBody: frame.body, like: &recent),
                 notification.sequence == frame.number
             else { break }
-            // The number of an observer may be on its way on the bus.
-            if mayWait, registrations.areAnyAsked {
-                guard notification.observers.allSatisfy({ registrations.key(of: $0) != nil }) else { return .notYet }
-            }
+            if mayWait, mayComeToBeKnown(notification.observers) { return .notYet }
             received(notification)
             return .taken
         case .outcome:
@@ -257,6 +254,8 @@ extension ServiceSession {
             return .taken
         case .dropped:
             guard let signal = DroppedSignal(channelBody: frame.body) else { break }
+            // What was lost counts, whoever it was for; what is no longer allowed has to be known.
+            if mayWait, signal.reason == DroppedSignal.notAllowed, mayComeToBeKnown(signal.observers) { return .notYet }
             take(signal)
             return .taken
         case .suspensionChanged:
@@ -266,6 +265,11 @@ extension ServiceSession {
         case .post: break
         }
         return .malformed("a frame of the kind \(frame.kind.rawValue) and number \(frame.number) is none")
+    }
+
+    /// Whether one of the observers is unknown, and its number may be on its way on the bus.
+    private func mayComeToBeKnown(_ observers: [ObserverID]) -> Bool {
+        registrations.areAnyAsked && observers.contains { registrations.key(of: $0) == nil }
     }
 
     // MARK: Ending

@@ -266,6 +266,27 @@ struct SessionChannelTests {
         #expect(stage.takeTold() == [#"Ding 2 for ["Dong"]"#, #"Ding 3 for ["Ding"]"#])
     }
 
+    @Test("An observer that policy takes before its number is known is told as refused when it is")
+    func revokedEarly() throws {
+        let (stage, line) = try observing()
+        holdBack(stage, AddObserver.member)
+        try stage.ask(.register(Self.key("Dong")))
+        line.arrive(
+            SimulatedLine.bytes {
+                $0.append(
+                    DroppedSignal(
+                        count: 0, observers: [ObserverID(rawValue: 2)], reason: DroppedSignal.notAllowed))
+            },
+            SimulatedLine.notification(1))
+        #expect(stage.takeTold() == [])
+        let call = try #require(stage.bus.connection.pending.last)
+        call.completion(.success(call.message.answered { AddObserver.append(ObserverID(rawValue: 2), to: &$0) }))
+        line.turn()
+        let told = stage.takeTold()
+        #expect(told.count == 2 && told[0].hasPrefix("refused Dong: "), "\(told)")
+        #expect(told.last == #"Ding 1 for ["Ding"]"#)
+    }
+
     // MARK: Outcomes and flow
 
     @Test("Who waits for an outcome gets it by its number; a loss that nobody waits for is told")
