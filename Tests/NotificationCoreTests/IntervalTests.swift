@@ -360,9 +360,10 @@ struct IntervalTests {
         try center.observe(one, interval: .max)
         // All that is kept is looked through by each check.
         center.center.checksInvariants = false
-        for number in 0..<20_000 { try center.post("A", "\(number)") }
-        #expect(center.received(one).count == 20_000)
-        try center.post("A", "19999")
+        let names = isQuick ? 2_000 : 20_000
+        for number in 0..<names { try center.post("A", "\(number)") }
+        #expect(center.received(one).count == names)
+        try center.post("A", "\(names - 1)")
         #expect(center.statistics.queued <= 1 && center.statistics.queuedBytes < 2000)
         try center.center.checkInvariants()
     }

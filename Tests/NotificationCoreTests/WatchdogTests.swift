@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// The limit that ends what nothing can interrupt.
-@Suite("Watchdog", .timeLimit(.minutes(20)))
+@Suite("Watchdog", .timeLimit(.minutes(20)), .disabled(if: isQuick, "it tests the test"))
 struct WatchdogTests {
     @Test("A part that does not end ends the process, and is named with its step")
     func endless() async throws {

@@ -14,13 +14,13 @@ import Testing
 ///
 /// runs ten thousand new ones, and `CARILLON_SEED=` a seed that was printed, with `CARILLON_SEEDS=1`, that one again.
 ///
-/// With `CARILLON_QUICK` each test runs a twentieth of its sequences, and the tests of the test itself are left out.
+/// With `CARILLON_QUICK` each test runs a few of its sequences, and the tests of the test itself are left out.
 @Suite("Model", .watched)
 struct ModelTests {
     /// Steps in a sequence.
     static let length = 200
     /// Sequences of one call of a test.
-    static let sequences: UInt64 = isQuick ? 5 : 100
+    static let sequences: UInt64 = isQuick ? 3 : 100
 
     @Test("D2-D8, S1-S5, A4, E1: the center does what a plain model of the rules does", arguments: 0..<20)
     func fixedSeeds(_ group: UInt64) {
