@@ -244,6 +244,24 @@ struct BatchTests {
         #expect(told == ["[1, 2]", "lost 3", "[4, 5]"])
     }
 
+    @Test("E5: a batch has fewer bytes than the bus carries in one message")
+    func largest() throws {
+        let first = try tower()
+        try stage(1, on: first)
+        send(first)
+        let size = try #require(
+            first.effects.compactMap { effect -> Int? in
+                if case .deliverTogether(_, let batch) = effect { batch[0].carriedBytes } else { nil }
+            }.last)
+        for (most, batches) in [(2 * size + 1, [[1, 2]]), (2 * size, [[1], [2]])] as [(Int, [[UInt64]])] {
+            let tower = try tower()
+            tower.center.mostBytes = most
+            try stage(2, on: tower)
+            send(tower)
+            #expect(takeBatches(tower) == batches)
+        }
+    }
+
     @Test("What was said before stays as it is, and can be taken back")
     func options() throws {
         let tower = try tower()
