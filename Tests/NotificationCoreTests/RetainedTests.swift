@@ -350,6 +350,21 @@ struct RetainedTests {
         #expect(again.values() == next.values())
     }
 
+    @Test("E3, E4: a value of a poster that is no client comes back, and its removal leaves that poster as it is")
+    func restoredPoster() throws {
+        let center = scenario()
+        try post("A", on: center)
+        let next = restored(center)
+        next.finishRestoring()
+        try next.center.checkInvariants()
+        try next.observe(poster, "B")
+        next.forget("A")
+        #expect(next.statistics.retainedBytes == 0)
+        try next.center.checkInvariants()
+        try next.post("B")
+        #expect(next.names(poster) == ["B"])
+    }
+
     // MARK: At random
 
     /// What is kept of one name, object and host.
