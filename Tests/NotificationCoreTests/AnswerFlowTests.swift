@@ -181,6 +181,16 @@ struct AnswerFlowTests {
         }
     }
 
+    @Test("E4: a process that has nothing on its way may use all that is free, and not a byte more")
+    func freeForNewcomers() {
+        for (bytes, goes) in [(2000, true), (2001, false)] {
+            let center = Scenario([.inFlightBytes: 3000])
+            for client in [one, two] { center.stop(client) }
+            #expect(center.answer(to: two, bytes: 1000))
+            #expect(center.answer(to: one, bytes: bytes) == goes)
+        }
+    }
+
     @Test("E4: when half of what may be on its way is, all are asked at once, until it is a quarter")
     func asksEarly() throws {
         let center = Scenario([.inFlightBytes: 10_000])
