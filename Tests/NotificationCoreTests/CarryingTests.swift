@@ -290,4 +290,22 @@ struct CarryingTests {
         #expect(told == [[ids[1]]])
         try next.checkInvariants()
     }
+
+    @Test(
+        "P3, E5: the center that takes over repeats a revocation, unless the client confirmed it",
+        arguments: [false, true])
+    func unconfirmedRevocation(isConfirmed: Bool) throws {
+        let ids = [try center.observe(one, "A"), try center.observe(one, "B")]
+        center.revoke([ids[1]], of: one)
+        #expect(center.revoked[one] == [ids[1]])
+        if isConfirmed { try center.post(64, of: "A") }
+        let next = nextCenter()
+        var effects: [Effect] = []
+        next.finishRestoring(effects: &effects)
+        let told = effects.compactMap { effect -> [ObserverID]? in
+            if case .revoked(one, let observers) = effect { observers } else { nil }
+        }
+        #expect(told == (isConfirmed ? [] : [[ids[1]]]))
+        try next.checkInvariants()
+    }
 }
