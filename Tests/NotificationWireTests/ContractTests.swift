@@ -221,6 +221,29 @@ struct ContractTests {
         #expect(throws: BusError.self) { try ListClients.reply(in: rows { $0[0] = ("name", .string("nobody")) }) }
     }
 
+    @Test("B3: an observer is listed with its options, without those that it does not use")
+    func listedOptions() {
+        func listed(_ options: ObserverOptions) -> ListedRegistration {
+            ListedRegistration(
+                Registration(id: ObserverID(rawValue: 7), client: ":1.7", name: "Ding", object: nil, options: options))
+        }
+        let plain = listed(ObserverOptions(suspensionBehavior: .hold))
+        let expected = ListedObserver(
+            id: ObserverID(rawValue: 7), name: "Ding", object: "", suspensionBehavior: "hold")
+        #expect(plain.observer == expected)
+        #expect(
+            plain.options == [
+                "automatic-suspension": .boolean(true), "run-loop-mode": .string(RunLoopMode.default.rawValue),
+            ])
+        #expect(listed(ObserverOptions(automaticSuspension: false)).options["automatic-suspension"] == .boolean(false))
+        let panel = listed(ObserverOptions(runLoopMode: .modalPanel))
+        #expect(panel.options["run-loop-mode"] == .string(RunLoopMode.modalPanel.rawValue))
+        let monitor = listed(ObserverOptions(isMonitor: true))
+        #expect(monitor.options["monitor"] == .boolean(true))
+        #expect(monitor.observer.suspensionBehavior == ListedObserver.monitor)
+        #expect(listed(ObserverOptions(minimumInterval: 1)).options["minimum-interval"] == .uint32(1))
+    }
+
     @Test("E6: an answer of other types is refused, not misread")
     func wrongReplies() {
         let text = Wire.methodCall("Reply")
