@@ -64,6 +64,27 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["PostMany"])
     }
 
+    @Test("The answer to a batch lets the posts behind it go, also when it refuses the batch")
+    func goesOn() throws {
+        let stage = SessionTests.Stage()
+        let served = stage.bus.answer
+        stage.bus.answer = { $0.member == PostMany.member ? nil : served($0) }
+        for _ in 0..<8 { try stage.ask(post()) }
+        stage.start()
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "PostMany?"])
+        for _ in 0..<8 { try stage.ask(post()) }
+        #expect(stage.bus.connection.takeSent() == [])
+        let first = try #require(stage.bus.connection.pending.first).message
+        let outcomes = [PostOutcome](repeating: PostOutcome(receivers: 1), count: 8)
+        stage.bus.connection.answerFirst(.success(first.answered { PostMany.append(outcomes, to: &$0) }))
+        #expect(stage.bus.connection.takeSent() == ["PostMany?"])
+        for _ in 0..<2 { try stage.ask(post()) }
+        #expect(stage.bus.connection.takeSent() == [])
+        try #require(stage.bus.connection.pending.count == 1)
+        stage.bus.connection.answerFirst(.failure(BusError(.notAllowed, message: "may not post")))
+        #expect(stage.bus.connection.takeSent() == ["PostMany"])
+    }
+
     @Test("Who observes asks for batches, once, before its first observer; again at a new service")
     func asks() throws {
         let stage = SessionTests.Stage()
