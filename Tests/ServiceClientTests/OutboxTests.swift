@@ -199,4 +199,14 @@ struct OutboxTests {
         #expect(outbox.removeAll() == Array(1..<10))
         #expect(outbox.isEmpty && outbox.hasRoom(byteCount: 10))
     }
+
+    @Test("An outbox is open until the program closes it; what waits there stays")
+    func closing() throws {
+        let outbox = SharedOutbox()
+        #expect(!outbox.isClosed)
+        try outbox.append(.post(try OutgoingPost(name: "Ding", completion: nil)))
+        #expect(!outbox.isClosed)
+        outbox.close()
+        #expect(outbox.isClosed && !outbox.isEmpty)
+    }
 }
