@@ -111,6 +111,52 @@ struct ChannelFrameTests {
         }
     }
 
+    @Test(
+        "A reader has a next frame exactly when it gives one, wherever the stream is cut", arguments: [0, 3, 1 << 20])
+    func next(mostKept: Int) throws {
+        let writer = ChannelFrameWriter()
+        for length in [0, 3, 4, 0] {
+            writer.append(.notification, number: UInt64(length), atMost: length) { body in
+                body.append(bytes: [UInt8](repeating: 5, count: length))
+            }
+        }
+        let stream = bytes(writer)
+        for length in 0...stream.count {
+            let reader = ChannelFrameReader(from: .service, mostKept: mostKept)
+            _ = reader.read { room in
+                room.copyBytes(from: stream[..<length])
+                return length
+            }
+            var frame: ChannelFrame?
+            repeat {
+                let hasNext = reader.hasNext
+                frame = try reader.next()
+                #expect(hasNext == (frame != nil), "\(length)")
+                if let frame { #expect(frame.isCut == (frame.number > mostKept), "\(length)") }
+            } while frame != nil
+        }
+    }
+
+    @Test("The largest body that is wanted is read in two pieces: the first has its length, and the second the rest")
+    func largestBody() throws {
+        let (writer, most) = (ChannelFrameWriter(), 200_000)
+        writer.append(.notification, number: 1, atMost: most) { body in
+            body.append(bytes: [UInt8](repeating: 5, count: most))
+        }
+        let reader = ChannelFrameReader(from: .service, mostKept: most)
+        var (rest, sizes) = (bytes(writer)[...], [Int]())
+        for _ in 0..<2 {
+            _ = reader.read { room in
+                let piece = rest.prefix(room.count)
+                room.copyBytes(from: piece)
+                rest = rest.dropFirst(piece.count)
+                return piece.count
+            }
+            if let frame = try reader.next(), !frame.isCut { sizes.append(frame.body.count) }
+        }
+        #expect(rest.isEmpty && sizes == [most])
+    }
+
     @Test("What is no frame is a fault, and stays one")
     func faults() throws {
         func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
