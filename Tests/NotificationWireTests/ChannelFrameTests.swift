@@ -157,6 +157,16 @@ struct ChannelFrameTests {
         #expect(rest.isEmpty && sizes == [most])
     }
 
+    @Test("A writer without frames writes nothing")
+    func nothing() {
+        let writer = ChannelFrameWriter()
+        writer.write { _ in
+            Issue.record("there is nothing to write")
+            return 0
+        }
+        #expect(writer.written == 0)
+    }
+
     @Test("What is no frame is a fault, and stays one")
     func faults() throws {
         func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
