@@ -95,6 +95,15 @@ struct ChannelFrameTests {
         #expect(outcome.message.utf8.count < 1100 && outcome.receivers == 0)
     }
 
+    @Test("E1: the message of a refused post has a KiB at most; a longer one is cut there")
+    func longMessage() {
+        func sent(_ length: Int) -> String {
+            ChannelOutcome(BusError(.invalidName, message: String(repeating: "m", count: length))).message
+        }
+        for length in [0, 1023, 1024] { #expect(sent(length) == String(repeating: "m", count: length)) }
+        #expect(sent(1025) == String(repeating: "m", count: 1024) + "…")
+    }
+
     @Test("A stream is cut anywhere but between two frames, also in a body that is passed over", arguments: [0, 100])
     func cuts(mostKept: Int) throws {
         let writer = ChannelFrameWriter()
