@@ -57,6 +57,17 @@ struct OptionsTests {
         }
     }
 
+    @Test("Options with their default values are left out, so that a service that does not know them takes the rest")
+    func leftOut() throws {
+        let message = Wire.methodCall("AddObserver")
+        var writer = MessageWriter(message)
+        ObserverOptions().append(to: &writer)
+        var reader = MessageReader(message)
+        var entries = try reader.readContainer(.array)
+        let isEmpty = entries.isAtEnd
+        #expect(isEmpty)
+    }
+
     @Test("A2: automatic-suspension is a boolean", arguments: [true, false])
     func automaticSuspension(value: Bool) throws {
         #expect(try observer { $0.entry("automatic-suspension", value) }.automaticSuspension == value)
