@@ -268,6 +268,9 @@ struct ContractTests {
     func flags() {
         #expect(!SetSuspended(true).message().expectsNoReply)
         #expect(SetSuspended(true).message(wantsAnswer: false).expectsNoReply)
+        #expect(ListClients().message().startsService && CenterProperties.getAll().startsService)
+        #expect(!ListClients().message(startsService: false).startsService)
+        #expect(!CenterProperties.getAll(startsService: false).startsService)
         #expect(ListClients().message().destination == "org.carillon.NotificationCenter1")
     }
 
