@@ -83,6 +83,17 @@ struct CallingTests {
         #expect(center.statistics.dropped == 7, "one observer has any name")
     }
 
+    @Test("B3: lost posts count as unmatched when nobody would have got them")
+    func unmatched() throws {
+        let center = Scenario()
+        try center.monitor(one)
+        try center.observe(two, "A")
+        try center.lose(5, "A")
+        #expect(center.statistics.unmatched == 0)
+        try center.lose(2, "B")
+        #expect(center.statistics.posted == 7 && center.statistics.unmatched == 2)
+    }
+
     @Test("S4: who does not read is told when it does, in one sum")
     func unread() throws {
         let center = Scenario()
