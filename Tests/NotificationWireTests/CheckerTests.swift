@@ -29,6 +29,19 @@ struct CheckerTests {
         try Sample.check(Sample.post { $0.array(of: "{sv}") { _ in } })
     }
 
+    @Test("N3: a boolean is 0 or 1, alone and in an array", arguments: [0, 1, 2, 256, .max] as [UInt32])
+    func booleans(value: UInt32) throws {
+        let (alone, inArray) = (
+            Sample.post("b") { $0.append(true) }, Sample.post("ab") { $0.array(of: "b") { $0.append(true) } }
+        )
+        for post in [alone, inArray] {
+            var body = try Sample.userInfo(of: post).commonBody
+            withUnsafeBytes(of: value) { body.replaceSubrange(body.count - 4..<body.count, with: $0) }
+            let restored = body.withUnsafeBytes { WireUserInfo.restored(fromCommonBody: $0) }
+            #expect((restored != nil) == (value <= 1))
+        }
+    }
+
     @Test(
         "N3: arrays and string-keyed dictionaries of these are allowed, also when they are empty",
         arguments: [
