@@ -25,4 +25,9 @@ struct NamePatternTests {
         #expect(pattern.matches(name) == isMatched)
         #expect(NamePattern(pattern.description) == pattern)
     }
+
+    @Test(
+        "P3: a text with an asterisk that is not behind a dot and a beginning is no pattern, nor is an empty one",
+        arguments: ["", ".*", "**", "*.Ding", "org.*.Ding", "org.*.*", "org.example*", "org.example.**"])
+    func refused(text: String) { #expect(NamePattern(text) == nil) }
 }
