@@ -42,6 +42,19 @@ struct PostingQueueTests {
         #expect(center.objects(one) == ["4", "2", "5", "1", "3"])
     }
 
+    @Test("Q7, M6: what is ready keeps waiting for its turn when no post is queued")
+    func noneQueued() throws {
+        let center = Scenario()
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        center.isBusy = true
+        try center.post("A")
+        center.postQueued(.asap)
+        #expect(center.center.isAnythingReady && center.received(one).isEmpty)
+        center.send()
+        #expect(center.names(one) == ["A"])
+    }
+
     @Test("Q3, Q7: a thousand coalesced posts are one, the newest")
     func coalescing() throws {
         let center = Scenario()
