@@ -350,6 +350,29 @@ struct RetainedTests {
         #expect(again.values() == next.values())
     }
 
+    @Test("E5, R2: an observer gets a value that the bus carries; of a larger one it is told as a loss")
+    func carried() throws {
+        let center = scenario()
+        try post("A", on: center)
+        try center.observe(one, "A", retained: true)
+        let size = try #require(center.deliveries(one).first).carriedBytes
+        for (most, isCarried) in [(size, false), (size + 1, true)] {
+            center.center.mostBytes = most
+            center.clear()
+            let onTheWay = Int(center.statistics.inFlightBytes)
+            try center.observe(one, "A", retained: true)
+            #expect(center.received(one).count == (isCarried ? 1 : 0))
+            #expect(center.losses(one) == (isCarried ? [] : [1]))
+            if !isCarried {
+                #expect(Int(center.statistics.inFlightBytes) == onTheWay + DistributedCenter.signalSize)
+                // The signal about the loss may get lost as any other.
+                center.cutDeliveries(to: one, atMost: 0, losses: 1)
+                center.answer(one)
+                #expect(center.losses(one) == [1, 1])
+            }
+        }
+    }
+
     @Test("E3, E4: a value of a poster that is no client comes back, and its removal leaves that poster as it is")
     func restoredPoster() throws {
         let center = scenario()
