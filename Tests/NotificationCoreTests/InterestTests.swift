@@ -57,6 +57,14 @@ struct InterestTests {
         #expect(try center.followInterest(bridge, after: "xxxx3\u{1}", most: 1).names == ["xxxx7"])
     }
 
+    @Test("A piece may be as large as the room, and no larger")
+    func exactRoom() throws {
+        let center = Scenario()
+        for name in ["aa", "bb", "cc"] { try center.observe(one, name) }
+        #expect(try center.followInterest(bridge, room: 4).names == ["aa", "bb"])
+        #expect(try center.followInterest(bridge, room: 3).names == ["aa"])
+    }
+
     @Test("Who asked from the beginning is told once that something else is wanted, until it asks so again")
     func told() throws {
         let center = Scenario()
