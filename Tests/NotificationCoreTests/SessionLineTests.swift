@@ -87,6 +87,15 @@ struct SessionLineTests {
         #expect(line.confirm(upTo: 7) && line.confirm(upTo: 3))
     }
 
+    @Test("A rate is full while it lets as much through at once as it ever does")
+    func fullRate() {
+        var rate = RateLimit(perSecond: 10, burst: 5)
+        #expect(rate.isFull(at: 0))
+        let isTaken = rate.take(at: 0)
+        #expect(isTaken && !rate.isFull(at: 0) && !rate.isFull(at: 99_999))
+        #expect(rate.isFull(at: 100_000) && rate.isFull(at: 1_000_000))
+    }
+
     @Test("So much at once, and so much a second")
     func rate() {
         var rate = RateLimit(perSecond: 10, burst: 5)
