@@ -56,6 +56,16 @@ struct SessionLineTests {
         #expect(line.append(5, byteCount: 1) == 0 && line.take() == [])
     }
 
+    @Test("The queue keeps exactly the bytes of its bound; a window that has the bytes of its own is full")
+    func exactBytes() {
+        let line = Line(window: 10, windowBytes: 10, queue: 10, queueBytes: 20)
+        #expect(line.append(1, byteCount: 10) == 0 && line.append(2, byteCount: 10) == 0)
+        #expect(line.take() == [1])
+        #expect(line.append(3, byteCount: 10) == 0)
+        #expect(line.append(4, byteCount: 1) == 1)
+        #expect(line.confirm(upTo: 1) && line.take() == [3])
+    }
+
     @Test("What was lost is told with the next that goes, once")
     func told() {
         let line = Line(window: 1, queue: 1)
