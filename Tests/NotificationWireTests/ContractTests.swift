@@ -244,6 +244,26 @@ struct ContractTests {
         #expect(listed(ObserverOptions(minimumInterval: 1)).options["minimum-interval"] == .uint32(1))
     }
 
+    @Test("E4: a listed observer never takes more than it counts", arguments: 0..<9)
+    func listedBytes(length: Int) {
+        let text = String(repeating: "o", count: length)
+        for isMonitor in [false, true] {
+            for interval in [0, 100] as [UInt32] {
+                let options = ObserverOptions(
+                    runLoopMode: .eventTracking, isMonitor: isMonitor, minimumInterval: interval)
+                let listed = ListedRegistration(
+                    Registration(
+                        id: ObserverID(rawValue: 7), client: ":1.7", name: "n" + text, object: text, options: options))
+                let reply = Wire.methodCall(ListObserversFrom.member)
+                var writer = MessageWriter(reply)
+                ListObserversFrom.append([listed, listed], to: &writer)
+                let size = reply.withMarshalledBody(\.count)
+                #expect(size <= 8 + 2 * listed.byteCount, "\(options)")
+                #expect(size >= listed.byteCount, "nor much less")
+            }
+        }
+    }
+
     @Test("E6: an answer of other types is refused, not misread")
     func wrongReplies() {
         let text = Wire.methodCall("Reply")

@@ -86,6 +86,12 @@ extension ListedRegistration {
         self.init(observer: ListedObserver(registration), options: options)
     }
 
-    /// At least what it takes in an answer, in bytes.
-    public var byteCount: Int { observer.byteCount + 96 }
+    /// At least what it takes in an answer, in bytes: beside the observer each option with its length, signature, NUL and
+    /// padding.
+    public var byteCount: Int {
+        options.reduce(observer.byteCount + 8) { size, option in
+            let text = if case .string(let text) = option.value { text.utf8.count } else { 0 }
+            return size + option.key.utf8.count + text + 32
+        }
+    }
 }
