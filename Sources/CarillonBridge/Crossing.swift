@@ -132,9 +132,14 @@ final class Crossing {
 
     func start() {
         hasStarted = true
-        if let state = file.take(), state.realm == configuration.realm, state.origin == configuration.origin {
-            exporter.goOn(with: state.counts, state.queue)
-            importer.goOn(with: state.places)
+        if let state = file.take() {
+            if state.realm == configuration.realm, state.origin == configuration.origin {
+                exporter.goOn(with: state.counts, state.queue)
+                importer.goOn(with: state.places)
+            } else {
+                // It is for topics that are no longer those of this bridge.
+                for entry in state.queue { losses.lostOutwards(1, entry.message.name, .reconfigured) }
+            }
         }
         center.start(exporting: configuration.exports)
         // Also while nothing is exported: something has to be asked of the service to know it.

@@ -8,7 +8,7 @@ import time
 import unittest
 
 from broker import SAVED
-from case import QUICK, BridgeTest, long, lost
+from case import QUICK, BridgeTest, long, lost, notifications
 from host import LOST
 
 NAME = "com.example.Count"
@@ -270,6 +270,31 @@ class Senders(BridgeTest):
         desk.post(NAME, {"n": 500})
         observer.wait_for(lambda each: each["userInfo"]["n"] == 500, "the last")
         self.assertEqual(observer.numbers, list(range(501)))
+
+    def test_what_waits_does_not_go_to_another_realm(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        lab.broker.stop()
+        desk.wait_connected(False)
+        desk.post_many(NAME, range(100))
+        desk.wait_status(lambda status: status["queued"] == 100, "that all of it waits")
+        desk.bridge.stop()
+        losses = desk.observe(LOST)
+        desk.settings["Bridge"]["realm"] = "work"
+        desk.write_settings()
+        lab.broker.start()
+        laptop.wait_connected()
+        laptop.wait_subscribed(notifications(NAME))
+        desk.start_bridge()
+        losses.wait_for(lambda each: each["userInfo"]["reason"] == "reconfigured", "what is lost")
+        self.assertEqual(lost(losses, NAME), 100)
+        # Behind what would have come.
+        desk.post(NAME, {"n": 100})
+        desk.wait_status(lambda status: status["exported"] == 1 and status["queued"] + status["in-flight"] == 0, "that it is out")
+        lamp = lab.host("lamp", export="com.example.*")
+        lamp.post(NAME, {"n": 101})
+        observer.wait_for(lambda each: each["userInfo"]["n"] == 101, "another host's")
+        self.assertEqual(observer.numbers, [101])
 
 
 if __name__ == "__main__":

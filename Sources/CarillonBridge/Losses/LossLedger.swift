@@ -16,6 +16,8 @@ enum LossReason: String, CaseIterable {
     case uncertain = "uncertain"
     /// The session's service lost it on its way to the bridge.
     case notSeen = "not-seen"
+    /// It waited for the broker when the bridge was given another realm, host or user.
+    case reconfigured = "reconfigured"
 }
 
 /// What is lost, by name, until it is announced: nothing is lost silently, and a flood of losses is no flood of
