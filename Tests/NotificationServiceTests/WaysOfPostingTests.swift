@@ -105,6 +105,27 @@ struct WaysOfPostingTests {
     }
 
     @Test(
+        "Q2, Q7, F2: what waits is posted when the loop comes to it, by every way, awaited or not",
+        arguments: WayOfPosting.allCases, ["now", "asap", "when-idle"])
+    func styles(way: WayOfPosting, style: String) throws {
+        for isAwaited in [true, false] {
+            let scene = try Scene()
+            let poster = scene.stage.join(PostTrials.Poster.session.process)
+            if way == .channel { try poster.openChannel() }
+            let post = RawPost(options: { $0.entry("posting-style", style) })
+            if isAwaited {
+                #expect(try way.post(post, from: poster).isAccepted)
+            } else {
+                try way.postUnanswered(post, from: poster)
+            }
+            // Nobody else posts, or does anything: the service is idle.
+            scene.stage.pass(milliseconds: 100)
+            #expect(scene.observer.notifications.map(\.name) == ["Ding"], "awaited: \(isAwaited)")
+            #expect(try scene.state().0.queuedPosts == 0)
+        }
+    }
+
+    @Test(
         "P2, P3, G1, G3: every way accepts what is allowed, and it arrives as what it is",
         arguments: WayOfPosting.allCases, PostTrials.accepted)
     func accepted(way: WayOfPosting, acceptance: PostTrials.Acceptance) throws {

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+import NotificationCore
+import NotificationWire
+import Testing
+
+@testable import NotificationService
+
+/// When what was posted `when-idle` leaves its poster's queue.
+@Suite("Q2, Q7: what waits for the service to be idle", .timeLimit(.minutes(20)))
+struct IdlePostingTests {
+    private let stage: ServiceStage
+    private let observer: StageClient
+    private let others: StageClient
+    /// So many that they are not posted at once.
+    private static let posts = 200
+
+    init() throws {
+        stage = try ServiceStage()
+        (observer, others) = (stage.join(), stage.join())
+        try observer.observe("Ding")
+        var options = PostOptions()
+        options.postingStyle = .whenIdle
+        let poster = stage.join()
+        for number in 0..<Self.posts { try poster.post("Ding", "\(number)", options: options) }
+    }
+
+    private var arrived: [String] { observer.notifications.map(\.object) }
+
+    /// Somebody calls every so many milliseconds.
+    private func trickle(calls: Int, every milliseconds: Int64, _ body: () -> Void = {}) throws {
+        for _ in 0..<calls {
+            try others.call(ListClients())
+            stage.pass(milliseconds: milliseconds)
+            body()
+        }
+    }
+
+    @Test("Nothing goes while calls come, and all in its order when they have ended")
+    func quiet() throws {
+        try trickle(calls: 20, every: 40) { #expect(arrived == []) }
+        stage.pass(milliseconds: 100)
+        #expect(arrived == (0..<Self.posts).map(String.init))
+    }
+
+    @Test("What comes while they are being posted holds up the rest until it is quiet again, and nothing is forgotten")
+    func interrupted() throws {
+        try stage.run("the first of them") { !arrived.isEmpty }
+        #expect(arrived.count < Self.posts)
+        try others.call(ListClients())
+        let begun = arrived.count
+        #expect(begun < Self.posts)
+        try trickle(calls: 10, every: 40) { #expect(arrived.count == begun) }
+        stage.pass(milliseconds: 100)
+        #expect(arrived == (0..<Self.posts).map(String.init))
+    }
+
+    @Test("Calls that never end hold them up for a while, and not for ever")
+    func trickling() throws {
+        try trickle(calls: 200, every: 40)
+        #expect(arrived == (0..<Self.posts).map(String.init))
+    }
+}
