@@ -216,6 +216,41 @@ struct SystemBusStayTests {
         #expect(scene.sessions.counts.refused == 150 && scene.sessions.counts.lost == 0)
     }
 
+    @Test("G1: each session is told what is wanted of its user, and of every change, also that nothing is wanted now")
+    func wants() {
+        let scene = Scene()
+        var heard: [UniqueName: Int] = [:]
+        /// What it was told since it was looked at last.
+        func told(_ session: UniqueName) -> [[String]] {
+            let all = scene.sent(WantsSignal.member, to: session).compactMap { (try? WantsSignal($0))?.names }
+            defer { heard[session] = all.count }
+            return Array(all.dropFirst(heard[session] ?? 0))
+        }
+        func use(_ imports: [UInt32: [String]]) {
+            var rules = SessionRules()
+            rules.imports = imports.mapValues { $0.compactMap { NamePattern($0) } }
+            scene.sessions.use(rules)
+            scene.stay.rulesChanged()
+        }
+        scene.join(":1.2")
+        #expect(told(":1.2") == [["Ding"]])
+        // Nobody has asked for anything of this one, so nothing is taken back.
+        scene.join(":1.3", user: 1002)
+        #expect(told(":1.3") == [])
+        let (one, other): (UInt32, UInt32) = (Scene.user, 1002)
+        for (imports, first, second) in [
+            ([one: ["Ding"], other: ["Dong"]], [], [["Dong"]]),
+            ([one: ["Ding", "Bell.*"], other: ["Dong"]], [["Ding", "Bell.*"]], []),
+            ([other: ["Dong"]], [[]], []),
+            ([one: ["Ding"], other: ["Dong"]], [["Ding"]], []),
+            ([:], [[]], [[]]),
+        ] as [([UInt32: [String]], [[String]], [[String]])] {
+            use(imports)
+            #expect(told(":1.2") == first, "\(imports)")
+            #expect(told(":1.3") == second, "\(imports)")
+        }
+    }
+
     @Test("A user may send no more by leaving and coming again")
     func allowance() {
         let scene = Scene()
