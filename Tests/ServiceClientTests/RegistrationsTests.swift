@@ -197,6 +197,27 @@ struct RegistrationsTests {
         #expect(check.check(sequence: 1, serial: 1) == .next)
     }
 
+    @Test("Upper bounds of losses excuse together the hole before the next notification, and none behind it (D6, S4)")
+    func bounds() {
+        /// - Returns: what comes of a number behind 1.
+        func outcome(_ sequence: UInt64, _ told: (count: UInt64, isBound: Bool)...) -> SequenceCheck.Outcome {
+            var check = SequenceCheck()
+            _ = check.check(sequence: 1, serial: 1)
+            for told in told { check.dropped(told.count, isBound: told.isBound) }
+            let outcome = check.check(sequence: sequence, serial: 2)
+            #expect(check.check(sequence: sequence + 2, serial: 3) == .missing(count: 1), "it excuses one hole")
+            return outcome
+        }
+        #expect(outcome(2, (3, true)) == .next && outcome(5, (3, true)) == .next)
+        #expect(outcome(6, (3, true)) == .missing(count: 1))
+        #expect(outcome(7, (3, true), (2, true)) == .next)
+        #expect(outcome(8, (3, true), (2, true)) == .missing(count: 1))
+        // A number that is known counts where it stands.
+        #expect(outcome(7, (3, true), (2, false)) == .next)
+        #expect(outcome(7, (2, false), (3, true)) == .next)
+        #expect(outcome(8, (2, false), (3, true)) == .missing(count: 1))
+    }
+
     @Test("A service that may know nothing of us goes on with the numbers, or begins them anew (D6)")
     func maybeAnew() {
         /// - Returns: what comes of a number behind 1 and 2.
