@@ -39,6 +39,23 @@ struct WhyTests {
         #expect(observer.standardOutput == "Ding  {\"n\": 0}\nDing  {\"n\": 1}\nDing  {\"n\": 2}\n")
     }
 
+    @Test("B3: a program is found by its whole name, of which the kernel keeps 15 bytes, and by these")
+    func longName() throws {
+        let bell = try Bell()
+        let directory = try TemporaryDirectory()
+        let program = directory.entry("bell-of-the-cathedral")
+        try FileManager.default.createSymbolicLink(atPath: program, withDestinationPath: try Bell.path())
+        let observer = try RunningCommand(program, ["observe", "Ding"], environment: bell.bus.environment)
+        _ = try observer.nextErrorLine(within: .start) { $0.hasPrefix("observing") }
+        #expect(try client(observer.pid, of: bell)["process"] as? String == "bell-of-the-cat")
+        for chosen in ["bell-of-the-cathedral", "bell-of-the-cat"] {
+            let why = try bell.run("why", chosen, "Ding")
+            #expect(why.exitCode == 0 && why.standardOutput.contains("would get 'Ding'"), "\(why)")
+        }
+        for chosen in ["bell-of-the-ca", "bell"] { #expect(try bell.run("why", chosen).exitCode == 6) }
+        observer.terminate()
+    }
+
     @Test("B3: why tells of a name and an object, as lines or as JSON, and of every connection of a program")
     func why() throws {
         let bell = try Bell()
