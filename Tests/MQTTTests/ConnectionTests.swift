@@ -299,6 +299,17 @@ struct ConnectionTests {
         #expect(party.client.isConnected && party.errors.isEmpty)
     }
 
+    @Test("The keep-alive time of the broker replaces the client's, for pings and for a ping without an answer")
+    func brokersKeepAlive() throws {
+        let (broker, loop) = (try FakeBroker(.keepAlive(2, answeringPings: 1)), Loop())
+        let party = try Party(port: broker.port, on: loop) { $0.keepAlive = .max }
+        try party.connect()
+        #expect(party.connections.map(\.limits.keepAlive) == [2])
+        // By its own time the client would send the first ping after hours.
+        #expect(try party.waitForEnd() == MQTTError(.noAnswer))
+        #expect(broker.pingCount == 2)
+    }
+
     @Test("Settings that can't be are refused")
     func badSettings() throws {
         func cause(_ change: (inout MQTTClient.Settings) -> Void) -> MQTTError.Cause? {
