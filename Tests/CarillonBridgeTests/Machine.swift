@@ -29,7 +29,10 @@ final class Machine {
     /// It reads that when it gets a SIGHUP.
     func configureService(_ text: String) throws { try Self.write(text, to: "carillon.conf", on: service.bus) }
 
-    func configure(broker: MosquittoBroker, host: String, exports: String = "", imports: String = "") throws {
+    /// - Parameter queue: the limit of that name; nil for the default.
+    func configure(
+        broker: MosquittoBroker, host: String, exports: String = "", imports: String = "", queue: Int? = nil
+    ) throws {
         self.broker = (broker, host)
         try configure(
             """
@@ -42,6 +45,7 @@ final class Machine {
             user=u
             export=\(exports)
             import=\(imports)
+            \(queue.map { "[Limits]\nqueue=\($0)" } ?? "")
             """)
     }
 

@@ -145,6 +145,29 @@ struct ProgramTests {
         #expect(try there.status()["lost-in"] as? Int == 0)
     }
 
+    @Test("Losses while the broker is away are in the status at the broker after the reconnection")
+    func lossesWhileAway() throws {
+        let (machine, broker) = (try Machine(), try MosquittoBroker())
+        try machine.configure(broker: broker, host: "a", exports: "N", queue: 2)
+        let bridge = try machine.startBridge()
+        broker.stop()
+        try eventually("the bridge has noticed", every: .milliseconds(50)) {
+            try machine.status()["connected"] as? Bool == false
+        }
+        for n in 1...5 { #expect(try machine.run("post", "N", "n=\(n)").exitCode == 0) }
+        // All losses are announced in the session before the broker is back, so that none announces them at the broker.
+        var announced = 0
+        while announced < 3 {
+            let line = try bridge.nextErrorLine { $0.contains(" of N from a/u are lost: queue-full") }
+            announced += try #require(line.firstMatch(of: /(\d+) of N/).flatMap { Int($0.1) }, "\(line)")
+        }
+        #expect(announced == 3)
+        try broker.restart()
+        let status = try TopicReader("carillon/1/home/a/u/status", at: broker).first()
+        #expect(status.isRetained)
+        #expect(String(decoding: status.payload, as: UTF8.self) == #"{"lost": 3, "names": {"N": 3}}"#)
+    }
+
     @Test("Its object on the bus is what its interface file says")
     func introspection() throws {
         let (machine, broker) = (try Machine(), try MosquittoBroker())
