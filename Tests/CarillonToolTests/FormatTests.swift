@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import NotificationWire
 import TestSupport
 import Testing
 
@@ -28,6 +29,35 @@ struct FormatTests {
             try printed("%t", bell, post: "Ding").wholeMatch(of: /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z/) != nil)
         #expect(try printed("%T", bell, post: "Ding").wholeMatch(of: /\d\d:\d\d:\d\d\.\d\d\d/) != nil)
         #expect(try printed("%m", bell, post: "Ding").wholeMatch(of: /\s*\+0\.\d\d\d s  #1/) != nil)
+    }
+
+    @Test("The time of a retained or held notification is that of its post", arguments: ["%T", "%t"])
+    func postingTime(field: String) throws {
+        let (bell, zone) = (try Bell(), ["TZ": "UTC"])
+        // The field stands alone, as another one may have the service tell the time as well.
+        let held = try bell.observe(
+            "Level", "--suspension-behavior", "hold", "--format", field, "--count", "1", environment: zone)
+        let suspended = try bell.run("suspend", "\(held.pid)")
+        #expect(suspended.exitCode == 0, "\(suspended)")
+        try bell.post("Level", "--retain")
+        let value = try ObservedLine(bell.run("get", "Level", "--json").standardOutput)
+        let posted = try #require((value.members["details"] as? [String: Any])?["time"] as? Int)
+        let (seconds, milliseconds) = (posted / 1_000_000 % 86_400, posted / 1_000 % 1_000)
+        let expected =
+            field == "%t"
+            ? ISO8601Date.text(Int64(posted))
+            : String(
+                format: "%02d:%02d:%02d.%03d", seconds / 3_600, seconds / 60 % 60, seconds % 60, milliseconds)
+
+        // It may have ended before it would have said that it observes.
+        let late = try bell.run(
+            "observe", "Level", "--retained", "--format", field, "--count", "1", environment: zone)
+        #expect(late.exitCode == 0 && late.standardOutput == expected + "\n", "\(late)")
+        #expect(held.standardOutput.isEmpty, "it is held")
+        let resumed = try bell.run("resume", "\(held.pid)")
+        #expect(resumed.exitCode == 0, "\(resumed)")
+        #expect(try held.waitForExit() == .exited(0))
+        #expect(held.standardOutput == expected + "\n")
     }
 
     @Test("What others named can't move a terminal's cursor")
