@@ -20,7 +20,8 @@ final class FakeService: @unchecked Sendable {
     init(on bus: PrivateBus, ownsName: Bool = true) throws {
         connection = try Connection(address: bus.address, context: context)
         let ready = Doorbell()
-        connection.onMessage = { [unowned self] message in answer(message) }
+        // Weak: a message may arrive while this ends.
+        connection.onMessage = { [weak self] message in self?.answer(message) ?? false }
         let (connection, context) = (connection, context)
         // unsafe: from its start on the thread is the only one that uses the connection.
         nonisolated(unsafe) let theConnection = connection
