@@ -278,6 +278,38 @@ struct DistributedValueTests {
         withExtendedLifetime(new) {}
     }
 
+    @Test("A loss while the value is read has it read once more, one question at a time")
+    func lossWhileReading() async throws {
+        let bus = try PrivateBus()
+        let service = try FakeService(on: bus)
+        let center = DistributedNotificationCenter(busAddress: bus.address)
+        center.defaultDelivery = .ownQueue
+        let value = number(center, "a")
+        let gaps = Inbox<DistributedNotificationCenter.Gap>()
+        let observation = center.observeEvents { event in
+            if case .mayHaveMissedNotifications(let gap) = event { gaps.add(gap) }
+        }
+        let (onTheirWay, asked) = try await onOwnThread {
+            try service.waitForObserver()
+            service.drop(1)
+            try eventually("the first question") { service.readingCount == 1 }
+            // The question is on its way while two more losses are announced.
+            for _ in 0..<2 { service.drop(1) }
+            _ = try gaps.wait(for: 3)
+            try center.settle()
+            let onTheirWay = service.unansweredReadings
+            // This answer may be older than what was lost.
+            try service.answerReading(1, object: "a", serial: 1)
+            try service.answerReading(2, object: "a", serial: 2)
+            try sees(value, 2)
+            try center.settle()
+            return (onTheirWay, service.readingCount)
+        }
+        #expect(onTheirWay == 1)
+        #expect(asked == 2, "nothing was lost since the second question")
+        withExtendedLifetime(observation) {}
+    }
+
     @Test("Presence goes with the center, and a value with its time")
     func ends() async throws {
         let desk = try Desk()

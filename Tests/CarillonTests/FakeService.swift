@@ -11,11 +11,15 @@ import TestSupport
 /// Something that has the service's name, answers registrations, and sends whatever a test wants: for what the real
 /// service never does.
 final class FakeService: @unchecked Sendable {
-    // Sendable: the connection is used on its own thread only, to which all work is handed; the rest is locked.
+    // Sendable: the connection and the questions are used on the connection's thread only, to which all work is handed;
+    // the rest is locked.
     private let context = MainContext()
     private let connection: Connection
     private let client = Locked<UniqueName?>(nil)
     private let isStopped = Atomic(false)
+    /// Calls of `Get` without an answer.
+    private var questions: [Message] = []
+    private let readings = Locked((count: 0, unanswered: 0))
 
     init(on bus: PrivateBus, ownsName: Bool = true) throws {
         connection = try Connection(address: bus.address, context: context)
@@ -62,6 +66,13 @@ final class FakeService: @unchecked Sendable {
         case AddObserver.member:
             AddObserver.append(ObserverID(rawValue: 1), to: &writer)
             client.withLock { $0 = message.sender }
+        case Get.member:
+            questions.append(message)
+            readings.withLock { readings in
+                readings.count += 1
+                readings.unanswered += 1
+            }
+            return true
         default: break
         }
         if !message.expectsNoReply { connection.send(reply) }
@@ -78,6 +89,27 @@ final class FakeService: @unchecked Sendable {
 
     func drop(_ count: UInt64) {
         send(DroppedSignal(count: count, observers: [ObserverID(rawValue: 1)], reason: "queue-full"), to: nil)
+    }
+
+    /// How often it was asked what it keeps.
+    var readingCount: Int { readings.withLock { $0.count } }
+    /// How many of these questions have no answer yet: each waits for ``answerReading(_:object:serial:)``.
+    var unansweredReadings: Int { readings.withLock { $0.unanswered } }
+
+    /// Answers the oldest question: it keeps a number for an object.
+    func answerReading(_ number: Int, object: String, serial: UInt64) throws {
+        try eventually("a question") { unansweredReadings > 0 }
+        readings.withLock { $0.unanswered -= 1 }
+        run { [weak self] connection in
+            guard let self else { return }
+            let reply = questions.removeFirst().methodReturn()
+            var writer = MessageWriter(reply)
+            let value = KeptValue(
+                name: "x", object: object, userInfo: ["value": .int64(Int64(number))],
+                details: ["serial": .uint64(serial)])
+            Get.append([value], to: &writer)
+            connection.send(reply)
+        }
     }
 
     /// Policy takes the observer away.
