@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Foundation
-
 /// Runs work that blocks for long on a thread of its own.
 ///
 /// Tests run on as many threads as the machine has processors. A test that blocks one of them for seconds holds up
@@ -16,11 +14,10 @@ public func onOwnThread<Result: Sendable>(
 ) async throws -> Result {
     let owner = ProgramsUnderTest.owner
     return try await awaiting("the end of a thread", within: patience) {
-        try await withCheckedThrowingContinuation { continuation in
-            Thread {
-                ProgramsUnderTest.adopt(owner)
-                continuation.resume(with: Swift.Result(catching: body))
-            }.start()
-        }
+        // A task of one job, and not a plain thread: a failed expectation is one of the test that is current in it.
+        try await Task(executorPreference: ThreadPerJob.shared) {
+            ProgramsUnderTest.adopt(owner)
+            return try body()
+        }.value
     }
 }
