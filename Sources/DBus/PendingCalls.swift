@@ -195,17 +195,19 @@ final class PendingCalls {
     private func failLate() {
         let now = context.now
         timer = nil
-        var late: [(serial: UInt32, number: UInt64)] = []
+        var late: [(serial: UInt32, number: UInt64, deadline: SuspendingClock.Instant)] = []
         var earliest: SuspendingClock.Instant?
         for (serial, call) in calls {
             guard let deadline = call.deadline else { continue }
             if deadline <= now {
-                late.append((serial, call.number))
+                late.append((serial, call.number, deadline))
             } else {
                 earliest = min(earliest ?? deadline, deadline)
             }
         }
-        let failed = late.sorted { $0.number < $1.number }.compactMap { remove($0.serial) }
+        // Also where the loop comes to it so late that the time of several is over.
+        late.sort { ($0.deadline, $0.number) < ($1.deadline, $1.number) }
+        let failed = late.compactMap { remove($0.serial) }
         if let earliest { setTimer(for: max(earliest, now + Self.granularity)) }
         for call in failed where !isClosed {
             call.completion(
