@@ -167,6 +167,23 @@ struct SessionTests {
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
 
+    @Test("E3: a ready service that did not answer a registration is asked again after a pause, once, and gets it then")
+    func unansweredRequest() throws {
+        let stage = Stage()
+        let served = stage.bus.answer
+        stage.bus.answer = { call in
+            guard call.member == AddObserver.member else { return served(call) }
+            return .failure(BusError(name: BusError.noReplyName, message: "why"))
+        }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "AddObserver?"])
+        stage.bus.answer = served
+        stage.bus.pass(milliseconds: 60_000)
+        #expect(stage.bus.connection.takeSent() == ["ListObservers?", "AddObserver?"])
+        #expect(stage.observers.map(\.name) == ["Ding"])
+    }
+
     @Test("E3: the next service that knows our registrations is told nothing twice; a gap is told")
     func replaced() throws {
         let stage = Stage()
