@@ -67,6 +67,21 @@ struct SessionLineTests {
         #expect(line.stage.bus.connection.takeSent() == ["GetId?"])
     }
 
+    @Test("A program that stops waits until the bus has read what passed, as it does for what the session sent")
+    func stopping() throws {
+        let line = try Line()
+        // The bus is asked about the first post, and answers at once.
+        #expect(!line.stage.session.mayStop())
+        #expect(line.stage.session.mayStop())
+        line.stage.session.pump()
+        _ = line.stage.bus.connection.takeSent()
+        #expect(try !line.post())
+        #expect(line.take() > 0)
+        #expect(!line.stage.session.mayStop())
+        #expect(line.stage.bus.connection.takeSent() == ["GetId?"])
+        #expect(line.stage.session.mayStop())
+    }
+
     @Test("D4: nothing passes what was asked for before, or is waited for")
     func order() throws {
         let line = try Line()
