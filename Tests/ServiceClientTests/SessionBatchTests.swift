@@ -164,6 +164,20 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["Post", "Post"])
     }
 
+    @Test("The last of a batch that goes one by one confirms all of it: as many posts as ever leave behind it")
+    func confirmedOneByOne() throws {
+        let stage = SessionTests.Stage()
+        stage.hasBatches = false
+        let served = stage.bus.answer
+        for _ in 0..<64 { try stage.ask(post()) }
+        stage.start()
+        let batch = stage.bus.connection.takeSent().filter { $0.hasPrefix("Post") }
+        #expect(batch == ["PostMany?"] + Array(repeating: "Post", count: 63) + ["Post?"])
+        stage.bus.answer = { $0.member == PostCall.member ? nil : served($0) }
+        for _ in 0..<300 { try stage.ask(post()) }
+        #expect(stage.bus.connection.takeSent().count == Outbox<Request>.window)
+    }
+
     @Test("Notifications that come together are heard one by one, with their own numbers")
     func receives() throws {
         let stage = SessionTests.Stage()
