@@ -19,6 +19,18 @@ struct HoldingCostTests {
         Set(center.received(one).map { $0.observers.withUnsafeBufferPointer(\.baseAddress) }).count
     }
 
+    @Test(
+        "E8: a post takes a step to find each observer, and one to put it into the list of its client",
+        .enabled(if: StepMeter.isCounting))
+    func steps() throws {
+        let observers = try observe(.coalesce)
+        var steps = 0
+        center.center.meter.eventEnded = { steps += $1 }
+        try center.post("A")
+        #expect(center.received(one).map(\.observers) == [observers])
+        #expect(steps >= 2 * Self.observers)
+    }
+
     @Test("C11, E4: what is held for the same observers has one list of them")
     func held() throws {
         let observers = try observe(.hold)
