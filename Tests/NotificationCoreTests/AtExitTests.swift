@@ -136,6 +136,22 @@ struct AtExitTests {
         #expect(last.statistics.queuedPosts == 0)
     }
 
+    @Test(
+        "E3: a record that a poster has left fits a client, and a connection with posts for its exit",
+        arguments: 0...2)
+    func exitFits(count: Int) throws {
+        let center = try scenario()
+        for number in 0..<count { try center.post("A", "\(number)", style: .atExit, from: poster) }
+        let next = Scenario()
+        for change in center.changes {
+            if case .client(poster, _) = change { continue }
+            #expect(next.center.restore(change))
+        }
+        #expect(next.center.restore(.clientGone(poster)) == (count > 0))
+        #expect(!next.center.restore(.clientGone(poster)), "it has left already")
+        #expect(next.center.restore(.clientGone(one)))
+    }
+
     @Test("R1: it may be kept, and its time runs from the exit on")
     func retained() throws {
         let center = try scenario()
