@@ -255,6 +255,48 @@ struct ActivityTests {
         #expect(seen == ["false none", "A"])
     }
 
+    /// What a client was told about its suspension.
+    private func told(_ effects: [Effect], _ client: ClientName = one) -> [String] {
+        effects.compactMap { effect in
+            if case .suspensionChanged(client, let isSuspended, let cause) = effect {
+                "\(isSuspended) \(cause)"
+            } else {
+                nil
+            }
+        }
+    }
+
+    /// A client that activity has suspended, and that has confirmed that it was told.
+    private func suspendConfirmed() throws {
+        try center.observe(one, "A")
+        center.deactivate(one)
+        // With these its window is full, and its answers confirm all before.
+        for _ in 0..<64 { _ = center.answer(to: one) }
+    }
+
+    @Test("E3, A2: whoever knows that activity has suspended it is told that this ended, also behind two restarts")
+    func restartOfWhoKnows() throws {
+        try suspendConfirmed()
+        #expect(told(restarted(center.center).1) == ["false none"])
+        // One that ended before it had decided anything.
+        let undecided = DistributedCenter()
+        center.center.forEachRememberedChange { #expect(undecided.restore($0)) }
+        #expect(told(restarted(undecided).1) == ["false none"])
+    }
+
+    @Test("E3, A2: a client that a new service has resumed, and that knows it, is not told by the next one")
+    func restartOfWhoWasResumed() throws {
+        try suspendConfirmed()
+        let (new, _) = restarted(center.center)
+        var effects: [Effect] = []
+        for _ in 0..<64 { _ = new.mayAnswer(one, byteCount: 100, effects: &effects) }
+        for _ in 0..<2 { new.clientAnswered(one, effects: &effects) }
+        new.forEachRememberedChange { change in
+            if case .suspendedByActivity = change { Issue.record("\(change)") }
+        }
+        #expect(told(restarted(new).1) == [])
+    }
+
     @Test("E3, A2: the client's word outlives the service, with what is held for it, whatever its activity was")
     func restartWithWord() throws {
         try center.observe(one, "A", "", .hold)
