@@ -350,6 +350,22 @@ struct RetainedTests {
         #expect(again.values() == next.values())
     }
 
+    @Test("E3, R2: values that are removed before an observer got them are not owed to it by the next process")
+    func owedNoMore() throws {
+        let center = scenario()
+        for number in 1...200 { try post("A", "\(number)", on: center) }
+        try center.observe(one, "Z")
+        center.stop(one)
+        try center.observe(one, "A", retained: true)
+        let count = center.names(one).count
+        #expect(count < 200)
+        #expect(restored(center).center.clients[one]?.owed.count == 1)
+        center.forget("A")
+        center.goOn(one)
+        #expect(center.names(one).count == count)
+        #expect(restored(center).center.clients[one]?.owed.isEmpty == true)
+    }
+
     @Test("E5, R2: an observer gets a value that the bus carries; of a larger one it is told as a loss")
     func carried() throws {
         let center = scenario()
