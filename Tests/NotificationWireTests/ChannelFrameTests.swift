@@ -167,6 +167,42 @@ struct ChannelFrameTests {
     }
 
     @Test("A writer without frames writes nothing")
+    @Test("When the bound is lowered while a longer body comes, its rest is passed over, and what is behind it is read")
+    func loweredBound() throws {
+        let (writer, length) = (ChannelFrameWriter(), 300_000)
+        for length in [length, 3] {
+            writer.append(.notification, number: UInt64(length), atMost: length) { body in
+                body.append(bytes: [UInt8](repeating: 5, count: length))
+            }
+        }
+        let reader = ChannelFrameReader(from: .service, mostKept: length)
+        var rest = bytes(writer)[...]
+        func read(_ count: Int = .max) {
+            _ = reader.read { room in
+                #expect(!room.isEmpty)
+                let piece = rest.prefix(min(count, room.count))
+                room.copyBytes(from: piece)
+                rest = rest.dropFirst(piece.count)
+                return piece.count
+            }
+        }
+        read(100)
+        #expect(try reader.next() == nil)
+        read(200_000)
+        #expect(reader.byteCount == 200_100)
+        reader.mostKept = 100
+        read()
+        let long = try #require(try reader.next())
+        #expect(long.isCut && long.number == UInt64(length))
+        while !rest.isEmpty {
+            #expect(try reader.next() == nil)
+            read()
+        }
+        let short = try #require(try reader.next())
+        #expect(!short.isCut && Array(short.body) == [5, 5, 5])
+        #expect(reader.isBetweenFrames && !reader.hasNext)
+    }
+
     func nothing() {
         let writer = ChannelFrameWriter()
         writer.write { _ in
