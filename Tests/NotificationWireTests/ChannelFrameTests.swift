@@ -213,6 +213,31 @@ struct ChannelFrameTests {
     }
 
     @Test("What is no frame is a fault, and stays one")
+    /// After the first frame there is no room for the second. What is left of it moves to the beginning where much was
+    /// written, and goes to other memory where little was.
+    @Test(
+        "Frames that are appended behind others, of which a part was written, come out as they went in",
+        arguments: [0, 1, 100, 1600, 2500, 3015, 3016])
+    func partlyWritten(part: Int) {
+        let (writer, whole) = (ChannelFrameWriter(), ChannelFrameWriter())
+        var written: [UInt8] = []
+        for (number, length) in [3000, 2000, 1000].enumerated() {
+            for writer in [writer, whole] {
+                writer.append(.notification, number: UInt64(number), atMost: length) { body in
+                    body.append(bytes: (0..<length).map { UInt8(truncatingIfNeeded: $0 * 7 + number) })
+                }
+            }
+            writer.write { frames in
+                let piece = frames.prefix(part)
+                written += piece
+                return piece.count
+            }
+        }
+        written += bytes(writer)
+        #expect(written == bytes(whole))
+        #expect(writer.written == UInt64(written.count))
+    }
+
     func faults() throws {
         func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
             let reader = ChannelFrameReader(from: sender)
