@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-import DBus
-import NotificationCore
 import NotificationWire
 import TestLimits
 import Testing
+
+@testable import DBus
+@testable import NotificationCore
 
 /// Frames of channels (F2): their bytes, and that nothing that is none does harm.
 @Suite("F2: frames of channels", .watched)
@@ -166,7 +167,6 @@ struct ChannelFrameTests {
         #expect(rest.isEmpty && sizes == [most])
     }
 
-    @Test("A writer without frames writes nothing")
     @Test("When the bound is lowered while a longer body comes, its rest is passed over, and what is behind it is read")
     func loweredBound() throws {
         let (writer, length) = (ChannelFrameWriter(), 300_000)
@@ -203,6 +203,7 @@ struct ChannelFrameTests {
         #expect(reader.isBetweenFrames && !reader.hasNext)
     }
 
+    @Test("A writer without frames writes nothing")
     func nothing() {
         let writer = ChannelFrameWriter()
         writer.write { _ in
@@ -212,7 +213,6 @@ struct ChannelFrameTests {
         #expect(writer.written == 0)
     }
 
-    @Test("What is no frame is a fault, and stays one")
     /// After the first frame there is no room for the second. What is left of it moves to the beginning where much was
     /// written, and goes to other memory where little was.
     @Test(
@@ -238,6 +238,7 @@ struct ChannelFrameTests {
         #expect(writer.written == UInt64(written.count))
     }
 
+    @Test("What is no frame is a fault, and stays one")
     func faults() throws {
         func fault(_ header: [UInt32], from sender: ChannelFrame.Sender = .client) -> ChannelFrame.Fault? {
             let reader = ChannelFrameReader(from: sender)
@@ -295,6 +296,30 @@ struct ChannelFrameTests {
                 try? Post<WireUserInfo>.read(channelBody: bytes, limits: Limits()) { _, _ in }
             }
             if let read, case .success(let post) = read.post { #expect(post.userInfo.byteCount <= body.count) }
+        }
+    }
+
+    @Test("P1: a notification on a channel has the details that its client asked for, as it has them on the bus")
+    func details() throws {
+        let content = try Sample.userInfo(of: PostCall(name: "Ding", userInfo: ["n": .int64(1)]).message())
+        let identity = Identity(
+            userID: 1000, processID: 7, process: "bell", application: "org.example.Bell", unit: "bell.service",
+            origin: try OutsideOrigin(host: "desk", user: "anna"))
+        let notification = Notification(
+            name: "Ding", object: "", userInfo: content, poster: ":1.9", identity: identity, time: -5, isKept: true,
+            serial: 3)
+        for details: Details in [[], .host, Details(Detail.allCases)] {
+            let delivery = Delivery(
+                client: ":1.1", clientNumber: 0, notification: notification, details: details, expiryTime: 7,
+                isRetained: true, isDelayed: false, observers: .one(ObserverID(rawValue: 1)), sequence: 2)
+            let signal = NotificationsSignal.message(for: [delivery], to: ":1.1", messageSerial: 7) { _ in content }
+            let onBus = try #require(try NotificationsSignal(Message(signal)))
+            #expect(onBus.notifications[0].details.count == details.all.count)
+            // An array of it alone has only its length before it, and what aligns it.
+            let body = Array(Message(signal).marshalledBody.dropFirst(8))
+            let writer = ChannelFrameWriter()
+            writer.append(delivery, userInfo: content)
+            #expect(try frames(bytes(writer), pieces: 100) == ["notification 2 \(body)"])
         }
     }
 
