@@ -57,6 +57,11 @@ struct ContractTests {
         #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
 
+    @Test("E1: a list of observers in parts begins with the first one, where no number is given")
+    func firstPart() throws {
+        #expect(try again(ListObserversFrom(of: "nobody")).after < ObserverID(rawValue: 1))
+    }
+
     @Test("R1, R2: what stays is said by options, which go together or not at all")
     func retaining() throws {
         for (retention, expiry): (Retention?, UInt32?) in [
