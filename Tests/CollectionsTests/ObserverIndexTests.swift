@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
 import TestLimits
 import Testing
+
+@testable import Collections
 
 @Suite("C11: the index of observers", .watched)
 struct ObserverIndexTests {
@@ -9,6 +10,10 @@ struct ObserverIndexTests {
     private final class Index {
         typealias Position = ObserverIndex<String, String, Int>.Position
         private var index = ObserverIndex<String, String, Int>()
+
+        /// The names that it knows, also those without observers.
+        var nameCount: Int { index.named.count }
+        static var mostUnusedNames: Int { ObserverIndex<String, String, Int>.mostUnusedNames }
 
         var count: Int { index.count }
         subscript(position: Position) -> Int { index[position] }
@@ -136,6 +141,22 @@ struct ObserverIndexTests {
         #expect(watched != nil)
         if let position { index.remove(at: position) }
         #expect(watched == nil)
+    }
+
+    @Test("C11: of names without observers a few stay, also of those that were unused before and used again")
+    func unusedNames() {
+        let index = Index()
+        for number in 0..<50 {
+            index.remove(at: index.insert(1, name: "name\(number)", object: nil))
+            let again = index.insert(2, name: "name\(number)", object: nil)
+            // So many that those without observers are dropped.
+            for other in 0...Index.mostUnusedNames {
+                index.remove(at: index.insert(3, name: "other\(other)", object: nil))
+            }
+            #expect(matches(index, "name\(number)", nil) == [2])
+            index.remove(at: again)
+            #expect(index.nameCount <= Index.mostUnusedNames)
+        }
     }
 
     // MARK: Against a model
