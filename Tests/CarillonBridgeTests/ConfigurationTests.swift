@@ -27,6 +27,19 @@ struct ConfigurationTests {
         #expect(try configuration.password() == nil)
     }
 
+    @Test("Without a host, and with an empty one, it is this machine's name up to the first dot")
+    func hostOfThisMachine() throws {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        let result = bytes.withUnsafeMutableBytes { bytes in
+            gethostname(bytes.baseAddress!.assumingMemoryBound(to: CChar.self), bytes.count - 1)
+        }
+        try #require(result == 0)
+        let name = String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self).prefix { $0 != "." }
+        let expected = name.isEmpty ? "localhost" : String(name)
+        #expect(BridgeConfiguration(standard: ()).origin.host == expected)
+        #expect(try read("[Bridge]\nhost=\n").origin.host == expected)
+    }
+
     @Test("The sample has each key, with what holds without it")
     func sample() throws {
         let text = try String(contentsOfFile: Executables.packageRoot + "/data/bridge.conf", encoding: .utf8)
