@@ -30,6 +30,19 @@ struct BoundsTests {
         #expect(small.count == 0 && small.byteCount == 0)
     }
 
+    @Test("The bytes of a queue are those of names, objects and payloads together")
+    func queueBytes() {
+        let part = String(repeating: "a", count: 10_000)
+        for (name, object, payload) in [(part, "b", "c"), ("a", part, "c"), ("a", "b", part)] {
+            let message = OutwardMessage(
+                name: name, object: object, payload: Array(payload.utf8), contentType: nil, isRetained: false,
+                expiry: nil, properties: MessageProperties())
+            var queue = ExportQueue(limits: .init(count: 10, byteCount: 15_000))
+            #expect(queue.append(.init(message: message, topic: "t")).isEmpty)
+            #expect(queue.append(.init(message: message, topic: "t")).count == 1, "two of them are too large")
+        }
+    }
+
     @Test("Each topic is counted from one; too many of them are another run")
     func counts() {
         var counts = TopicCounts(run: "r")
