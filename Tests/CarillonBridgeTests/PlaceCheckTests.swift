@@ -78,6 +78,20 @@ struct PlaceCheckTests {
         #expect(check(&places, 9, topic: "t\(PlaceCheck.mostTopics)") == .first)
     }
 
+    @Test("They are bounded in the next process as well, which forgets those first that were heard of longest ago")
+    func boundsAfterRestart() {
+        var before = PlaceCheck()
+        for number in 0..<PlaceCheck.mostTopics { _ = check(&before, 1, topic: "t\(number)") }
+        _ = check(&before, 2, topic: "t0")
+        var places = PlaceCheck()
+        for saved in before.saved { places.restore(saved) }
+        #expect(places.count == PlaceCheck.mostTopics)
+        for number in 0..<50 { _ = check(&places, 1, topic: "new\(number)") }
+        #expect(places.count <= PlaceCheck.mostTopics)
+        #expect(check(&places, 2, topic: "t0") == .repeated)
+        #expect(check(&places, 2, topic: "t1") == .first)
+    }
+
     @Test("What has no number is the first, or new")
     func plain() {
         var places = PlaceCheck()

@@ -125,17 +125,19 @@ struct PlaceCheck: Equatable {
         let place: MessageProperties.Place
     }
 
-    /// All of them, in the order of their topics. Holes are given up by then.
+    /// All of them, those first that were heard of longest ago. Holes are given up by then.
     var saved: [Saved] {
-        states.map { topic, state in
+        states.sorted { $0.value.age < $1.value.age }.map { topic, state in
             Saved(
                 topic: topic.text, origin: state.origin, name: state.name,
                 place: .init(run: state.run, count: state.highest))
-        }.sorted { $0.topic.utf8.lexicographicallyPrecedes($1.topic.utf8) }
+        }
     }
 
+    /// To be called in the order of ``saved``.
     mutating func restore(_ saved: Saved) {
         guard states.count < Self.mostTopics else { return }
+        age += 1
         states[ExactText(saved.topic)] = State(
             origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count, age: age)
     }
