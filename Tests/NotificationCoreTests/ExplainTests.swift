@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What is said of a notification that would be posted, held against what becomes of one that is.
@@ -46,7 +47,10 @@ struct ExplainTests {
                         if isRunning { try center.post("A") }
                         if !reads {
                             center.stop(one)
-                            try center.post(300, of: "Fill", immediately: true)
+                            try exhaust("what may be on its way", most: 300) {
+                                try center.post("Fill", immediately: true)
+                                return center.status(one)?.queued == 0
+                            }
                         }
                         try enter(state, on: center)
                         let case_ = "\(state), \(behavior), \(String(describing: neighbour)), \(interval), \(reads)"
