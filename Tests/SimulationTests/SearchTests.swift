@@ -17,7 +17,10 @@ struct SearchTests {
             within: .work(.seconds(900), because: "it searches many seeds"))
     }
 
-    @Test("The seeds that once broke a rule break none")
+    @Test(
+        "The seeds that once broke a rule break none",
+        .disabled(
+            if: getenv("CARILLON_QUICK") != nil, "a debug build needs minutes for them; tools/simulate runs them, too"))
     func kept() throws {
         let result = try simulate("--seeds", Executables.packageRoot + "/Tests/Simulation/seeds")
         #expect(result.exitCode == 0, "\(result)")
