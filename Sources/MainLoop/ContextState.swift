@@ -27,7 +27,7 @@ final class ContextState: SourceHandler, Sendable {
         var onEnd: [@Sendable () -> Void] = []
         /// Nil also while the context is ending, or is held only by others than objects of ours.
         weak var reference: ContextReference?
-        /// What nobody can release at this moment.
+        /// References to sources that nobody can release at this moment.
         var left: [Left] = []
         /// References that are being given up.
         var releases = 0
@@ -45,6 +45,7 @@ final class ContextState: SourceHandler, Sendable {
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
     private let ended = Atomic(false)
+    /// Whether any may be left, so that the loop takes no lock in each iteration.
     private let isAnyLeft = Atomic(false)
     /// How the sources that share the loop take turns with all others.
     let turns: LoopTurns

@@ -54,7 +54,7 @@ extension UnsafeMutablePointer<GSource> {
     }
 }
 
-/// What a source of this kind has beyond GLib's own.
+/// The fields of a source of this kind behind those of GLib.
 private struct Handling: ~Copyable {
     let handler: any SourceHandler
     let isSilent = Atomic(false)

@@ -254,7 +254,7 @@ extension ServiceSession {
             return .taken
         case .dropped:
             guard let signal = DroppedSignal(channelBody: frame.body) else { break }
-            // What was lost counts, whoever it was for; what is no longer allowed has to be known.
+            // Losses count for any observer, but the one that is no longer allowed has to be known.
             if mayWait, signal.reason == DroppedSignal.notAllowed, mayComeToBeKnown(signal.observers) { return .notYet }
             take(signal)
             return .taken

@@ -149,7 +149,7 @@ struct ObserverIndexTests {
         for number in 0..<50 {
             index.remove(at: index.insert(1, name: "name\(number)", object: nil))
             let again = index.insert(2, name: "name\(number)", object: nil)
-            // So many that those without observers are dropped.
+            // More than are kept without observers.
             for other in 0...Index.mostUnusedNames {
                 index.remove(at: index.insert(3, name: "other\(other)", object: nil))
             }

@@ -255,7 +255,7 @@ struct ActivityTests {
         #expect(seen == ["false none", "A"])
     }
 
-    /// What a client was told about its suspension.
+    /// The words to a client about its suspension.
     private func told(_ effects: [Effect], _ client: ClientName = one) -> [String] {
         effects.compactMap { effect in
             if case .suspensionChanged(client, let isSuspended, let cause) = effect {

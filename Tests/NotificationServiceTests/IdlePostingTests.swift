@@ -11,7 +11,7 @@ struct IdlePostingTests {
     private let stage: ServiceStage
     private let observer: StageClient
     private let others: StageClient
-    /// So many that they are not posted at once.
+    /// Too many to be posted at once.
     private static let posts = 200
 
     init() throws {
@@ -42,7 +42,7 @@ struct IdlePostingTests {
         #expect(arrived == (0..<Self.posts).map(String.init))
     }
 
-    @Test("What comes while they are being posted holds up the rest until it is quiet again, and nothing is forgotten")
+    @Test("A call while they are being posted holds up the rest until it is quiet again, and nothing is forgotten")
     func interrupted() throws {
         try stage.run("the first of them") { !arrived.isEmpty }
         #expect(arrived.count < Self.posts)

@@ -220,7 +220,7 @@ struct SystemBusStayTests {
     func wants() {
         let scene = Scene()
         var heard: [UniqueName: Int] = [:]
-        /// What it was told since it was looked at last.
+        /// The names of each signal since the last look.
         func told(_ session: UniqueName) -> [[String]] {
             let all = scene.sent(WantsSignal.member, to: session).compactMap { (try? WantsSignal($0))?.names }
             defer { heard[session] = all.count }

@@ -18,6 +18,18 @@ struct ChannelFrameTests {
         return bytes
     }
 
+    /// A reader that has read these bytes, at once.
+    private func reader(
+        of bytes: ArraySlice<UInt8>, mostKept: Int = ChannelFrame.mostBytesOfBody
+    ) -> ChannelFrameReader {
+        let reader = ChannelFrameReader(from: .service, mostKept: mostKept)
+        _ = reader.read { room in
+            room.copyBytes(from: bytes)
+            return bytes.count
+        }
+        return reader
+    }
+
     /// The frames that come out when the bytes come in pieces, as texts.
     private func frames(
         _ bytes: [UInt8], pieces: Int, from sender: ChannelFrame.Sender = .service, mostKept: Int = 1 << 20
@@ -82,12 +94,7 @@ struct ChannelFrameTests {
         writer.append(dropped)
         writer.append(change)
         writer.append(ChannelOutcome(error), number: 1)
-        let reader = ChannelFrameReader(from: .service)
-        let all = bytes(writer)
-        _ = reader.read { room in
-            room.copyBytes(from: all)
-            return all.count
-        }
+        let reader = reader(of: bytes(writer)[...])
         #expect(DroppedSignal(channelBody: try #require(try reader.next()).body) == dropped)
         #expect(SuspensionChangedSignal(channelBody: try #require(try reader.next()).body) == change)
         let last = try #require(try reader.next())
@@ -111,11 +118,7 @@ struct ChannelFrameTests {
         writer.append(.notification, number: 1, atMost: 20) { $0.append(bytes: [UInt8](repeating: 5, count: 20)) }
         let frame = bytes(writer)
         for length in 0...frame.count {
-            let reader = ChannelFrameReader(from: .service, mostKept: mostKept)
-            _ = reader.read { room in
-                room.copyBytes(from: frame[..<length])
-                return length
-            }
+            let reader = reader(of: frame[..<length], mostKept: mostKept)
             while try reader.next() != nil {}
             #expect(reader.isBetweenFrames == (length == 0 || length == frame.count), "\(length)")
         }
@@ -132,11 +135,7 @@ struct ChannelFrameTests {
         }
         let stream = bytes(writer)
         for length in 0...stream.count {
-            let reader = ChannelFrameReader(from: .service, mostKept: mostKept)
-            _ = reader.read { room in
-                room.copyBytes(from: stream[..<length])
-                return length
-            }
+            let reader = reader(of: stream[..<length], mostKept: mostKept)
             var frame: ChannelFrame?
             repeat {
                 let hasNext = reader.hasNext
