@@ -10,9 +10,10 @@ import Synchronization
 ///
 /// Threads: any.
 final class ContextState: SourceHandler, Sendable {
-    /// Who is told when the mode changes.
+    /// Who is told when the mode has changed. Several threads may tell it at once, the last after its change: what it looks
+    /// up then is the newest.
     protocol ModeFollower: AnyObject, Sendable {
-        func modeDidChange(to mode: RunLoopMode)
+        func modeDidChange()
     }
 
     private struct State: @unchecked Sendable {
@@ -308,13 +309,13 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     private func change<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
-        let (result, mode, followers) = state.withLock { state in
+        let (result, followers) = state.withLock { state in
             let before = state.mode
             let result = body(&state)
             generations.add(1, ordering: .acquiringAndReleasing)
-            return (result, state.mode, state.mode == before ? [] : state.followers.values.map(\.follower))
+            return (result, state.mode == before ? [] : state.followers.values.map(\.follower))
         }
-        for follower in followers { follower?.modeDidChange(to: mode) }
+        for follower in followers { follower?.modeDidChange() }
         // The loop asks its sources again, also when another thread changed the mode.
         wakeUp()
         return result

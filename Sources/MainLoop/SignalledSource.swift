@@ -70,7 +70,7 @@ public final class SignalledSource: Sendable {
         if let follower {
             context.state.add(follower)
             // The mode may have changed in between.
-            follower.modeDidChange(to: context.currentMode)
+            follower.modeDidChange()
         }
     }
 
@@ -263,6 +263,8 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
     private let source: UnsafeMutablePointer<GSource>
     private let context: ContextState
     private let work: LoopWork
+    /// From the look at the mode until the source has its priority, so that no other thread's look comes between them.
+    private let changing = Locked(())
 
     init(work: LoopWork, source: AttachedSource, context: ContextState) {
         self.work = work
@@ -276,9 +278,11 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
     }
 
     /// Whoever changes the mode holds the context.
-    func modeDidChange(to mode: RunLoopMode) {
-        let priority = EventSource.Priority.of(work, in: mode).rawValue
-        // Where it stays the same, no list is sorted again.
-        if g_source_get_priority(source) != priority { g_source_set_priority(source, priority) }
+    func modeDidChange() {
+        changing.withLock { _ in
+            let priority = EventSource.Priority.of(work, in: context.mode).rawValue
+            // Where it stays the same, no list is sorted again.
+            if g_source_get_priority(source) != priority { g_source_set_priority(source, priority) }
+        }
     }
 }

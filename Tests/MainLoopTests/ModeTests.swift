@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import MainLoop
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import MainLoop
 
 @Suite("M1 to M3: run-loop modes", .timeLimit(.minutes(20)))
 struct ModeTests {
@@ -191,6 +192,34 @@ struct ModeTests {
         source.signal()
         context.run(mode: .modalPanel) { modes.withLock { $0.count == 2 } }
         #expect(modes.withLock { $0 } == [.eventTracking, .modalPanel])
+    }
+
+    @Test("M2: when the mode changes again while the last change is told, priorities are those of the newest")
+    func changeInChange() {
+        /// It enters a mode of its own as soon as another one is entered, before or after the sources are told of that.
+        final class Follower: ContextState.ModeFollower {
+            let context: MainContext
+            init(_ context: MainContext) { self.context = context }
+            func modeDidChange() {
+                if context.currentMode == .modalPanel { context.pushMode(.eventTracking) }
+            }
+        }
+        let follower = Follower(context)
+        context.state.add(follower)
+        let (probe, behind) = (Probe(), Probe())
+        let sources = (0..<64).map { _ in
+            SignalledSource(on: context, for: .ordinary) { probe.runs.add(1, ordering: .relaxed) }
+        }
+        let other = SignalledSource(on: context, priority: .init(rawValue: -15)) {
+            behind.runs.add(1, ordering: .relaxed)
+        }
+        context.pushMode(.modalPanel)
+        #expect(context.currentMode == .eventTracking)
+        for source in sources + [other] { source.signal() }
+        // One iteration dispatches what is most urgent.
+        context.iterate(mayBlock: false)
+        #expect(probe.count == sources.count && behind.count == 0)
+        context.state.remove(follower)
     }
 
     @Test("A source outlives its context; signals are then nothing")
