@@ -157,7 +157,7 @@ struct TargetTests {
         for number in 0..<500 { poster.post("a", number: number) }
         _ = try ear.everything(from: poster)
         queue.waitUntilAllOperationsAreFinished()
-        try eventually("all of them") { ear.heard.all.filter { $0.hasPrefix("a ") }.count == 500 }
+        try eventually("all of them", comesTo: 500) { ear.heard.all.count { $0.hasPrefix("a ") } }
         #expect(ear.heard.all.filter { $0.hasPrefix("a ") } == (0..<500).map { "a \($0)" })
         #expect(try places.wait(for: 500).allSatisfy { $0 })
     }

@@ -105,8 +105,7 @@ struct ContextDeliveryTests {
             try await group.waitForAll()
         }
         try await onOwnThread {
-            let total = targets * posters * count
-            try eventually("all") { received.joined().map(\.count).reduce(0, +) == total }
+            try eventually("all", comesTo: targets * posters * count) { received.joined().map(\.count).reduce(0, +) }
             for thread in threads { try thread.stop() }
         }
         for list in received.joined() { #expect(list.all == Array(0..<count)) }

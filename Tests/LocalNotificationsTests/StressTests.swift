@@ -146,10 +146,12 @@ struct StressTests {
         try await modes
         thread.context.pushMode("own")
         try await onOwnThread {
-            try eventually("what is for the mode") { own.value.load(ordering: .relaxed) == count }
+            try eventually("what is for the mode", comesTo: count) { own.value.load(ordering: .relaxed) }
             thread.context.popMode("own")
-            try eventually("what is common") { common.value.load(ordering: .relaxed) == count }
+            try eventually("what is common", comesTo: count) { common.value.load(ordering: .relaxed) }
             try thread.stop()
         }
+        #expect(own.value.load(ordering: .relaxed) == count)
+        #expect(common.value.load(ordering: .relaxed) == count)
     }
 }

@@ -42,6 +42,18 @@ public func eventually(
     }
 }
 
+/// Waits until as many have come of something as are to come, or more. The time begins anew with each: on a machine that is
+/// busy many take long.
+public func eventually(
+    _ what: String, within patience: Patience = .event, comesTo total: Int, _ count: () throws -> Int
+) throws {
+    var come = try count()
+    try eventually("\(what): \(come) of \(total)", within: patience, progress: { come }) {
+        come = try count()
+        return come >= total
+    }
+}
+
 /// The same in a task, without blocking its thread.
 public func eventuallyInTask(
     _ what: @autoclosure () -> String,
