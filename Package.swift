@@ -258,11 +258,12 @@ if Context.environment["CARILLON_FUZZ"] != nil {
     ]
 }
 
-// Tests of the optimised build, which are not optimised themselves: that would take longer than it saves. tools/test asks
-// for it.
+// Tests of the optimised build, which are not optimised themselves: that would take longer than it saves. Nobody waits for
+// their modules, which a second run of the compiler would make sooner. tools/test asks for it.
 if Context.environment["CARILLON_OPTIMISED_TESTS"] != nil {
     for target in package.targets where target.type == .test {
-        target.swiftSettings = (target.swiftSettings ?? []) + [.unsafeFlags(["-Onone"])]
+        target.swiftSettings =
+            (target.swiftSettings ?? []) + [.unsafeFlags(["-Onone", "-no-emit-module-separately-wmo"])]
     }
 }
 
