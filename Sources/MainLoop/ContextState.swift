@@ -10,8 +10,8 @@ import Synchronization
 ///
 /// Threads: any.
 final class ContextState: SourceHandler, Sendable {
-    /// Who is told when the mode has changed. Several threads may tell it at once, the last after its change: what it looks
-    /// up then is the newest.
+    /// Is called when the mode has changed, by several threads at once, perhaps. The mode itself is not handed over: another
+    /// change may have come meanwhile.
     protocol ModeFollower: AnyObject, Sendable {
         func modeDidChange()
     }
@@ -29,7 +29,7 @@ final class ContextState: SourceHandler, Sendable {
         /// Nil also while the context is ending, or is held only by others than objects of ours.
         weak var reference: ContextReference?
         /// References to sources that nobody can release at this moment.
-        var left: [Left] = []
+        var deferred: [Release] = []
         /// References that are being given up.
         var releases = 0
         /// Whether somebody wanted to wake it meanwhile.
@@ -46,8 +46,8 @@ final class ContextState: SourceHandler, Sendable {
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
     private let generations = Atomic<Int>(0)
     private let ended = Atomic(false)
-    /// Whether any may be left, so that the loop takes no lock in each iteration.
-    private let isAnyLeft = Atomic(false)
+    /// Whether any may be deferred, so that the loop takes no lock in each iteration.
+    private let isAnyDeferred = Atomic(false)
     /// How the sources that share the loop take turns with all others.
     let turns: LoopTurns
 
@@ -88,7 +88,8 @@ final class ContextState: SourceHandler, Sendable {
         to context: OpaquePointer, clock: (any LoopClock)? = nil, turnClock: @escaping LoopTurns.Clock
     ) -> ContextState {
         let state = ContextState(context, clock: clock, turnClock: turnClock)
-        let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.max)
+        // The first that the loop asks, so that what is deferred does not wait for others.
+        let source = UnsafeMutablePointer<GSource>.make(state, priority: Int32.min)
         // GLib finds only sources that have a callback, and releases that when it destroys the source, which holds the
         // state longer than that.
         g_source_set_callback_indirect(
@@ -101,17 +102,17 @@ final class ContextState: SourceHandler, Sendable {
 
     fileprivate func contextIsEnding() {
         ended.store(true, ordering: .releasing)
-        let (attachments, actions, left) = state.withLock { state in
+        let (attachments, actions, deferred) = state.withLock { state in
             state.context = nil
             state.followers = [:]
             defer {
                 state.attachments = [:]
                 state.onEnd = []
-                state.left = []
+                state.deferred = []
             }
-            return (state.attachments, state.onEnd, state.left)
+            return (state.attachments, state.onEnd, state.deferred)
         }
-        for left in left { left.release(isContextThere: false) }
+        for release in deferred { release.carryOut(isContextThere: false) }
         for action in actions { action() }
         withExtendedLifetime(attachments) {}
     }
@@ -148,13 +149,14 @@ final class ContextState: SourceHandler, Sendable {
             state.reference = reference
             return (reference, true)
         }
+        // The other one keeps the context.
         if !isNew { g_main_context_unref(pointer) }
-        releaseLeft()
+        carryOutDeferred()
         return reference
     }
 
     /// A reference is given up, which may be the last.
-    fileprivate func releases(_ pointer: OpaquePointer) {
+    fileprivate func giveUp(_ pointer: OpaquePointer) {
         state.withLock { $0.releases += 1 }
         g_main_context_unref(pointer)
         let isToBeWoken = state.withLock { state in
@@ -171,21 +173,21 @@ final class ContextState: SourceHandler, Sendable {
     /// is not called any more.
     func end(_ source: UnsafeMutablePointer<GSource>) {
         source.silence()
-        leave(Left(source: source, isToBeDestroyed: true))
+        release(Release(source: source, isToBeDestroyed: true))
     }
 
     /// Releases a reference to a source of this context, also when that is gone.
     func release(_ source: UnsafeMutablePointer<GSource>) {
-        leave(Left(source: source, isToBeDestroyed: false))
+        release(Release(source: source, isToBeDestroyed: false))
     }
 
     /// A reference to a source that is to be released, by somebody who knows that its context is there, or gone.
-    private struct Left {
+    private struct Release {
         let source: UnsafeMutablePointer<GSource>
         let isToBeDestroyed: Bool
 
         /// - Parameter isContextThere: and stays so meanwhile; else it has let go of all its sources.
-        func release(isContextThere: Bool) {
+        func carryOut(isContextThere: Bool) {
             if isToBeDestroyed, isContextThere { g_source_destroy(source) }
             g_source_unref(source)
         }
@@ -198,46 +200,46 @@ final class ContextState: SourceHandler, Sendable {
     /// memory that has been freed, or frees a source of which the context still makes use (GNOME/glib#803). So they are
     /// called only by somebody who has a reference to the context, or by the end of the context itself, which comes to
     /// ``contextIsEnding()`` when it refers to all its sources. From 2.86 on GLib holds the context by itself.
-    private func leave(_ left: Left) {
-        guard !Self.isContextHeldByGLib else { return left.release(isContextThere: !isEnded) }
+    private func release(_ release: Release) {
+        guard !Self.isContextHeldByGLib else { return release.carryOut(isContextThere: !isEnded) }
         enum Now {
             case held(ContextReference)
             case isOver
-            case isLeft
+            case isDeferred
         }
         let now: Now = state.withLock { state in
             guard state.context != nil else { return .isOver }
             if let reference = state.reference { return .held(reference) }
             // The context is ending, or only others hold it, who are not asked.
-            state.left.append(left)
-            return .isLeft
+            state.deferred.append(release)
+            return .isDeferred
         }
         switch now {
         case .held(let reference):
-            left.release(isContextThere: true)
+            release.carryOut(isContextThere: true)
             withExtendedLifetime(reference) {}
-        case .isOver: left.release(isContextThere: false)
-        case .isLeft:
-            isAnyLeft.store(true, ordering: .releasing)
+        case .isOver: release.carryOut(isContextThere: false)
+        case .isDeferred:
+            isAnyDeferred.store(true, ordering: .releasing)
             wakeUp()
         }
     }
 
     /// Releases what nobody could release so far. The caller holds the context, or runs it.
-    private func releaseLeft() {
-        guard isAnyLeft.load(ordering: .acquiring), isAnyLeft.exchange(false, ordering: .acquiringAndReleasing) else {
-            return
+    private func carryOutDeferred() {
+        guard isAnyDeferred.load(ordering: .acquiring),
+            isAnyDeferred.exchange(false, ordering: .acquiringAndReleasing)
+        else { return }
+        let deferred = state.withLock { state in
+            defer { state.deferred = [] }
+            return state.deferred
         }
-        let left = state.withLock { state in
-            defer { state.left = [] }
-            return state.left
-        }
-        for left in left { left.release(isContextThere: true) }
+        for release in deferred { release.carryOut(isContextThere: true) }
     }
 
-    /// Whoever runs the context holds it.
+    /// The thread that runs the context holds it.
     func prepare(_ source: Source) -> SourceReadiness {
-        releaseLeft()
+        carryOutDeferred()
         return .waiting
     }
 
@@ -358,8 +360,8 @@ private let anchorCallback = AnchorCallback()
 
 /// The reference to a `GMainContext` that all objects which stand for it share.
 ///
-/// Whoever finds it in the context's state holds the context: unlike GLib's own count it can be asked whether it is
-/// there.
+/// A strong reference to it, taken from the context's state, holds the context: unlike GLib's own count this one can be
+/// asked whether it is there.
 ///
 /// Threads: any.
 final class ContextReference: @unchecked Sendable {
@@ -373,6 +375,6 @@ final class ContextReference: @unchecked Sendable {
     }
 
     deinit {
-        state.releases(pointer)
+        state.giveUp(pointer)
     }
 }

@@ -7,8 +7,11 @@ import CGLib
 public final class EventLoop: @unchecked Sendable {
     // Sendable: GMainLoop's quit and is_running are thread-safe; the pointer never changes after `init`.
     private let pointer: OpaquePointer
+    /// Ends after the loop, so that the last reference to a context is never GLib's alone.
+    private let context: MainContext
 
     public init(context: MainContext = .default) {
+        self.context = context
         pointer = g_main_loop_new(context.pointer, 0)
     }
 

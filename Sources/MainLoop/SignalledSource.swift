@@ -263,7 +263,7 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
     private let source: UnsafeMutablePointer<GSource>
     private let context: ContextState
     private let work: LoopWork
-    /// From the look at the mode until the source has its priority, so that no other thread's look comes between them.
+    /// Held from the look at the mode until the source has its priority, so that no older look of another thread wins.
     private let changing = Locked(())
 
     init(work: LoopWork, source: AttachedSource, context: ContextState) {

@@ -81,8 +81,8 @@ struct SourceEndTests {
 
     @Test(
         "A source ends on another thread while only GLib holds its context: its action is not called any more",
-        arguments: [nil, LoopWork.ordinary])
-    func endsWhileOthersHold(work: LoopWork?) async throws {
+        arguments: [nil, LoopWork.ordinary], [false, true])
+    func endsWhileOthersHold(work: LoopWork?, isAnotherAlwaysReady: Bool) async throws {
         final class Mark: Sendable {}
         let calls = Atomic(0)
         let isOwned = Weak<Mark>()
@@ -91,7 +91,7 @@ struct SourceEndTests {
         var context: MainContext? = MainContext()
         var source: SignalledSource?
         weakContext.object = context
-        let loop = EventLoop(context: context!)
+        let loop = PlainLoop(context!)
         do {
             let mark = Mark()
             isOwned.object = mark
@@ -112,6 +112,10 @@ struct SourceEndTests {
             try? mayGoOn.wait("the end of the source")
         }
         busy.signal()
+        let again = Weak<SignalledSource>()
+        let another = SignalledSource(on: context!, priority: .high) { again.object?.signal() }
+        again.object = another
+        if isAnotherAlwaysReady { another.signal() }
         context = nil
         #expect(weakContext.object == nil)
         async let run: Void = onOwnThread { loop.run() }
@@ -123,7 +127,24 @@ struct SourceEndTests {
         #expect(calls.load(ordering: .relaxed) == 0)
         loop.quit()
         try await run
-        withExtendedLifetime(busy) {}
+        withExtendedLifetime((busy, another)) {}
+    }
+
+    /// A program's own loop, which holds a context without an object of this module's.
+    private final class PlainLoop: @unchecked Sendable {
+        // Sendable: GMainLoop's functions are thread-safe; the pointer never changes after `init`.
+        private let pointer: OpaquePointer
+
+        init(_ context: MainContext) {
+            pointer = context.asThreadDefault { g_main_loop_new(g_main_context_get_thread_default(), 0) }
+        }
+
+        deinit {
+            g_main_loop_unref(pointer)
+        }
+
+        func run() { g_main_loop_run(pointer) }
+        func quit() { g_main_loop_quit(pointer) }
     }
 
     /// Uses the context when it ends itself.
