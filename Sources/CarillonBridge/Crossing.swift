@@ -138,7 +138,7 @@ final class Crossing {
                 importer.goOn(with: state.places)
             } else {
                 // It is for topics that are no longer those of this bridge.
-                for entry in state.queue { losses.lostOutwards(1, entry.message.name, .reconfigured) }
+                for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
         }
         center.start(exporting: configuration.exports)

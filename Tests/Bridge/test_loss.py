@@ -295,6 +295,7 @@ class Senders(BridgeTest):
         lamp.post(NAME, {"n": 101})
         observer.wait_for(lambda each: each["userInfo"]["n"] == 101, "another host's")
         self.assertEqual(observer.numbers, [101])
+        self.assertEqual(lab.broker.retained("desk", "carillon/1/work/desk/+/status"), {}, "names of the old realm")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,13 @@ final class LossAnnouncer {
         tellSoon()
     }
 
+    /// What was for a realm that is no longer that of this bridge, or from another host or user. It is told in the session:
+    /// the broker of now has nothing to do with it, and is not told names.
+    func lostByChange(_ name: String?, of origin: Origin) {
+        ledger.lost(of: name, from: origin, because: .reconfigured, .outwards)
+        tellSoon()
+    }
+
     func lostInwards(_ count: UInt64, _ name: String?, _ origin: Origin, _ reason: LossReason) {
         ledger.lost(count, of: name, from: origin, because: reason, .inwards)
         tellSoon()
@@ -78,7 +85,7 @@ final class LossAnnouncer {
         guard mustTellBroker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
         let payload = PropertyListJSON.object([
-            ("lost", String(ledger.outwards)), ("names", PropertyListJSON.object(names)),
+            ("lost", String(outwards.values.reduce(0, &+))), ("names", PropertyListJSON.object(names)),
         ])
         let topic = BridgeTopic(.status, of: configuration.origin).text(in: configuration.realm)
         do throws(MQTTError) {

@@ -16,7 +16,7 @@ enum LossReason: String, CaseIterable {
     case uncertain = "uncertain"
     /// The session's service lost it on its way to the bridge.
     case notSeen = "not-seen"
-    /// It waited for the broker when the bridge was given another realm, host or user.
+    /// The broker had not confirmed it when the bridge was given another realm, host or user. What was sent may have come.
     case reconfigured = "reconfigured"
 }
 
