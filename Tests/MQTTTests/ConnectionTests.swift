@@ -307,7 +307,7 @@ struct ConnectionTests {
         #expect(party.connections.map(\.limits.keepAlive) == [2])
         // By its own time the client would send the first ping after hours.
         #expect(try party.waitForEnd() == MQTTError(.noAnswer))
-        #expect(broker.pingCount == 2)
+        try loop.run("the first ping, by then with the broker") { broker.pingCount >= 1 }
     }
 
     @Test("Settings that can't be are refused")

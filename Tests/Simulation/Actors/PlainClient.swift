@@ -87,7 +87,11 @@ final class PlainClient: Client {
                     return
                 }
                 // An answer that is read late may be older than a loss of the state.
-                guard !ledger.wasStateLost(since: witness.registrations[number].asked) else { return }
+                guard !ledger.wasStateLost(since: witness.registrations[number].asked) else {
+                    // Numbers begin anew then.
+                    revokedEarly.remove(id)
+                    return
+                }
                 witness.acknowledge(number, id: id)
                 if revokedEarly.remove(id) != nil { revoked([id]) }
             }
