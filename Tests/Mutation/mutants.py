@@ -6,8 +6,10 @@ before. The tests then run once for each mutant, with its number in the environm
 """
 
 import argparse
+import collections
 import concurrent.futures
 import dataclasses
+import hashlib
 import os
 import pathlib
 import random
@@ -519,6 +521,19 @@ def report(options, program, results, left_out, equivalents, stale):
     return share >= options.least and not stale
 
 
+def in_order_of(seed, mutants):
+    """An order by chance, in which each keeps its place when others come or go: an edit leaves the rest of a sample, and
+    what was done about its survivors can be seen in the next run."""
+    seen = collections.Counter()
+    order = []
+    for mutant in mutants:
+        # Some lines of a function read the same.
+        seen[mutant.key] += 1
+        text = repr((seed, mutant.key, seen[mutant.key]))
+        order.append((hashlib.sha256(text.encode()).digest(), mutant))
+    return [mutant for _, mutant in sorted(order, key=lambda pair: pair[0])]
+
+
 def main():
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--sample", default="60")
@@ -561,7 +576,7 @@ def main():
         say(f"from the part {name}")
         mutants = parts[name]
     options.count = len(mutants)
-    chance.shuffle(mutants)
+    mutants = in_order_of(options.seed, mutants)
     size = len(mutants) if options.sample == "all" else int(options.sample)
     # Some more, in the place of those that do not compile.
     mutants = mutants[: size + size // 8 + 2]

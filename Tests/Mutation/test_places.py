@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of places.py: what is mutated, what is not, and what the source looks like then."""
+"""Tests of places.py: what is mutated, what is not, and what the source looks like then; and of what is in a sample."""
 
 import unittest
 
+import mutants as tool
 import places
 
 
@@ -140,6 +141,22 @@ class Rewriting(unittest.TestCase):
     def test_operators_are_different(self):
         names = [places.operator_name(number) for number in range(1, 5000)]
         self.assertEqual(len(set(names)), len(names))
+
+
+class Samples(unittest.TestCase):
+    def test_an_edit_leaves_the_rest_of_a_sample(self):
+        lines = [f"    let a{n % 7} = {n} + b" for n in range(60)] + ["    let a = 1 + b"] * 3
+        before = mutants("func f() {\n" + "\n".join(lines) + "\n}")
+        after = mutants("func f() {\n" + "\n".join(lines[5:] + ["    let c = 9"]) + "\n}")
+        kept = {mutant.key for mutant in before} & {mutant.key for mutant in after}
+
+        def order(each):
+            return [mutant.key for mutant in tool.in_order_of(3, each) if mutant.key in kept]
+
+        self.assertGreater(len(kept), 50)
+        self.assertEqual(order(before), order(after))
+        self.assertNotEqual(order(before), [mutant.key for mutant in before if mutant.key in kept])
+        self.assertNotEqual(order(before), [mutant.key for mutant in tool.in_order_of(4, before) if mutant.key in kept])
 
 
 if __name__ == "__main__":
