@@ -258,8 +258,8 @@ if Context.environment["CARILLON_FUZZ"] != nil {
     ]
 }
 
-// Tests of the optimised build, which are not optimised themselves: that would take longer than it saves. Nobody waits for
-// their modules, which a second run of the compiler would make sooner. tools/test asks for it.
+// Tests of the optimised build, which are not optimised themselves: that would take longer than it saves. A second run of the
+// compiler, which makes a module sooner for others that import it, is left out: none does. tools/test asks for it.
 if Context.environment["CARILLON_OPTIMISED_TESTS"] != nil {
     for target in package.targets where target.type == .test {
         target.swiftSettings =
