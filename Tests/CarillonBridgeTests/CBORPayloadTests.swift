@@ -65,6 +65,7 @@ struct CBORPayloadTests {
                         .init(.negative(8, .one), .unsigned(500_000_000, .four)),
                     ])), half
             ),
+            (.tagged(1001, .map([.init(.unsigned(1, .one), .unsigned(1_363_896_240, .four))])), second),
         ]
         for (item, value) in items { #expect(try read(item) == ["value": value]) }
     }
@@ -96,6 +97,10 @@ struct CBORPayloadTests {
             ),
             (.tagged(0, .text("now")), "userInfo: the value with the tag 0 can't be one, or is out of range"),
             (.tagged(1001, .map([])), "userInfo: the value with the tag 1001 can't be one, or is out of range"),
+            (
+                .tagged(1001, .map([.init(.negative(5, .one), .unsigned(7, .one))])),
+                "userInfo: the value with the tag 1001 can't be one, or is out of range"
+            ),
             (.tagged(4, .array([])), "userInfo: a value with the tag 4 is no property-list value"),
         ]
         for (item, reason) in items { #expect(throws: Payload.Malformed(reason: reason)) { try read(item) } }

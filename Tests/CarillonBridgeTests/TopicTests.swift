@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import NotificationCore
 import TestLimits
 import TestSupport
 import Testing
@@ -22,6 +23,17 @@ struct TopicTests {
         #expect(text(.value(name: "a.b", object: "x.y")) == "carillon/1/home/desk/anna/v/a/b/x.y")
         #expect(text(.online) == "carillon/1/home/desk/anna/online")
         #expect(text(.status, realm: "a/b") == "carillon/1/a%2Fb/desk/anna/status")
+    }
+
+    @Test("G3: a machine and a user have one byte to as many as a notification's origin may have, and no NUL")
+    func originBounds() {
+        let longest = String(repeating: "x", count: OutsideOrigin.mostBytes)
+        for text in ["x", longest] {
+            #expect(Origin(host: text, user: "u") != nil && Origin(host: "h", user: text) != nil)
+        }
+        for text in ["", longest + "x", "a\0b"] {
+            #expect(Origin(host: text, user: "u") == nil && Origin(host: "h", user: text) == nil)
+        }
     }
 
     @Test("A name has as many levels as a broker takes, with those before and behind it")

@@ -74,6 +74,20 @@ struct ActivityFollowerTests {
         #expect(stage.follower.state == .following)
     }
 
+    @Test(
+        "A1: a source watches which windows can be seen where that matters to any application, and only there",
+        arguments: [
+            (InactivityRules(), false), (InactivityRules(general: .hidden), true),
+            (InactivityRules(applications: ["a": .unfocused, "b": .hidden]), true),
+            (InactivityRules(applications: ["a": .unfocused]), false),
+            (InactivityRules(general: .hidden, applications: ["a": .unfocused]), true),
+        ])
+    func visibility(rules: InactivityRules, isWatched: Bool) {
+        let stage = Stage(Self.x11, .automatic, rules)
+        stage.follower.start()
+        #expect(stage.sources.map(\.watchesVisibility) == [isWatched])
+    }
+
     @Test("Nothing is started where there is nothing, or nothing is wanted")
     func nothing() {
         for stage in [Stage(SessionEnvironment()), Stage(Self.x11, .none)] {

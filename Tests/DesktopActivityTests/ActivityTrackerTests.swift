@@ -378,6 +378,26 @@ struct ActivityTrackerTests {
             ])
     }
 
+    @Test("A2: behind a lost source the owner of a bus name is not known until the bus has told it again")
+    func nameAskedAgain() {
+        let (processes, client) = (SimulatedProcesses(), ClientName.labelled("a"))
+        var told: [ClientName: Activity] = [:]
+        var answers: [(UInt32?) -> Void] = []
+        let tracker = ActivityTracker(
+            processes: processes, tell: { told[$0] = $1 }, ownerOfName: { answers.append($1) })
+        processes.start(10)
+        tracker.clientIdentified(client, processID: 10, seen: processes.now)
+        let focused = ActivityEvent.focused(ActivityWindow(id: "w", application: "org.example.Named"))
+        tracker.handle(focused)
+        answers.removeFirst()(10)
+        #expect(told[client] == .active)
+        tracker.handle(.ended(reason: ""))
+        tracker.handle(focused)
+        #expect(told[client] == .unknown && answers.count == 1)
+        answers.removeFirst()(10)
+        #expect(told[client] == .active)
+    }
+
     @Test("A2: two runs of one application can't be told apart by its id, and are not suspended")
     func ambiguous() {
         desktop.processes.start(10, unit: "app-editor-1.scope")

@@ -321,4 +321,20 @@ struct BatchTests {
         let status = try #require(later.center.clientStatuses.first { $0.name == ":1.1" })
         #expect(status.queued == 0 && status.dropped == 3, "they may have arrived, and are told of as such")
     }
+
+    @Test("R2: values that go together count as so many, so that a limit is one of notifications")
+    func turnsOfValues() throws {
+        let center = Scenario()
+        for client in [one, two] {
+            try center.observe(client, "Other")
+            try center.setOptions(ClientOptionsChange(batches: true), of: client)
+        }
+        for object in ["x", "y", "z"] { try center.post("A", object, retention: Retention()) }
+        center.isBusy = true
+        for client in [one, two] { try center.observe(client, "A", retained: true) }
+        center.send(limit: 3)
+        #expect(center.objects(one) == ["x", "y", "z"] && center.objects(two).isEmpty)
+        center.send(limit: 3)
+        #expect(center.objects(two) == ["x", "y", "z"])
+    }
 }

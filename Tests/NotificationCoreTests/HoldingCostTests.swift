@@ -31,6 +31,17 @@ struct HoldingCostTests {
         #expect(steps >= 2 * Self.observers)
     }
 
+    @Test("E8: the steps of a check of the state are no steps of the next event", .enabled(if: StepMeter.isCounting))
+    func checks() throws {
+        _ = try observe(.coalesce)
+        try center.center.checkInvariants()
+        var steps: [Int] = []
+        center.center.meter.eventEnded = { steps.append($1) }
+        // Of a connection that nobody knows: there is nothing to do.
+        center.answer(two)
+        #expect(!steps.isEmpty && steps.allSatisfy { $0 == 0 })
+    }
+
     @Test("C11, E4: what is held for the same observers has one list of them")
     func held() throws {
         let observers = try observe(.hold)

@@ -91,6 +91,20 @@ struct IntervalTests {
         #expect(center.intervalTimerCount == 1)
     }
 
+    @Test("A timer ends behind the interval, also where that is no whole number of milliseconds away")
+    func fractions() throws {
+        let center = scenario()
+        let clock = center.center.clock
+        var microseconds: Int64 = 0
+        center.center.clock = Clock(time: clock.time, uptime: { clock.uptime() + microseconds })
+        try center.observe(one, interval: 100)
+        try center.post("A")
+        microseconds = 500
+        try center.post("A")
+        center.wait(100)
+        #expect(tags(center) == [1, 2] && center.intervalTimerCount == 1)
+    }
+
     @Test("While suspended: drop gets nothing, immediate is thinned, coalesce and hold are as without an interval")
     func suspended() throws {
         let center = scenario()
@@ -284,6 +298,17 @@ struct IntervalTests {
         }
     }
 
+    @Test("E3: of several that took each other's place the newest comes back")
+    func newestComesBack() throws {
+        let center = scenario()
+        try center.observe(one, "A", interval: 1000)
+        for _ in 1...4 { try center.post("A") }
+        for next in restored(center) {
+            next.wait(10_000)
+            #expect(tags(next) == [4])
+        }
+    }
+
     @Test("What was kept while its client was suspended takes the place of what could not go before")
     func replacedByHeld() throws {
         let center = scenario()
@@ -365,6 +390,23 @@ struct IntervalTests {
         #expect(center.received(one).count == names)
         try center.post("A", "\(names - 1)")
         #expect(center.statistics.queued <= 1 && center.statistics.queuedBytes < 2000)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E1: where too many names are known, those whose intervals are over go before those that are within theirs")
+    func manyOver() throws {
+        let center = scenario()
+        try center.observe(one, interval: 100)
+        // All that is kept is looked through by each check.
+        center.center.checksInvariants = false
+        let (over, within) = (IntervalQueue.mostIdle - 1000, 1001)
+        for number in 0..<over { try center.post("Over", "\(number)") }
+        center.wait(100)
+        for number in 0..<within { try center.post("Within", "\(number)") }
+        try center.post("Within", "0")
+        #expect(center.received(one).count == over + within && center.statistics.queued == 1)
+        center.wait(100)
+        #expect(center.received(one).count == over + within + 1)
         try center.center.checkInvariants()
     }
 

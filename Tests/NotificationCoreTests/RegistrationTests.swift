@@ -194,4 +194,32 @@ struct RegistrationTests {
         center.revoke([ids[2]], of: one)
         #expect(center.revoked[one] == [ids[0], ids[0], ids[1], ids[2]], "nothing twice without a reason")
     }
+
+    @Test("P3, B6: a revocation that can't be sent has it found out whether a client reads that never answered")
+    func revokedUnanswered() throws {
+        let center = Scenario()
+        center.stop(one)
+        let ids = try ["A", "B"].map { try center.observe(one, $0) }
+        // The windows are full, and nothing is left to send.
+        try center.post(64, of: "A")
+        #expect(center.received(one).count == 64 && center.witnesses[one] == nil)
+        center.revoke([ids[1]], of: one)
+        #expect(center.witnesses[one] == 1 && center.revoked[one] == nil)
+        center.witness(one, hasRead: true)
+        #expect(center.revoked[one] == [ids[1]])
+    }
+
+    @Test("P3, E5: a revocation that the client confirmed is not repeated with a later one")
+    func revokedConfirmed() throws {
+        let center = Scenario()
+        let ids = try ["A", "B", "C"].map { try center.observe(one, $0) }
+        // The revocation is the last message of a window, so that the client confirms it and nothing behind it.
+        try center.post(63, of: "A")
+        center.revoke([ids[1]], of: one)
+        center.stop(one)
+        center.revoke([ids[2]], of: one)
+        center.refuseProbe(of: one)
+        center.goOn(one)
+        #expect(center.revoked[one] == [ids[1], ids[2], ids[2]])
+    }
 }

@@ -85,6 +85,19 @@ struct ChannelFrameTests {
         #expect(writer.byteCount == 0 && writer.written == UInt64(all.count))
     }
 
+    @Test("A read tells whether it filled the room, as there may be more then")
+    func fullRoom() {
+        for rest in 0...1 {
+            let outcome = ChannelFrameReader(from: .service).read { room in
+                room.initializeMemory(as: UInt8.self, repeating: 0)
+                return room.count - rest
+            }
+            #expect(outcome.count > 0 && outcome.isFull == (rest == 0))
+        }
+        let nothing = ChannelFrameReader(from: .service).read { _ in 0 }
+        #expect(nothing.count == 0 && !nothing.isFull)
+    }
+
     @Test("Values survive the way")
     func values() throws {
         let dropped = DroppedSignal(count: .max, observers: [1, .max].map(ObserverID.init), reason: "é")

@@ -193,6 +193,9 @@ struct RegistrationsTests {
         #expect(check.check(sequence: 9, serial: 20) == .next)
         // A service that knew nothing of us counts from one.
         #expect(check.check(sequence: 1, serial: 1) == .next)
+        check.dropped(5, isBound: true)
+        check.reset()
+        #expect(check.check(sequence: 3, serial: 1) == .missing(count: 2), "the new count has no losses yet")
         check.reset()
         #expect(check.check(sequence: 1, serial: 1) == .next)
     }

@@ -35,6 +35,17 @@ struct SessionBatchTests {
         #expect(stage.bus.connection.takeSent() == ["Post"])
     }
 
+    @Test("A program that stops waits until the bus has read the batch that it sent last")
+    func stopping() throws {
+        let stage = SessionTests.Stage()
+        for _ in 0..<2 { try stage.ask(post()) }
+        stage.start()
+        #expect(stage.bus.connection.takeSent().last == "PostMany?")
+        #expect(!stage.session.mayStop())
+        #expect(stage.bus.connection.takeSent() == ["GetId?"])
+        #expect(stage.session.mayStop())
+    }
+
     @Test("What piles up goes with the answer; without one after a while; and before anything else that is asked for")
     func pile() throws {
         let stage = SessionTests.Stage()

@@ -77,6 +77,28 @@ struct SessionTests {
         #expect(stage.takeTold().isEmpty)
     }
 
+    @Test("What is asked for before anything has failed connects, and is not refused")
+    func firstRequest() throws {
+        let stage = Stage()
+        try stage.ask(post())
+        stage.session.pump()
+        try #require(stage.bus.connections.count == 1)
+        #expect(stage.takeTold() == ["connected"])
+        #expect(stage.bus.connection.takeSent() == ["AddMatch", "ListObservers?", "Post"])
+    }
+
+    @Test("A connection that the bus closed lives until its callbacks have returned, and not for longer")
+    func closedConnection() throws {
+        let stage = Stage()
+        stage.start()
+        weak let connection = stage.bus.connections.last
+        stage.bus.forgetConnections()
+        connection?.onDisconnect?()
+        #expect(connection != nil)
+        stage.bus.pass(milliseconds: 0)
+        #expect(connection == nil)
+    }
+
     @Test("E3: without a bus it is tried again at growing intervals while something is observed")
     func noBus() throws {
         let stage = Stage()

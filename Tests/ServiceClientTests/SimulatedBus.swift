@@ -75,6 +75,9 @@ final class SimulatedBus: SessionBus {
         return Handle(timer, self)
     }
 
+    /// From now on only the session keeps the connections that there were.
+    func forgetConnections() { connections = [] }
+
     /// Lets time pass.
     func pass(milliseconds: Int64) {
         let end = time + milliseconds
