@@ -179,9 +179,13 @@ class Stage:
         for process in reversed(self.processes):
             end(process)
         # What those left behind. The directory's name is nobody else's.
-        for pid in self._strays():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        limit = time.monotonic() + 60
+        while (strays := list(self._strays())) and time.monotonic() < limit:
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            # One that is killed is there until the kernel has come to it.
+            time.sleep(0.01)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _strays(self):
