@@ -277,7 +277,7 @@ private final class PriorityFollower: ContextState.ModeFollower, @unchecked Send
         context.release(source)
     }
 
-    /// Whoever changes the mode holds the context.
+    /// The caller holds the context.
     func modeDidChange() {
         changing.withLock { _ in
             let priority = EventSource.Priority.of(work, in: context.mode).rawValue

@@ -280,7 +280,7 @@ class Senders(BridgeTest):
         desk.wait_status(lambda status: status["queued"] == 100, "that all of it waits")
         desk.bridge.stop()
         losses = desk.observe(LOST)
-        desk.settings["Bridge"]["realm"] = "work"
+        desk.settings["Bridge"]["realm"] = "office"
         desk.write_settings()
         lab.broker.start()
         laptop.wait_connected()
@@ -295,7 +295,7 @@ class Senders(BridgeTest):
         lamp.post(NAME, {"n": 101})
         observer.wait_for(lambda each: each["userInfo"]["n"] == 101, "another host's")
         self.assertEqual(observer.numbers, [101])
-        self.assertEqual(lab.broker.retained("desk", "carillon/1/work/desk/+/status"), {}, "names of the old realm")
+        self.assertEqual(lab.broker.retained("sensor", "carillon/1/office/desk/+/status"), {}, "names of the old realm")
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ final class LossAnnouncer {
         tellSoon()
     }
 
-    /// What was for a realm that is no longer that of this bridge, or from another host or user. It is told in the session:
-    /// the broker of now has nothing to do with it, and is not told names.
+    /// A notification is lost that was for another realm than the bridge has now, or from another host or user. Only the
+    /// session is told: the present broker has nothing to do with it, and shall not have its name.
     func lostByChange(_ name: String?, of origin: Origin) {
         ledger.lost(of: name, from: origin, because: .reconfigured, .outwards)
         tellSoon()

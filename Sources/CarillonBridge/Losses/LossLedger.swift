@@ -16,7 +16,8 @@ enum LossReason: String, CaseIterable {
     case uncertain = "uncertain"
     /// The session's service lost it on its way to the bridge.
     case notSeen = "not-seen"
-    /// The broker had not confirmed it when the bridge was given another realm, host or user. What was sent may have come.
+    /// The broker had not confirmed it when the bridge was given another realm, host or user. It may
+    /// have arrived if it was sent.
     case reconfigured = "reconfigured"
 }
 
