@@ -143,7 +143,8 @@ struct RestoredNumbersTests {
                 .flushed(client),
                 .queuedDue(client, Self.notification(9), observers: ids, .standard), .popped(client, .flushed),
                 .lost(client, .queueFull), .unannouncedLoss(client, count: 1, observers: [], .queueFull),
-                .lossAnnounced(client), .observersRemoved(client, Set(ids)), .clientGone(client),
+                .lossAnnounced(client), .observersRemoved(client, Set(ids)), .observersRevoked(client, Set(ids)),
+                .revocationsKnown(client), .clientGone(client),
             ]
         }
         let center = Self.center()

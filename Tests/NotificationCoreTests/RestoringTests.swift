@@ -80,6 +80,52 @@ struct RestoringTests {
         }
     }
 
+    @Test("E3, P3: a client that may not know what policy took from it is told after a restart; others are not again")
+    func revocationOwed() throws {
+        let old = Scenario()
+        old.center.remembersChanges = true
+        var taken: [ClientName: ObserverID] = [:]
+        for client in [one, two, three] {
+            try old.observe(client, "A")
+            taken[client] = try old.observe(client, "B")
+        }
+        // One does not read, two was told and has not confirmed it, three has.
+        old.stop(one)
+        try old.post(300, of: "A")
+        for client in [one, two, three] { old.revoke([try #require(taken[client])], of: client) }
+        #expect(old.revoked[one] == nil && old.revoked[two] != nil && old.revoked[three] != nil)
+        for _ in 0..<64 { _ = old.answer(to: three) }
+        let grown = old.changes
+        var rewritten: [Change] = []
+        old.center.forEachRememberedChange { rewritten.append($0) }
+        for changes in [grown, rewritten] {
+            let new = DistributedCenter()
+            new.remembersChanges = true
+            for change in changes { #expect(new.restore(change)) }
+            var effects: [Effect] = []
+            new.finishRestoring(effects: &effects)
+            let told = effects.compactMap { effect -> (ClientName, [ObserverID])? in
+                if case .revoked(let client, let observers) = effect { (client, observers) } else { nil }
+            }
+            #expect(Set(told.map(\.0)) == [one, two] && told.count == 2, "\(told)")
+            for (client, observers) in told { #expect(observers == [taken[client]]) }
+            // They have been told now, and may not have heard it yet.
+            for isConfirmed in [false, true] {
+                if isConfirmed {
+                    for client in [one, two] {
+                        for _ in 0..<64 { _ = new.mayAnswer(client, byteCount: 100, effects: &effects) }
+                        for _ in 0..<2 { new.clientAnswered(client, effects: &effects) }
+                    }
+                }
+                let again = DistributedCenter()
+                new.forEachRememberedChange { #expect(again.restore($0)) }
+                effects = []
+                again.finishRestoring(effects: &effects)
+                #expect(effects.contains { if case .revoked = $0 { true } else { false } } == !isConfirmed)
+            }
+        }
+    }
+
     @Test("E3, C3: clients match in the order of registration after a restart, too")
     func order() throws {
         let old = DistributedCenter()

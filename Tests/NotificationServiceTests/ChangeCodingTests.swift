@@ -59,7 +59,7 @@ struct ChangeCodingTests: StateTests {
             .client(one, ClientCounts(sequence: 3, delivered: 2, dropped: 1)),
             .observer(Registration(id: ids[0], client: one, name: "N", object: nil, options: observer)),
             .observer(Registration(id: ids[1], client: one, name: nil, object: "o", options: monitor)),
-            .observersRemoved(one, [ids[1]]),
+            .observersRemoved(one, [ids[1]]), .observersRevoked(one, [ids[0]]), .revocationsKnown(one),
             .suspension(one, nil), .suspension(one, false), .suspensionOverridden(one, true),
             .options(one, options), .suspendedByActivity(one, true), .suspensionOwed(one, false),
             .interestFollowed(one), .valuesFollowed(one),
@@ -92,6 +92,8 @@ struct ChangeCodingTests: StateTests {
         17040000003a312e31020000000000000000000000010000006f08000000636f616c657363650107000000646566\
         61756c7400000000
         05040000003a312e31010000000200000000000000
+        21040000003a312e31010000000100000000000000
+        22040000003a312e31
         06040000003a312e3100
         06040000003a312e3101
         1e040000003a312e3102

@@ -8,6 +8,10 @@ public enum Change {
     case clientGone(ClientName)
     case observer(Registration)
     case observersRemoved(ClientName, Set<ObserverID>)
+    /// Policy took these from the client (P3), if they were still there, and it may not know.
+    case observersRevoked(ClientName, Set<ObserverID>)
+    /// The client knows all that policy took from it.
+    case revocationsKnown(ClientName)
     /// The client's explicit word; nil when it has none.
     case suspension(ClientName, Bool?)
     /// Somebody else's word about the client, which holds over its own; nil when there is none.

@@ -117,6 +117,7 @@ extension DistributedCenter {
         {
             client.revocation?.untold = revocation.observers
         }
+        forgetRevocation(knownTo: client, effects: &effects)
         client.mayLackWord = interestFollowers.contains(client.number) || valueFollowers.contains(client.number)
     }
 

@@ -25,6 +25,7 @@ extension DistributedCenter {
                 body(.suspendedByActivity(client.name, true))
             }
             if client.isSuspensionOwed { body(.suspensionOwed(client.name, true)) }
+            if let revocation = client.revocation { body(.observersRevoked(client.name, revocation.observers)) }
             if client.remembersDue {
                 client.queue.forEachDue { entry, lane in
                     body(.queuedDue(client.name, entry.notification, observers: entry.observers.ids, lane))
@@ -82,6 +83,12 @@ extension DistributedCenter {
             let isReleased = releaseAtExit(of: name) > 0
             return withClient(name) { forget($0) } || isReleased
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
+        case .observersRevoked(let name, let ids):
+            return withClient(name) {
+                remove(ids, of: $0)
+                $0.oweRevocation(of: ids)
+            }
+        case .revocationsKnown(let name): return withClient(name) { $0.revocation = nil }
         case .suspension(let name, let isSuspended): return withClient(name) { $0.explicitSuspension = isSuspended }
         case .suspensionOverridden(let name, let isSuspended):
             return withClient(name) { $0.override = isSuspended.map { SuspensionOverride(isSuspended: $0) } }
@@ -258,7 +265,6 @@ extension DistributedCenter {
         for (name, before) in other.clients {
             guard let client = clients[name] else { continue }
             client.uncarried = before.uncarried
-            client.revocation = before.revocation
         }
         restoreNumbers(lastSerial: other.lastSerial, lastObserver: other.lastObserver)
     }

@@ -236,27 +236,31 @@ public final class DistributedCenter {
         let revoked = ids.filter { client.observers[$0] != nil }
         guard !revoked.isEmpty else { return }
         changeSuspension(of: client, effects: &effects) { remove(revoked, of: $0) }
-        remember(.observersRemoved(clientName, revoked), effects: &effects)
-        client.revocation = client.revocation ?? Client.Revocation()
-        client.revocation?.observers.formUnion(revoked)
-        client.revocation?.untold.formUnion(revoked)
+        remember(.observersRevoked(clientName, revoked), effects: &effects)
+        client.oweRevocation(of: revoked)
         tellRevocation(to: client, effects: &effects)
         tellInterest(effects: &effects)
     }
 
     /// Tells a client that reads what policy took from it, if it does not know. One that does not read is told when it does.
     func tellRevocation(to client: Client, effects: inout [Effect]) {
-        guard let revocation = client.revocation else { return }
-        guard !revocation.untold.isEmpty else {
-            if revocation.sentWhenTold <= client.peer.confirmedBytes { client.revocation = nil }
-            return
-        }
+        forgetRevocation(knownTo: client, effects: &effects)
+        guard let revocation = client.revocation, !revocation.untold.isEmpty else { return }
         guard client.reads else { return findWitness(for: client.peer, effects: &effects) }
         meter.countSort(of: revocation.untold.count)
         effects.append(.revoked(client.name, observers: revocation.untold.sorted()))
         countSent(Self.signalSize + 8 * revocation.untold.count, to: client.peer, effects: &effects)
         client.revocation?.untold = []
         client.revocation?.sentWhenTold = client.sentBytes
+    }
+
+    /// Forgets what policy took from a client that has confirmed what it was told of it.
+    func forgetRevocation(knownTo client: Client, effects: inout [Effect]) {
+        guard let revocation = client.revocation, revocation.untold.isEmpty,
+            revocation.sentWhenTold <= client.peer.confirmedBytes
+        else { return }
+        client.revocation = nil
+        remember(.revocationsKnown(client.name), effects: &effects)
     }
 
     func remove(_ ids: Set<ObserverID>, of client: Client) {

@@ -132,6 +132,13 @@ final class Client {
     /// Whether it has to be told what policy took from it.
     var isRevocationOwed: Bool { revocation?.untold.isEmpty == false }
 
+    /// Policy took these from it, of which it has to be told.
+    func oweRevocation(of ids: Set<ObserverID>) {
+        revocation = revocation ?? Revocation()
+        revocation?.observers.formUnion(ids)
+        revocation?.untold.formUnion(ids)
+    }
+
     /// All that it was sent so far, in bytes.
     var sentBytes: UInt64 { peer.confirmedBytes + UInt64(peer.usage[.inFlightBytes]) }
 

@@ -68,6 +68,8 @@ struct ChangeDecoder {
         case .observer: return .observer(try reader.readRegistration(of: client, isMonitor: false))
         case .monitor: return .observer(try reader.readRegistration(of: client, isMonitor: true))
         case .observersRemoved: return .observersRemoved(client, Set(try reader.readObservers()))
+        case .observersRevoked: return .observersRevoked(client, Set(try reader.readObservers()))
+        case .revocationsKnown: return .revocationsKnown(client)
         case .suspension: return .suspension(client, try reader.readWord())
         case .suspensionOverridden: return .suspensionOverridden(client, try reader.readWord())
         case .suspendedByActivity: return .suspendedByActivity(client, try reader.readBool())

@@ -65,6 +65,10 @@ struct ChangeEncoder {
         case .observersRemoved(let name, let observers):
             begin(.observersRemoved, name)
             records.append(observers.lazy.map(\.rawValue))
+        case .observersRevoked(let name, let observers):
+            begin(.observersRevoked, name)
+            records.append(observers.lazy.map(\.rawValue))
+        case .revocationsKnown(let name): begin(.revocationsKnown, name)
         case .suspension(let name, let isSuspended):
             begin(.suspension, name)
             records.append(word: isSuspended)

@@ -38,6 +38,8 @@ enum RecordKind: UInt8 {
     case suspensionOverridden
     case interestFollowed
     case valuesFollowed
+    case observersRevoked
+    case revocationsKnown
 }
 
 /// How a list of observers is written.

@@ -521,8 +521,9 @@ extension Change {
         case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced,
             .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
             true
-        case .client, .clientGone, .observer, .observersRemoved, .suspension, .suspensionOverridden, .options,
-            .suspendedByActivity, .suspensionOwed, .interestFollowed, .valuesFollowed, .retained, .unretained, .owed:
+        case .client, .clientGone, .observer, .observersRemoved, .observersRevoked, .revocationsKnown, .suspension,
+            .suspensionOverridden, .options, .suspendedByActivity, .suspensionOwed, .interestFollowed, .valuesFollowed,
+            .retained, .unretained, .owed:
             false
         }
     }
@@ -532,7 +533,7 @@ extension Change {
         case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
             .delayed(let client, _, _), .delayEnded(let client, _, _), .lost(let client, _),
             .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
-            .observersRemoved(let client, _):
+            .observersRemoved(let client, _), .observersRevoked(let client, _):
             client
         default: nil
         }
