@@ -118,15 +118,16 @@ let package = Package(
             name: "local-bench", dependencies: ["LocalNotifications", "MainLoop"], path: "Benchmarks/LocalBench"),
 
         // Tests: one folder per target.
-        .target(name: "TestSupport", dependencies: ["MainLoop"], path: "Tests/TestSupport"),
+        .target(name: "TestSupport", dependencies: ["MainLoop", "TestLimits"], path: "Tests/TestSupport"),
         .target(name: "TestLimits", path: "Tests/TestLimits"),
         .executableTarget(
             name: "toolkit-window", dependencies: ["Carillon", "MainLoop"], path: "Tests/ToolkitWindow"),
+        .testTarget(name: "TestLimitsTests", dependencies: ["TestLimits"]),
         .testTarget(name: "CollectionsTests", dependencies: ["Collections", "TestLimits"]),
         .testTarget(
             name: "MainLoopTests", dependencies: ["MainLoop", "CGLib", "TestSupport", "TestLimits", "carillond"]),
         .testTarget(name: "DBusTests", dependencies: ["DBus", "BusNames", "MainLoop", "TestSupport", "TestLimits"]),
-        .testTarget(name: "MQTTTests", dependencies: ["MQTT", "MainLoop", "TestSupport"]),
+        .testTarget(name: "MQTTTests", dependencies: ["MQTT", "MainLoop", "TestSupport", "TestLimits"]),
         .testTarget(name: "CBORTests", dependencies: ["CBOR", "TestLimits"]),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestLimits"]),
         .testTarget(name: "NotificationCoreTests", dependencies: ["NotificationCore", "TestLimits"]),
@@ -152,7 +153,8 @@ let package = Package(
                 "MainLoop", "TestLimits",
             ]
         ),
-        .testTarget(name: "ThreadDeliveryTests", dependencies: ["ThreadDelivery", "MainLoop", "TestSupport"]),
+        .testTarget(
+            name: "ThreadDeliveryTests", dependencies: ["ThreadDelivery", "MainLoop", "TestSupport", "TestLimits"]),
         .testTarget(
             name: "LocalNotificationsTests",
             dependencies: [
@@ -192,7 +194,9 @@ let package = Package(
             ]),
         .testTarget(
             name: "CarillonToolTests",
-            dependencies: ["DBus", "MainLoop", "NotificationWire", "TestSupport", "CarillonTool", "carillond"]),
+            dependencies: [
+                "DBus", "MainLoop", "NotificationWire", "TestSupport", "TestLimits", "CarillonTool", "carillond",
+            ]),
         // The service, its clients, a bus and a disk in one thread and virtual time.
         .target(
             name: "Simulation",
@@ -207,13 +211,17 @@ let package = Package(
         .testTarget(
             name: "SimulationTests",
             dependencies: [
-                "Simulation", "simulate", "TestSupport", "NotificationService", "DBus", "BusNames", "MainLoop",
+                "Simulation", "simulate", "TestSupport", "TestLimits", "NotificationService", "DBus", "BusNames",
+                "MainLoop",
             ]
         ),
-        .testTarget(name: "InteropTests", dependencies: ["MainLoop", "TestSupport", "CarillonTool", "carillond"]),
+        .testTarget(
+            name: "InteropTests", dependencies: ["MainLoop", "TestSupport", "TestLimits", "CarillonTool", "carillond"]),
         .testTarget(
             name: "ArchitectureTests",
-            dependencies: ["NotificationCore", "TestSupport", "CarillonTool", "carillond", "carillon-bridge"]),
+            dependencies: [
+                "NotificationCore", "TestSupport", "TestLimits", "CarillonTool", "carillond", "carillon-bridge",
+            ]),
     ],
     swiftLanguageModes: [.v6]
 )

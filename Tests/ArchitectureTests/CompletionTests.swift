@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import TestSupport
 import Testing
 
 /// What the completion offers, asked of the function for bash, is what `--help` shows. Shells on a terminal are asked by
 /// `ShellCompletionTests`.
-@Suite("Completion in bash", .timeLimit(.minutes(20)))
+@Suite("Completion in bash", .limited)
 struct CompletionTests {
     @Test("It offers every command, and no other")
     func commands() throws {

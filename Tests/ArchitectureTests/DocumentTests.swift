@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What documents say of the tree is so.
-@Suite("Documents", .timeLimit(.minutes(20)))
+@Suite("Documents", .limited)
 struct DocumentTests {
     @Test("Links to files lead somewhere")
     func links() throws {

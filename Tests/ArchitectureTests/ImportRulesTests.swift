@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import Testing
 
 /// What each target may import; what it does import stands in `docs/architecture.md`.
@@ -84,7 +85,7 @@ func imports(in code: String) -> [String] {
     return code.matches(of: pattern).map { String($0.1) }
 }
 
-@Suite("Import rules", .timeLimit(.minutes(20)))
+@Suite("Import rules", .limited)
 struct ImportRulesTests {
     @Test("A target imports only what its row of the table allows", arguments: SourceFile.all)
     func rows(file: SourceFile) throws {

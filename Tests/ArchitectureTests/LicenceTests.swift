@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What packagers and their tools look for.
-@Suite("Licence", .timeLimit(.minutes(20)))
+@Suite("Licence", .limited)
 struct LicenceTests {
     private static let folders = [
         "Sources", "Tests", "Benchmarks", "Examples", "tools", "data", "dbus-interfaces", "debian", "packaging", ".ci",

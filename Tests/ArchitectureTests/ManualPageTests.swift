@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import TestSupport
 import Testing
 
 /// The manual pages say what the programs say of themselves with `--help`, and what is in their source.
-@Suite("Manual pages", .timeLimit(.minutes(20)))
+@Suite("Manual pages", .limited)
 struct ManualPageTests {
     /// A page in mdoc(7).
     private struct Page {

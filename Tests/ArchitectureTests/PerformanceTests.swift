@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// docs/performance.md shows what was measured, and how.
-@Suite("docs/performance.md", .timeLimit(.minutes(20)))
+@Suite("docs/performance.md", .limited)
 struct PerformanceTests {
     @Test(
         "Every command in it is one that tools/bench has", arguments: ["docs/performance.md", "Benchmarks/README.md"])

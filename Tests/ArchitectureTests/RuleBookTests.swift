@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 /// Who finds D5 somewhere can look it up.
-@Suite("The numbered rules", .timeLimit(.minutes(20)))
+@Suite("The numbered rules", .limited)
 struct RuleBookTests {
     @Test("Every rule stands once in docs/semantics.md, in order, with a reason unless it is to come")
     func rules() throws {

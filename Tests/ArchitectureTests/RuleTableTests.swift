@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 /// `docs/rules.md` says which test fails when a rule is broken. Here is what fails when it does not.
-@Suite("The table of rules and their tests", .timeLimit(.minutes(20)))
+@Suite("The table of rules and their tests", .limited)
 struct RuleTableTests {
     private let document: Document
     private let index: TestIndex

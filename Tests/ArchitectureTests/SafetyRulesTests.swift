@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Safety rules of the sources", .timeLimit(.minutes(20)))
+@Suite("Safety rules of the sources", .limited)
 struct SafetyRulesTests {
     @Test(
         "@unchecked Sendable and nonisolated(unsafe) have their reason in a comment within two lines",
@@ -111,7 +112,7 @@ struct SafetyRulesTests {
     }
 }
 
-@Suite("Linkage of the service and the command", .timeLimit(.minutes(20)))
+@Suite("Linkage of the service and the command", .limited)
 struct LinkageTests {
     @Test(
         "Both are linked with libdbus and GLib, and with nothing of Foundation, Observation, X, ncurses or mosquitto",

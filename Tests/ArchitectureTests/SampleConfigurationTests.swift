@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationCore
+import TestLimits
 import TestSupport
 import Testing
 
 /// `data/carillon.conf` has every key that the service knows, with what the source says of it.
-@Suite("The sample configuration", .timeLimit(.minutes(20)))
+@Suite("The sample configuration", .limited)
 struct SampleConfigurationTests {
     /// A key that is a comment, with the paragraph of comments before it.
     private struct Entry {

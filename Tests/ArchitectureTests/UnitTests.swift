@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
-@Suite("Units of the user manager", .timeLimit(.minutes(20)))
+@Suite("Units of the user manager", .limited)
 struct UnitTests {
     /// The settings of a unit's section, in their order.
     private func settings(_ section: String, of unit: String) throws -> [String] {

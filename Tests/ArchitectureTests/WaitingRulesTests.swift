@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What makes a test pass or fail by luck, or wait for long, as far as its text shows it (docs/testing.md).
-@Suite("How tests wait", .timeLimit(.minutes(20)))
+@Suite("How tests wait", .limited)
 struct WaitingRulesTests {
     /// A kind of line that no test has.
     struct Rule: Sendable, CustomTestStringConvertible {
@@ -25,8 +26,8 @@ struct WaitingRulesTests {
                 what: "a sleep", instead: "`eventually` for a condition, `letPass` for time that has to go by",
                 marks: ["Thread.sleep(", "Task.sleep(", "usleep(", " sleep("],
                 isMeant: { _ in true },
-                // A thread that uses no processor.
-                exceptions: ["NotificationCoreTests/WatchdogTests.swift"]),
+                // What sleeps is what is tested.
+                exceptions: ["TestLimitsTests/LimitTests.swift"]),
             Rule(
                 what: "a time that something must not exceed",
                 instead: "the bound of a wait; how long it took can be printed",
@@ -103,18 +104,6 @@ struct WaitingRulesTests {
         ])
     func found(line: String) {
         #expect(Rule.all.contains { $0.matches(line[...]) })
-    }
-
-    @Test("A suite that awaits what has no bound of its own is `.bounded`")
-    func awaiting() {
-        for (path, text) in Self.sources where path.hasSuffix("Tests.swift") {
-            guard ["for await ", ".next(", ".pass()"].contains(where: text.contains),
-                text.contains(/for await |await \w+\.next\(|await \w+\.pass\(\)/)
-            else { continue }
-            for suite in text.matches(of: /(?m)^@Suite[^{]*/).map(\.0) {
-                #expect(suite.contains(".bounded") || path.hasSuffix("StressTests.swift"), "Tests/\(path): \(suite)")
-            }
-        }
     }
 
     // MARK: Programs

@@ -4,7 +4,7 @@ import Testing
 
 @testable import CBOR
 
-@Suite("CBOR", .timeLimit(.minutes(5)))
+@Suite("CBOR", .limited)
 struct CBORTests {
     /// From "83010203".
     private static func bytes(_ digits: String) -> [UInt8] {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: what is bounded", .timeLimit(.minutes(20)))
+@Suite("G2: what is bounded", .limited)
 struct BoundsTests {
     private let origin = Origin(host: "lap", user: "ben")!
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: when a bridge connects again", .timeLimit(.minutes(20)))
+@Suite("G2: when a bridge connects again", .limited)
 struct BrokerLinkTests {
     /// Time that goes on when the test says so. Sendable: its context is run by the test's thread only.
     private final class Clock: LoopClock, @unchecked Sendable {

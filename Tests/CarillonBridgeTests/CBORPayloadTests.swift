@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: payloads in CBOR", .timeLimit(.minutes(5)))
+@Suite("G2: payloads in CBOR", .limited)
 struct CBORPayloadTests {
     private func read(_ bytes: [UInt8], keepsWidths: Bool = false) throws -> [String: PropertyList] {
         try Payload.userInfo(bytes, contentType: "application/cbor", keepsWidths: keepsWidths)

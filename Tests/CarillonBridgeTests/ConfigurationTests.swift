@@ -7,7 +7,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: bridge.conf", .timeLimit(.minutes(20)))
+@Suite("G2: bridge.conf", .limited)
 struct ConfigurationTests {
     private func read(_ text: String) throws -> BridgeConfiguration {
         let directory = try TemporaryDirectory()

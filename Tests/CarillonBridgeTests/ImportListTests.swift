@@ -3,12 +3,13 @@ import MQTT
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import CarillonBridge
 
 /// What the lists of the bridge let through, by every use of them.
-@Suite("G2: which names go out and come in", .timeLimit(.minutes(20)))
+@Suite("G2: which names go out and come in", .limited)
 struct ImportListTests {
     /// What the list `Ding;org.example.*` has, and what only looks so.
     static let inList = ["Ding", "org.example.Ding", "org.example.a.b"]

@@ -7,7 +7,7 @@ import Testing
 @testable import CarillonBridge
 
 /// What the gate makes of a publication that anybody at the broker may have sent.
-@Suite("G2: what is taken from the broker", .timeLimit(.minutes(20)))
+@Suite("G2: what is taken from the broker", .limited)
 struct InwardGateTests {
     private let own = Origin(host: "here", user: "ben")!
     private let other = Origin(host: "lap", user: "ben")!

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
@@ -8,7 +9,7 @@ import Testing
 
 /// A value that the broker tells anew is posted only where it is not here already, and one is here when the service has
 /// one of the same name, object, machine and user with the same content.
-@Suite("G2, G3: whether a value is here already", .serialized, .timeLimit(.minutes(20)))
+@Suite("G2, G3: whether a value is here already", .serialized, .limited)
 struct KeptHereTests {
     private static let here = KeptValue(
         name: "com.example.Battery", object: "BAT\u{E9}", userInfo: ["level": .int64(7)],

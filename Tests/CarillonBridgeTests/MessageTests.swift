@@ -6,7 +6,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: messages", .timeLimit(.minutes(20)))
+@Suite("G2: messages", .limited)
 struct MessageTests {
     private func read(
         _ payload: String, topic: String = "carillon/1/home/lap/ben/n/com/example/Saved", contentType: String? = nil,

@@ -4,13 +4,14 @@ import Foundation
 import MainLoop
 import NotificationWire
 import ServiceClient
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import CarillonBridge
 
 /// What the bridge asks the service, with a service that answers as the test says.
-@Suite("G4, G5: questions to the service", .timeLimit(.minutes(20)))
+@Suite("G4, G5: questions to the service", .limited)
 struct PagedQuestionTests {
     /// Answers in its order; the last answer again and again.
     private final class Service: AskedService {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: losses and repetitions", .timeLimit(.minutes(20)))
+@Suite("G2: losses and repetitions", .limited)
 struct PlaceCheckTests {
     private let origin = Origin(host: "lap", user: "ben")!
     private let start = ContinuousClock.now

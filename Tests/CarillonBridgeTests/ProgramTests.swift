@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
@@ -7,7 +8,7 @@ import Testing
 /// cables, is tested by tools/test-bridge.
 @Suite(
     "carillon-bridge", .serialized, .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"),
-    .timeLimit(.minutes(20)))
+    .limited)
 struct ProgramTests {
     @Test("It is off until a broker is configured, and says so")
     func off() throws {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import CarillonBridge
 
-@Suite("G2: what a bridge leaves to the next one", .timeLimit(.minutes(20)))
+@Suite("G2: what a bridge leaves to the next one", .limited)
 struct StateTests {
     private func state() -> SavedState {
         var counts = TopicCounts(run: "r1")

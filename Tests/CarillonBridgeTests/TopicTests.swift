@@ -9,7 +9,7 @@ import Testing
 /// Swift has no literals of these.
 private let noCharacters = String(decoding: [0xEF, 0xB7, 0x90, 0xEF, 0xBF, 0xBF], as: UTF8.self)
 
-@Suite("G2: topics", .timeLimit(.minutes(20)))
+@Suite("G2: topics", .limited)
 struct TopicTests {
     private let origin = Origin(host: "desk", user: "anna")!
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
@@ -30,7 +31,7 @@ private struct Hidden: DistributedNotificationCenter.AsyncMessage {
     struct Inner: DistributedNotificationCenter.MainActorMessage {}
 }
 
-@Suite("Messages as those of Foundation's center", .bounded, .timeLimit(.minutes(20)))
+@Suite("Messages as those of Foundation's center", .limited)
 struct CenterMessageTests {
     @Test("Asynchronous messages of a subject, or of all, in their order, until the token ends")
     func asynchronous() async throws {

@@ -4,6 +4,7 @@ import Foundation
 import Glibc
 import MainLoop
 import Observation
+import TestLimits
 import TestSupport
 import Testing
 
@@ -46,7 +47,7 @@ private final class Ending: Codable, Sendable {
 }
 
 /// A value that the service keeps, as a property (R1 to R3).
-@Suite("R1 to R3: a value as a property", .bounded, .timeLimit(.minutes(20)))
+@Suite("R1 to R3: a value as a property", .limited)
 struct DistributedValueTests {
     private let name = Notification.Name("org.example.Player")
 

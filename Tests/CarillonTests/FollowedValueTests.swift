@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import Carillon
 
 /// Which of what arrives, is read and is set a value shows (R1 to R3): every order in which that can happen, without a bus.
-@Suite("R2: what a followed value shows", .timeLimit(.minutes(20)))
+@Suite("R2: what a followed value shows", .limited)
 struct FollowedValueTests {
     private let value = Follower()
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Posts at the exit of a program (R4), as programs leave them.
-@Suite("R4: posts at the exit, in the library", .bounded, .timeLimit(.minutes(20)))
+@Suite("R4: posts at the exit, in the library", .limited)
 struct LastWillTests {
     private let name = Notification.Name("org.example.Gone")
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
@@ -29,7 +30,7 @@ enum LoopStyle: String, CaseIterable, Sendable, CustomTestStringConvertible {
     static let saved = "com.example.Saved report.txt bytes=4711"
 }
 
-@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .timeLimit(.minutes(20)))
+@Suite("The four ways of running, each in a process of its own (D1, M4, M5)", .limited)
 struct LoopStyleTests {
     @Test(
         "The example programs hear what is posted",
@@ -105,7 +106,7 @@ struct LoopStyleTests {
 
 /// The subject of these tests is time, so they wait. The programs are the examples, which start no tasks and operations:
 /// those make libdispatch look at its threads every second.
-@Suite("Idle programs sleep", .serialized, .timeLimit(.minutes(20)))
+@Suite("Idle programs sleep", .serialized, .limited)
 struct IdleProgramTests {
     @Test("No wake-ups and no processor time while nothing happens", arguments: LoopStyle.allCases)
     func asleep(style: LoopStyle) throws {

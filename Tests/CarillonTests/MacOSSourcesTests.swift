@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Programs as they stand on macOS behave as they do there (B4)", .timeLimit(.minutes(20)))
+@Suite("Programs as they stand on macOS behave as they do there (B4)", .limited)
 struct MacOSSourcesTests {
     @Test("Swift 5: observers with tokens, object filters, queues, deinit, wrappers and suspension")
     func swift5() throws {

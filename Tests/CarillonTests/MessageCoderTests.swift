@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import Carillon
 
 /// Codable types between processes, beside Foundation's coders of property lists, which they go by.
-@Suite("Codable types as property lists", .timeLimit(.minutes(20)))
+@Suite("Codable types as property lists", .limited)
 struct MessageCoderTests {
     // MARK: Foundation's way
 

@@ -2,10 +2,11 @@
 import Carillon
 import Foundation
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Typed messages", .bounded, .timeLimit(.minutes(20)))
+@Suite("Typed messages", .limited)
 struct MessageTests {
     /// Everything that a Codable type may have.
     struct Everything: DistributedMessage, Equatable {

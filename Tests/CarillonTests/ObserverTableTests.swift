@@ -2,12 +2,13 @@
 import Collections
 import NotificationCore
 import ServiceClient
+import TestLimits
 import Testing
 import ThreadDelivery
 
 @testable import Carillon
 
-@Suite("Observer table: the program's observers and the registrations that they share", .timeLimit(.minutes(20)))
+@Suite("Observer table: the program's observers and the registrations that they share", .limited)
 struct ObserverTableTests {
     private final class Token: Sendable {}
 

@@ -5,8 +5,9 @@ import TestSupport
 import Testing
 
 import Carillon
+import TestLimits
 
-@Suite("Observing through the library, on a real bus", .timeLimit(.minutes(20)))
+@Suite("Observing through the library, on a real bus", .limited)
 struct ObservingTests {
     @Test("D2: the table of C1, for blocks, handles and methods")
     func matching() throws {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Who posted, as programs are told it (P1).
-@Suite("P1: who posted, in the library", .bounded, .timeLimit(.minutes(20)))
+@Suite("P1: who posted, in the library", .limited)
 struct PosterTests {
     private let name = Notification.Name("a")
 

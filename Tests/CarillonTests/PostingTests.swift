@@ -3,10 +3,11 @@ import Carillon
 import Foundation
 import Glibc
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Posting through the library, on a real bus", .bounded, .timeLimit(.minutes(20)))
+@Suite("Posting through the library, on a real bus", .limited)
 struct PostingTests {
     private let name = Notification.Name("a")
 

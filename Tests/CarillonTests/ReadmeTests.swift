@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("The example of README.md", .timeLimit(.minutes(20)))
+@Suite("The example of README.md", .limited)
 struct ReadmeTests {
     @Test("It is the program in Examples, which hears its own post and prints it")
     func example() async throws {

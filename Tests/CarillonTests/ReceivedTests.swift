@@ -4,12 +4,13 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import Carillon
 
 /// What arrived, on its way to the program's observers: decoded when one looks at it, once for all (F3).
-@Suite("F3: what arrived, and who looks at it", .timeLimit(.minutes(20)))
+@Suite("F3: what arrived, and who looks at it", .limited)
 struct ReceivedTests {
     private func received(_ userInfo: [String: PropertyList], isShared: Bool) throws -> Received {
         let signal = NotificationSignal(

@@ -2,12 +2,13 @@
 import Foundation
 import Glibc
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import Carillon
 
-@Suite("Recovery: another service, another bus (E3)", .timeLimit(.minutes(20)), .serialized)
+@Suite("Recovery: another service, another bus (E3)", .limited, .serialized)
 struct RecoveryTests {
     private static func center(on bus: PrivateBus) -> DistributedNotificationCenter {
         let center = DistributedNotificationCenter(busAddress: bus.address)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Notifications as asynchronous sequences (C7)", .bounded, .timeLimit(.minutes(20)))
+@Suite("Notifications as asynchronous sequences (C7)", .limited)
 struct SequenceTests {
     private let name = Notification.Name("a")
 

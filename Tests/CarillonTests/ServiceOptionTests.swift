@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("What the service does for posters and observers of the Swift library", .bounded, .timeLimit(.minutes(20)))
+@Suite("What the service does for posters and observers of the Swift library", .limited)
 struct ServiceOptionTests {
     private func centers(_ bus: PrivateBus) -> (DistributedNotificationCenter, DistributedNotificationCenter) {
         let centers = (

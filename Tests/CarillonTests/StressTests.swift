@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Everything at once from many threads. `tools/test-threads` runs it under the thread sanitizer.
-@Suite("Stress: many threads add, remove, post and receive (C9)", .serialized, .timeLimit(.minutes(20)))
+@Suite("Stress: many threads add, remove, post and receive (C9)", .serialized, .limited)
 struct StressTests {
     private static let threads = 8
     /// What each thread does so often; bounded by work and not by time, so that every run does the same.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Suspension through the library (S1 to S3)", .timeLimit(.minutes(20)))
+@Suite("Suspension through the library (S1 to S3)", .limited)
 struct SuspensionTests {
     typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
 

@@ -2,10 +2,11 @@
 import Carillon
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Methods of objects as observers (C5), and operation queues (C4)", .timeLimit(.minutes(20)))
+@Suite("Methods of objects as observers (C5), and operation queues (C4)", .limited)
 struct TargetTests {
     @Test("C5: a target is not kept alive, and its registration goes with it")
     func weakly() throws {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// The library's channels (F2), with the real service on real buses.
-@Suite("F2: channels of the Swift library", .serialized, .timeLimit(.minutes(20)))
+@Suite("F2: channels of the Swift library", .serialized, .limited)
 struct TransportTests {
     private static func center(
         on bus: PrivateBus, _ transport: DistributedNotificationCenter.Transport = .channel

@@ -2,11 +2,12 @@
 import Foundation
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import Carillon
 
-@Suite("userInfo in Swift and Foundation dress (N3)", .timeLimit(.minutes(20)))
+@Suite("userInfo in Swift and Foundation dress (N3)", .limited)
 struct UserInfoTests {
     private func roundTrip(_ value: Any) throws -> Any {
         try #require(UserInfoDecoder.decode(UserInfoEncoder.encode(["key": value]))["key"])

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Carillon
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Values that stay (R1 to R3), as programs use them.
-@Suite("R1 to R3: retained values, in the library", .bounded, .timeLimit(.minutes(20)))
+@Suite("R1 to R3: retained values, in the library", .limited)
 struct ValueTests {
     private let name = Notification.Name("org.example.State")
 

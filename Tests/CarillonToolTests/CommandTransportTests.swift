@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("F2: the command over a channel", .serialized, .timeLimit(.minutes(20)))
+@Suite("F2: the command over a channel", .serialized, .limited)
 struct CommandTransportTests {
     private static let channel = ["CARILLON_TRANSPORT": "channel"]
 

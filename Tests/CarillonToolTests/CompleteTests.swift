@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// `carillon complete`, which the completions of all shells ask.
-@Suite("B3: carillon complete", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon complete", .serialized, .limited)
 struct CompleteTests {
     private func complete(_ words: String..., environment: [String: String]) throws -> [String] {
         let result = try Command.run(try Bell.path(), ["complete", "--"] + words, environment: environment)
@@ -76,7 +77,7 @@ struct CompleteTests {
 /// Real shells on a real terminal.
 @Suite(
     "B3: completion in shells", .serialized, .enabled(if: TmuxScreen.isInstalled, "tmux is not installed"),
-    .timeLimit(.minutes(20)))
+    .limited)
 struct ShellCompletionTests {
     @Test("bash")
     func bash() throws {

@@ -2,10 +2,11 @@
 import DBus
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("B3: carillon observe hands on what arrives", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon observe hands on what arrives", .serialized, .limited)
 struct ExecTests {
     @Test("--exec runs a command for each, in order, with the fields and the JSON", arguments: BusKind.available)
     func fields(kind: BusKind) throws {

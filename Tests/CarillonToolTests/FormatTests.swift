@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("B3: how carillon prints notifications", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: how carillon prints notifications", .serialized, .limited)
 struct FormatTests {
     /// What one line of `--format` makes of a post.
     private func printed(_ format: String, _ bell: Bell, post: String...) throws -> String {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("B3, Q7: carillon post --lines", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3, Q7: carillon post --lines", .serialized, .limited)
 struct LinesTests {
     private func run(_ bell: Bell, _ arguments: [String], input: String) throws -> CommandResult {
         try Command.run(

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// B3: no loss, of notifications or of output, without a word on standard error, in the JSON, and in the exit status.
-@Suite("B3: carillon tells what was lost", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon tells what was lost", .serialized, .limited)
 struct LossTests {
     /// A bus whose service keeps four notifications for a client that does not read.
     private struct Stage {

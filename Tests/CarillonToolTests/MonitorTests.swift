@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("carillon monitor", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon monitor", .serialized, .limited)
 struct MonitorTests {
     /// Starts `carillon monitor`, and returns when it does.
     private func monitor(

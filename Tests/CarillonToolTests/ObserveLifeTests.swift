@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What ends `carillon observe`, and what does not.
-@Suite("carillon observe: signals, pipes and restarts", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon observe: signals, pipes and restarts", .serialized, .limited)
 struct ObserveLifeTests {
     @Test(
         "B3: interrupted, it is done without --count (0), and was stopped short with it (130)",

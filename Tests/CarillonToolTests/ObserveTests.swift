@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("carillon observe", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon observe", .serialized, .limited)
 struct ObserveTests {
     @Test(
         "B3: --json prints name, object, userInfo, observers, poster, serial and sequence", arguments: BusKind.available

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("B3: carillon records and replays, and posts repeatedly", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon records and replays, and posts repeatedly", .serialized, .limited)
 struct ReplayTests {
     @Test("What was recorded is posted again as it was, in its order", arguments: BusKind.available)
     func roundTrip(kind: BusKind) throws {

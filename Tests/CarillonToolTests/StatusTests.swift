@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What `carillon status`, `clients` and `observers` show.
-@Suite("B3: carillon looks into the service", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon looks into the service", .serialized, .limited)
 struct StatusTests {
     private func lines(_ result: CommandResult) throws -> [String] {
         try #require(result.exitCode == 0, "\(result)")

@@ -3,11 +3,12 @@ import DBus
 import Foundation
 import MainLoop
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// A program that is no notification center and has the service's name.
-@Suite("carillon: a name in a stranger's hand", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon: a name in a stranger's hand", .serialized, .limited)
 struct StrangerTests {
     /// Takes the name on a thread of its own, and answers as a program does that knows nothing of it, or never.
     private final class Stranger: @unchecked Sendable {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Posting styles and run-loop modes on the command line; what they do is tested at the service.
-@Suite("carillon: posting styles and run-loop modes", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon: posting styles and run-loop modes", .serialized, .limited)
 struct StyleTests {
     @Test("Q7, B3: --posting-style and --coalesce-on reach the service", arguments: BusKind.available)
     func post(kind: BusKind) throws {

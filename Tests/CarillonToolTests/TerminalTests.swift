@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import CarillonTool
 
 /// Tables, sizes and times for people, and what becomes of them where there is no terminal.
-@Suite("B3: what the command shows to people", .timeLimit(.minutes(20)))
+@Suite("B3: what the command shows to people", .limited)
 struct TerminalTests {
     private let paper = Terminal(width: nil, hasColors: false)
 

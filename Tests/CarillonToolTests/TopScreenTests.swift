@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// `carillon top` on a terminal, as tmux shows it.
 @Suite(
     "B3: carillon top, on the screen", .serialized, .enabled(if: TmuxScreen.isInstalled, "tmux is not installed"),
-    .timeLimit(.minutes(20)))
+    .limited)
 struct TopScreenTests {
     /// The command on a screen, run by a shell there.
     private func start(

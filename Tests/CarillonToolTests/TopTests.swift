@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// `carillon top` on paper.
-@Suite("B3: carillon top, printed", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon top, printed", .serialized, .limited)
 struct TopTests {
     private func json(_ line: String) throws -> [String: Any] {
         try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any], "\(line)")

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What `carillon` refuses, with which exit code, and what it says then.
-@Suite("carillon: usage and refusals", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon: usage and refusals", .serialized, .limited)
 struct UsageTests {
     /// No bus is needed to see that the arguments are wrong.
     @Test(

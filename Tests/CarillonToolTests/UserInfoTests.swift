@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import TestSupport
 import Testing
 
 /// From the arguments of `post` through the service to the JSON of `observe`: values arrive as what they were (N3).
-@Suite("carillon: userInfo on the command line", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon: userInfo on the command line", .serialized, .limited)
 struct UserInfoTests {
     @Test("N3: KEY=VALUE becomes an integer, floating point, a boolean, or a string")
     func inference() throws {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Values that stay (R1 to R3), from the command line.
-@Suite("carillon get, forget, retained", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon get, forget, retained", .serialized, .limited)
 struct ValuesTests {
     @Test("R3: a value is left by one command and read by another, in one line", arguments: BusKind.available)
     func leftAndRead(kind: BusKind) throws {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("B3: carillon wait", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: carillon wait", .serialized, .limited)
 struct WaitTests {
     @Test("What its command causes is never missed: it registers first", arguments: BusKind.available)
     func command(kind: BusKind) throws {

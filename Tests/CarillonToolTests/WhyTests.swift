@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Why something arrives or not, and programs that are suspended to test them, from the command line.
-@Suite("carillon why, suspend, resume, follow", .serialized, .timeLimit(.minutes(20)))
+@Suite("carillon why, suspend, resume, follow", .serialized, .limited)
 struct WhyTests {
     /// What `clients --json` says of a process.
     private func client(_ process: pid_t, of bell: Bell) throws -> [String: Any] {

@@ -3,7 +3,7 @@ import Collections
 import TestLimits
 import Testing
 
-@Suite("The queue", .watched)
+@Suite("The queue", .limited)
 struct DequeTests {
     @Test("Thousands of random steps agree with an array", arguments: [1, 2, 3, 0xDE0E] as [UInt64])
     func random(seed: UInt64) {

@@ -3,7 +3,7 @@ import Collections
 import TestLimits
 import Testing
 
-@Suite("Texts that are equal byte for byte", .watched)
+@Suite("Texts that are equal byte for byte", .limited)
 struct ExactTextTests {
     @Test("Canonically equivalent texts are two")
     func equivalents() {

@@ -3,7 +3,7 @@ import Collections
 import TestLimits
 import Testing
 
-@Suite("The largest first", .watched)
+@Suite("The largest first", .limited)
 struct LargestFirstTests {
     private final class Thing: Sizable {
         let name: Int

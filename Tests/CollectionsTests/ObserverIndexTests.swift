@@ -4,7 +4,7 @@ import Testing
 
 @testable import Collections
 
-@Suite("C11: the index of observers", .watched)
+@Suite("C11: the index of observers", .limited)
 struct ObserverIndexTests {
     /// The index, which can't be copied, where the macros of tests can look at it.
     private final class Index {

@@ -8,7 +8,7 @@ import Testing
 @testable import DBus
 
 /// Messages in the bytes that they came in.
-@Suite("Messages that arrive", .timeLimit(.minutes(20)))
+@Suite("Messages that arrive", .limited)
 struct ArrivedMessageTests {
     @Test("What is read out of a header is what libdbus reads, in both byte orders and in messages of every kind")
     func header() throws {

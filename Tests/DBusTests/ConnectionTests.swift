@@ -3,10 +3,11 @@ import BusNames
 import DBus
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Connections to a bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("Connections to a bus", .serialized, .limited)
 struct ConnectionTests {
     @Test("hello gives the connection its unique name", arguments: BusKind.available)
     func hello(kind: BusKind) throws {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import Testing
 
 @testable import DBus
@@ -11,7 +12,7 @@ import Testing
 #endif
 
 /// What other threads than a connection's own may write to its socket.
-@Suite("Direct lines", .timeLimit(.minutes(20)))
+@Suite("Direct lines", .limited)
 struct DirectLineTests {
     /// Two ends of a socket, of which the first does not block.
     private final class Pair {

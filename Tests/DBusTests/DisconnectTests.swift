@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// How connections end, and how they fail to begin: never with an abort inside libdbus.
-@Suite("The end of connections", .serialized, .timeLimit(.minutes(20)))
+@Suite("The end of connections", .serialized, .limited)
 struct DisconnectTests {
     @Test(
         "A bus that ends: pending calls fail, then onDisconnect is called, once", arguments: BusKind.available,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Properties and introspection, which the table gives an object for nothing.
-@Suite("Exported objects: properties and introspection", .serialized, .timeLimit(.minutes(20)))
+@Suite("Exported objects: properties and introspection", .serialized, .limited)
 struct ExporterStandardTests {
     @Test("Get gives a property's value in a variant of its type", arguments: BusKind.available)
     func get(kind: BusKind) throws {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// An object with a table of methods and properties, called over a bus.
-@Suite("Exported objects", .serialized, .timeLimit(.minutes(20)))
+@Suite("Exported objects", .serialized, .limited)
 struct ExporterTests {
     @Test("A method runs with its arguments, and its reply carries the result", arguments: BusKind.available)
     func method(kind: BusKind) throws {

@@ -2,11 +2,12 @@
 import DBus
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 /// Many messages: none is lost, none overtakes, and the loop still turns.
-@Suite("The flow of messages", .serialized, .timeLimit(.minutes(20)))
+@Suite("The flow of messages", .serialized, .limited)
 struct FlowTests {
     @Test("D4: signals of one sender arrive in their order", arguments: BusKind.available)
     func order(kind: BusKind) throws {

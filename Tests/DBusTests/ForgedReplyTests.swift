@@ -2,13 +2,14 @@
 import BusNames
 import CDBus
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import DBus
 
 /// A reply counts only from whom it must come (E6), whatever number it carries.
-@Suite("Replies of strangers", .serialized, .timeLimit(.minutes(20)))
+@Suite("Replies of strangers", .serialized, .limited)
 struct ForgedReplyTests {
     /// A victim, someone whom it calls and who answers when the test says so, and a stranger who answers first.
     final class Stage {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CDBus
 import DBus
+import TestLimits
 import Testing
 
 @testable import DBus
 
 /// Messages made from bytes, by which one notification goes to many clients.
-@Suite("Marshalled messages", .timeLimit(.minutes(20)))
+@Suite("Marshalled messages", .limited)
 struct MarshalledTests {
     @Test("A signal made from the body of another message has its values")
     func signal() throws {

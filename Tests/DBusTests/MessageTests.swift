@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
+import TestLimits
 import Testing
 
-@Suite("D-Bus messages", .timeLimit(.minutes(20)))
+@Suite("D-Bus messages", .limited)
 struct MessageTests {
     @Test("A method call has its header fields")
     func methodCall() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
 import DBus
+import TestLimits
 import Testing
 
 /// The names of the D-Bus specification: libdbus aborts on a malformed one, so none may get there.
-@Suite("D-Bus names", .timeLimit(.minutes(20)))
+@Suite("D-Bus names", .limited)
 struct NamesTests {
     @Test("Bus names")
     func busNames() {

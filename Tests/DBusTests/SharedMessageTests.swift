@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
 import CDBus
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import DBus
 
 /// Messages that many get, with a header made once and a part that they share, and calls that are laid out here.
-@Suite("Messages to many", .serialized, .timeLimit(.minutes(20)))
+@Suite("Messages to many", .serialized, .limited)
 struct SharedMessageTests {
     private static let form = MessageForm.signal(
         path: "/org/example/Bell", interface: "org.example.Bell", member: "Rang", signature: "ayt")

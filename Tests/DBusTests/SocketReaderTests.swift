@@ -2,13 +2,14 @@
 import CDBus
 import Glibc
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import DBus
 
 /// How messages come out of a socket, however the bytes of them come.
-@Suite("Reading from a socket", .timeLimit(.minutes(20)))
+@Suite("Reading from a socket", .limited)
 struct SocketReaderTests {
     /// A reader, and the other end of its socket.
     private final class Pipe {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
 import Foundation
+import TestLimits
 import Testing
 
 /// Values written to a message and read back.
-@Suite("D-Bus values", .timeLimit(.minutes(20)))
+@Suite("D-Bus values", .limited)
 struct ValueTests {
     @Test("Integers arrive as they were, at the ends of their ranges too")
     func integers() throws {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
+import TestLimits
 import Testing
 
 /// A reader of untrusted messages can't misread one.
-@Suite("E2: reading what is not there", .timeLimit(.minutes(20)))
+@Suite("E2: reading what is not there", .limited)
 struct WrongTypeTests {
     @Test("A value of another type is InvalidArgs, says what it is, and stays where it is")
     func basic() throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import DesktopActivity
 
 /// How a source is chosen, lost, and tried again.
-@Suite("A3: choosing a source and keeping it", .timeLimit(.minutes(20)))
+@Suite("A3: choosing a source and keeping it", .limited)
 struct ActivityFollowerTests {
     final class Stage {
         let context = MainContext()

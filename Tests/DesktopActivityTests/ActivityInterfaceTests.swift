@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
 import DBus
+import TestLimits
 import Testing
 
 @testable import DesktopActivity
 
 /// The messages by which desktops report. Programs of others send them: what is checked is what stands in the message.
-@Suite("A3: messages of org.carillon.Activity1", .timeLimit(.minutes(20)))
+@Suite("A3: messages of org.carillon.Activity1", .limited)
 struct ActivityInterfaceTests {
     /// What a message is, without its arguments.
     private func heading(_ message: Message) -> String {

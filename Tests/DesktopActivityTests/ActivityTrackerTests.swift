@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import DesktopActivity
 
 /// Whose window it is, and who is never suspended.
-@Suite("A1, A2: from windows to clients", .timeLimit(.minutes(20)))
+@Suite("A1, A2: from windows to clients", .limited)
 struct ActivityTrackerTests {
     let desktop = TrackedDesktop()
 

@@ -7,7 +7,7 @@ import Testing
 @testable import DesktopActivity
 
 /// A source that tells no more, in virtual time.
-@Suite("A1: a source that goes silent", .timeLimit(.minutes(20)))
+@Suite("A1: a source that goes silent", .limited)
 struct LivenessTests {
     /// Time that goes on when a test says so. Sendable: the context is run by the test's thread only.
     final class Clock: LoopClock, @unchecked Sendable {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import DesktopActivity
 
 /// What is read of processes.
-@Suite("A2: processes, their units and sandboxes", .timeLimit(.minutes(20)))
+@Suite("A2: processes, their units and sandboxes", .limited)
 struct ProcessTableTests {
     @Test("The kernel's table: this process, its parents, its environment")
     func own() throws {

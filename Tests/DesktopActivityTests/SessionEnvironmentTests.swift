@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import DesktopActivity
 
 /// What a session offers.
-@Suite("A3: sources by what the session offers", .timeLimit(.minutes(20)))
+@Suite("A3: sources by what the session offers", .limited)
 struct SessionEnvironmentTests {
     @Test(
         "The best source comes first",

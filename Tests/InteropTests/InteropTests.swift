@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// The service as programs in other languages, and the tools of the distribution, see it: each module of
 /// `Tests/Interop` on a bus of its own with a service of its own, on every kind of bus that can be started here.
-@Suite("Interoperability", .timeLimit(.minutes(20)))
+@Suite("Interoperability", .limited)
 struct InteropTests {
     /// A Python program of `Tests/Interop` whose name begins with `test_`.
     struct Module: Sendable, CustomTestStringConvertible {
@@ -29,11 +30,11 @@ struct InteropTests {
 
     // One after the other on each kind of bus, as each keeps several processes busy.
 
-    @Test("Python module on dbus-daemon", .serialized, .timeLimit(.minutes(20)), arguments: Module.all)
+    @Test("Python module on dbus-daemon", .serialized, .limited, arguments: Module.all)
     func moduleOnDaemon(_ module: Module) async throws { try await run(module, on: .dbusDaemon) }
 
     @Test(
-        "Python module on dbus-broker", .serialized, .timeLimit(.minutes(20)),
+        "Python module on dbus-broker", .serialized, .limited,
         .enabled(if: BusKind.available.contains(.dbusBroker), "dbus-broker is not installed"), arguments: Module.all)
     func moduleOnBroker(_ module: Module) async throws { try await run(module, on: .dbusBroker) }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// The tools of the other tests: if one of these fails, look here first.
-@Suite("Test support", .timeLimit(.minutes(20)))
+@Suite("Test support", .limited)
 struct SupportTests {
     // MARK: Commands
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 /// What the helpers of all tests do when something never comes: they end, name it, and show what programs wrote.
-@Suite("Waits in vain", .bounded, .timeLimit(.minutes(20)))
+@Suite("Waits in vain", .limited)
 struct WaitingTests {
     private let short = Patience.work(.milliseconds(100), because: "it is in vain")
 

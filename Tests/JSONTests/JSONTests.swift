@@ -4,7 +4,7 @@ import JSON
 import TestLimits
 import Testing
 
-@Suite("JSON", .watched)
+@Suite("JSON", .limited)
 struct JSONTests {
     @Test(
         "Values",

@@ -2,6 +2,7 @@
 import Foundation
 import LocalNotifications
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
@@ -74,7 +75,7 @@ private struct OurTold: LocalNotifications.NotificationCenter.AsyncMessage {
 /// What `DifferencesFromFoundation` says of Foundation on Linux, measured: each does the same at both centers, or both
 /// queues. Another Foundation may do otherwise; then the page is to be measured anew.
 @Suite(
-    "Beside Foundation's center and queue", .timeLimit(.minutes(20)), .serialized,
+    "Beside Foundation's center and queue", .limited, .serialized,
     .enabled(if: isMeasured, "the page says what the Foundation of Swift 6.3 does"))
 struct BesideFoundationTests {
     @Test("The default centers are two")

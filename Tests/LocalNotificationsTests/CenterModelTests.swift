@@ -31,7 +31,7 @@ private enum Reaction {
     case post(String)
 }
 
-@Suite("C: random sequences against a plain model", .timeLimit(.minutes(20)))
+@Suite("C: random sequences against a plain model", .limited)
 struct CenterModelTests {
     private final class Target: Sendable {
         let called: @Sendable (Int) -> Void

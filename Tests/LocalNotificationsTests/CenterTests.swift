@@ -5,7 +5,7 @@ import TestLimits
 import TestSupport
 import Testing
 
-@Suite("C: the center within the process", .timeLimit(.minutes(20)))
+@Suite("C: the center within the process", .limited)
 struct CenterTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

@@ -44,7 +44,7 @@ final class LoopThread: Sendable {
     }
 }
 
-@Suite("T: delivery on particular threads", .timeLimit(.minutes(20)), .serialized)
+@Suite("T: delivery on particular threads", .limited, .serialized)
 struct ContextDeliveryTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

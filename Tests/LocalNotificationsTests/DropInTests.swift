@@ -2,6 +2,7 @@
 import Foundation
 import LocalNotifications
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
@@ -84,7 +85,7 @@ extension NotificationCenter.MessageIdentifier where Self == NotificationCenter.
     fileprivate static var didOpen: Self { .init() }
 }
 
-@Suite("A drop-in for Foundation's center and queue", .bounded, .timeLimit(.minutes(20)))
+@Suite("A drop-in for Foundation's center and queue", .limited)
 struct DropInTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// What needs the real main thread, in processes of their own: see `Tests/MainThreadProbe`.
-@Suite("M5: the main queue under GLib's loop; M3 with GTK", .timeLimit(.minutes(20)))
+@Suite("M5: the main queue under GLib's loop; M3 with GTK", .limited)
 struct MainThreadTests {
     private func probe(_ scenario: String, _ environment: [String: String]? = nil) async throws -> CommandResult {
         let path = try Executables.path(of: "main-thread-probe")

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 // Serialized: libdispatch has as many threads as the machine has processors, and adds one a second while they wait.
-@Suite("C4: delivery on operation queues", .timeLimit(.minutes(20)), .serialized)
+@Suite("C4: delivery on operation queues", .limited, .serialized)
 struct OperationQueueTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

@@ -38,7 +38,7 @@ private final class Bench: Sendable {
     }
 }
 
-@Suite("Q: the notification queue", .timeLimit(.minutes(20)))
+@Suite("Q: the notification queue", .limited)
 struct QueueTests {
     private func bench(on context: MainContext = MainContext(), _ body: (Bench) throws -> Void) rethrows {
         let bench = Bench(context)

@@ -2,10 +2,11 @@
 import Foundation
 import LocalNotifications
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("N2, C1: senders of every kind", .timeLimit(.minutes(20)))
+@Suite("N2, C1: senders of every kind", .limited)
 struct SenderTests {
     private let center = NotificationCenter()
     private let calls = Recorder<String>()

@@ -21,7 +21,7 @@ private final class Marker: Sendable {
     func touch() {}
 }
 
-@Suite("C6, C11, T2: what storage costs, and what is left in it", .bounded, .timeLimit(.minutes(20)))
+@Suite("C6, C11, T2: what storage costs, and what is left in it", .limited)
 struct StorageTests {
     private let center = NotificationCenter()
     private let ended = Recorder<String>()

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// Run under the thread sanitizer by `tools/test-threads`.
-@Suite("C9: from many threads at once", .timeLimit(.minutes(20)))
+@Suite("C9: from many threads at once", .limited)
 struct StressTests {
     final class Target: Sendable {
         let count: Counter

@@ -3,10 +3,11 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("C5, C7: targets, handles and sequences", .bounded, .timeLimit(.minutes(20)))
+@Suite("C5, C7: targets, handles and sequences", .limited)
 struct TargetTests {
     final class Target: Sendable {
         let calls: Recorder<String>

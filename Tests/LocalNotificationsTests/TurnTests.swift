@@ -3,6 +3,7 @@ import Foundation
 import LocalNotifications
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -158,7 +159,7 @@ private final class Competition: Sendable {
     }
 }
 
-@Suite("M3, Q2: one turn of the loop, with several competitors at once", .timeLimit(.minutes(20)))
+@Suite("M3, Q2: one turn of the loop, with several competitors at once", .limited)
 struct TurnTests {
     private static let abundant = ["delivery", "asap", "block"]
 

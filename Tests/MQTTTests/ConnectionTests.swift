@@ -2,12 +2,13 @@
 import Glibc
 import MQTT
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @Suite(
     "Connections to a broker", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"),
-    .timeLimit(.minutes(20)))
+    .limited)
 struct ConnectionTests {
     @Test("A connection is taken, and what is published arrives")
     func connects() throws {

@@ -2,10 +2,11 @@
 import Glibc
 import MQTT
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Pauses", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .timeLimit(.minutes(20)))
+@Suite("Pauses", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)
 struct PauseTests {
     private static let count = 100
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @Suite(
     "Publishing and subscribing", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"),
-    .timeLimit(.minutes(20)))
+    .limited)
 struct PublicationTests {
     private let broker: MosquittoBroker
     private let loop = Loop()

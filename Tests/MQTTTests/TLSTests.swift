@@ -2,10 +2,11 @@
 import Glibc
 import MQTT
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("TLS", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .timeLimit(.minutes(20)))
+@Suite("TLS", .enabled(if: MosquittoBroker.isAvailable, "there is no mosquitto"), .limited)
 struct TLSTests {
     private let authority: CertificateAuthority
     private let loop = Loop()

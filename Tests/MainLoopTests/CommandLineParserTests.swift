@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import Testing
 
 /// Serialized: GLib keeps the program's name for the process.
-@Suite("The command-line parser", .serialized, .timeLimit(.minutes(20)))
+@Suite("The command-line parser", .serialized, .limited)
 struct CommandLineParserTests {
     private struct Parsed: Equatable {
         var flag = false

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import Testing
 
-@Suite("The width of text on a terminal", .timeLimit(.minutes(20)))
+@Suite("The width of text on a terminal", .limited)
 struct DisplayWidthTests {
     @Test(
         "Wide characters take two columns, and what is drawn on another takes none",

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Event sources", .timeLimit(.minutes(20)))
+@Suite("Event sources", .limited)
 struct EventSourceTests {
     @Test("A timer fires not before its time, and again as long as it is kept")
     func timer() throws {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 /// The log goes where the process's standard error goes, so a process of its own is looked at: `carillond`, which
 /// says when it serves, and more with `--verbose`.
-@Suite("The log", .serialized, .timeLimit(.minutes(20)))
+@Suite("The log", .serialized, .limited)
 struct LogTests {
     @Test("Warnings and notices go to standard error, with the level and our domain; details only on demand")
     func levels() throws {

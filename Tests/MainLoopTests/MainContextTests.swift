@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Main contexts and loops", .serialized, .timeLimit(.minutes(20)))
+@Suite("Main contexts and loops", .serialized, .limited)
 struct MainContextTests {
     @Test("The thread that runs a context owns it, meanwhile")
     func owner() {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import MainLoop
 
-@Suite("M1 to M3: run-loop modes", .timeLimit(.minutes(20)))
+@Suite("M1 to M3: run-loop modes", .limited)
 struct ModeTests {
     private let context = MainContext()
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Polled sources", .timeLimit(.minutes(20)))
+@Suite("Polled sources", .limited)
 struct PolledSourceTests {
     /// A source over the reading end of a pipe.
     private final class Reader: PolledSourceDelegate {

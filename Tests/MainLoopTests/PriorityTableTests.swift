@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import Testing
 
-@Suite("M2, M6: the table of priorities", .timeLimit(.minutes(20)))
+@Suite("M2, M6: the table of priorities", .limited)
 struct PriorityTableTests {
     private static let modes: [RunLoopMode] = [.eventTracking, .modalPanel, .default]
 

@@ -2,10 +2,11 @@
 import Foundation
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("A lock that several threads hold while they look", .timeLimit(.minutes(20)))
+@Suite("A lock that several threads hold while they look", .limited)
 struct ReadLockedTests {
     /// What the threads of a test share.
     private final class Shared: Sendable {

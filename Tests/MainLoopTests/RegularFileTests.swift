@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 /// What is read as a file is one, of this user, and no larger than it may be.
-@Suite("E1, E2: files", .timeLimit(.minutes(20)))
+@Suite("E1, E2: files", .limited)
 struct RegularFileTests {
     /// Something that is no file, and how it is made.
     struct Obstacle: Sendable, CustomTestStringConvertible {
@@ -100,7 +101,7 @@ struct RegularFileTests {
 }
 
 /// Configuration files: what they may be, and what they cost.
-@Suite("E1, E2: key files", .timeLimit(.minutes(20)))
+@Suite("E1, E2: key files", .limited)
 struct KeyFileTests {
     private func read(_ text: String) throws -> KeyFile {
         let directory = try TemporaryDirectory()

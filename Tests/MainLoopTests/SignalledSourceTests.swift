@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite("Signalled sources", .timeLimit(.minutes(20)))
+@Suite("Signalled sources", .limited)
 struct SignalledSourceTests {
     @Test("Signals of one batch run the action once, on the thread that runs the context")
     func batch() async throws {

@@ -2,6 +2,7 @@
 import CGLib
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -11,7 +12,7 @@ import Testing
     import Musl
 #endif
 
-@Suite("The end of sources", .timeLimit(.minutes(20)))
+@Suite("The end of sources", .limited)
 struct SourceEndTests {
     /// Two threads begin something at about the same moment, again and again.
     private final class Start: Sendable {

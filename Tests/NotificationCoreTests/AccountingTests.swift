@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Who pays for what clients make the center hold.
-@Suite("E4: accounting", .watched)
+@Suite("E4: accounting", .limited)
 struct AccountingTests {
     /// A client that was sent all that may be sent it without an answer, and answers nothing.
     private func stoppedClient(_ center: Scenario, _ client: ClientName, of process: UInt32, _ name: String) throws {

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// How the activity of applications becomes suspension.
-@Suite("Activity", .watched)
+@Suite("Activity", .limited)
 struct ActivityTests {
     let center = Scenario()
 

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Answers to calls count in the windows of the callers (`docs/flow-control.md`).
-@Suite("E4: answers", .watched)
+@Suite("E4: answers", .limited)
 struct AnswerFlowTests {
     @Test("E4: a caller that does not read its answers gets two windows of them, and the rest when it reads")
     func kept() throws {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// Posts that wait until their poster leaves the bus.
-@Suite("R4: posts at the exit of their poster", .watched)
+@Suite("R4: posts at the exit of their poster", .limited)
 struct AtExitTests {
     private let poster: ClientName = ":1.9"
 

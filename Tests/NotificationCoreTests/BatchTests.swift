@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What goes to a client together (F1), and that nothing else changes by it.
-@Suite("F1: batches", .watched)
+@Suite("F1: batches", .limited)
 struct BatchTests {
     private func tower() throws -> Tower {
         let tower = Tower()

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Everything that a client can grow is bounded, and what is refused changes nothing.
-@Suite("Bounds", .watched)
+@Suite("Bounds", .limited)
 struct BoundsTests {
     /// An event that a limit refuses.
     struct Case: Sendable, CustomTestStringConvertible {

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// More calls than can be served (`docs/flow-control.md`).
-@Suite("E4: calls that wait, and posts that nobody could serve", .watched)
+@Suite("E4: calls that wait, and posts that nobody could serve", .limited)
 struct CallingTests {
     @Test("E4: what waits is charged to whose calls it is, and given back")
     func charge() throws {

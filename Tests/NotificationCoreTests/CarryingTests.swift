@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What the bus did not carry, or perhaps not (`docs/flow-control.md`).
-@Suite("Carrying", .watched)
+@Suite("Carrying", .limited)
 struct CarryingTests {
     let center = Scenario()
 

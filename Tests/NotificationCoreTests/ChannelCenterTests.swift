@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What the core knows of channels: windows that are confirmed by what was written, and their ends (`docs/channel.md`).
-@Suite("F2, A4: channels in the core", .watched)
+@Suite("F2, A4: channels in the core", .limited)
 struct ChannelCenterTests {
     let center = Scenario()
     private var core: DistributedCenter { center.center }

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Posters that are faster than observers who read (`docs/flow-control.md`).
-@Suite("E4: crowding", .watched)
+@Suite("E4: crowding", .limited)
 struct CrowdingTests {
     @Test("E4: half a queue that is read makes posts be read slowly, until it is three eighths")
     func halfFull() throws {

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What is due leaves in the order of its urgency, however it came.
-@Suite("M6: run-loop modes at the center", .watched)
+@Suite("M6: run-loop modes at the center", .limited)
 struct DeliveryLaneTests {
     @Test("M6: immediate before event tracking before modal panel before default, when all are ready")
     func lanes() throws {

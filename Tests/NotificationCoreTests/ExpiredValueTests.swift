@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// A value whose time is over is gone for everybody who looks, and there is no timer: so each way of looking has to find
 /// that out. A new way is one more case of ``Look``, or of ``Room``.
-@Suite("R1, R2, R6: values whose time is over, by every way of looking", .watched)
+@Suite("R1, R2, R6: values whose time is over, by every way of looking", .limited)
 struct ExpiredValueTests {
     /// By what somebody finds out which values there are.
     enum Look: CaseIterable, Sendable {

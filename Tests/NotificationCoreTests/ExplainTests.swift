@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What is said of a notification that would be posted, held against what becomes of one that is.
-@Suite("B3: why something arrives or not", .watched)
+@Suite("B3: why something arrives or not", .limited)
 struct ExplainTests {
     private let one: ClientName = ":1.1"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What other sessions are to get.
-@Suite("G1: what goes to other sessions", .watched)
+@Suite("G1: what goes to other sessions", .limited)
 struct ExportTests {
     @Test("It goes out when it is posted, to whoever matches here or not, and once")
     func exported() throws {

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Clients that do not read (`docs/flow-control.md`).
-@Suite("Flow", .watched)
+@Suite("Flow", .limited)
 struct FlowTests {
     let center = Scenario()
 

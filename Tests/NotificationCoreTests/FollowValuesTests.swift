@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Which values there are, for whoever takes them elsewhere.
-@Suite("G5: which values there are", .watched)
+@Suite("G5: which values there are", .limited)
 struct FollowValuesTests {
     private let bridge: ClientName = ":1.7"
     private let other: ClientName = ":1.8"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// The bookkeeping below ``InterestTests`` and ``FollowValuesTests``.
-@Suite("G4, G5: who follows, who knows, who is to be told", .watched)
+@Suite("G4, G5: who follows, who knows, who is to be told", .limited)
 struct FollowersTests {
     /// Three that follow, of which the first two know what holds.
     private func knowing() -> Followers {

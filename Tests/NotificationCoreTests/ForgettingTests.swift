@@ -5,7 +5,7 @@ import Testing
 @testable import NotificationCore
 
 /// Who uses nothing any more is not kept (D8, E4): a connection, and the account that it belongs to.
-@Suite("Forgetting", .watched)
+@Suite("Forgetting", .limited)
 struct ForgettingTests {
     let center = Scenario()
 

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Removing observers takes them out of what waits.
-@Suite("Removal from what is queued", .watched)
+@Suite("Removal from what is queued", .limited)
 struct HeldRemovalTests {
     let center = Scenario()
 

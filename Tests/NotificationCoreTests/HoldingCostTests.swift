@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What waits for a client with many observers costs what it is, not that times the observers. Counted, not timed.
-@Suite("The cost of what waits", .watched)
+@Suite("The cost of what waits", .limited)
 struct HoldingCostTests {
     private static let observers = 300
     private static let posts = 200

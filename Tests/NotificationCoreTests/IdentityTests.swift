@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// Who posted, and what of it a receiver is told.
-@Suite("P1: who posted", .watched)
+@Suite("P1: who posted", .limited)
 struct IdentityTests {
     private let one: ClientName = ":1.1"
     private let poster: ClientName = ":1.9"

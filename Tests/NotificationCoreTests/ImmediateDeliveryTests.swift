@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Notifications that a suspended client gets at once.
-@Suite("Immediate delivery", .watched)
+@Suite("Immediate delivery", .limited)
 struct ImmediateDeliveryTests {
     let center = Scenario()
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What others want, for whoever brings notifications from elsewhere.
-@Suite("G4: what others want", .watched)
+@Suite("G4: what others want", .limited)
 struct InterestTests {
     private let bridge: ClientName = ":1.7"
     private let other: ClientName = ":1.8"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// Observers that want no more than one notification of a name and object in a time.
-@Suite("R5: minimum intervals", .watched)
+@Suite("R5: minimum intervals", .limited)
 struct IntervalTests {
     private func scenario(_ limits: [Limits.Key: UInt64] = [:]) -> Scenario {
         let center = Scenario(limits)

@@ -5,7 +5,7 @@ import Testing
 @testable import NotificationCore
 
 /// The checks of what must hold: each finds the fault that it is there for.
-@Suite("Invariants", .watched)
+@Suite("Invariants", .limited)
 struct InvariantTests {
     /// A fault that the center does not make by itself, and the rule that it breaks.
     struct Fault: Sendable, CustomTestStringConvertible {

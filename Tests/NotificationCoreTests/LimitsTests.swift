@@ -3,7 +3,7 @@ import NotificationCore
 import TestLimits
 import Testing
 
-@Suite("E1: limits", .watched)
+@Suite("E1: limits", .limited)
 struct LimitsTests {
     @Test("E1: the table has one row for every limit, with names as the bus shows them")
     func table() {

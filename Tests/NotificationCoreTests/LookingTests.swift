@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What can be looked at from outside.
-@Suite("Looking", .watched)
+@Suite("Looking", .limited)
 struct LookingTests {
     let center = Scenario()
 

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Observers that only look on. The model has them among all others; this says what that means.
-@Suite("B3: monitors", .watched)
+@Suite("B3: monitors", .limited)
 struct MonitorTests {
     /// A center, and who is registered in it by hand.
     private final class Stage {

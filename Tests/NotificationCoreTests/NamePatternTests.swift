@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// Names as lists in the configuration have them.
-@Suite("P2, P3, G1, G2: which names a list has", .watched)
+@Suite("P2, P3, G1, G2: which names a list has", .limited)
 struct NamePatternTests {
     @Test(
         "D2, P3: a beginning ends with its dot, and has what is behind that, and not itself; all byte for byte",

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Order, serials and sequences.
-@Suite("Order", .watched)
+@Suite("Order", .limited)
 struct OrderTests {
     let center = Scenario()
 

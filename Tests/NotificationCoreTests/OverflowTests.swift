@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Full queues.
-@Suite("Overflow", .watched)
+@Suite("Overflow", .limited)
 struct OverflowTests {
     @Test("S4: a full held queue is delivered to a client that reads, which stays suspended")
     func flushOfAFullQueue() throws {

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Posts that wait in their poster's queue.
-@Suite("Q7: posting styles and coalescing", .watched)
+@Suite("Q7: posting styles and coalescing", .limited)
 struct PostingQueueTests {
     @Test("Q7: a queued post has no receivers yet; it is matched and gets its serial when it is posted")
     func matchedLater() throws {

@@ -3,7 +3,7 @@ import NotificationCore
 import TestLimits
 import Testing
 
-@Suite("D2 to D6: posts at the distributed center", .watched)
+@Suite("D2 to D6: posts at the distributed center", .limited)
 struct PostingTests {
     @Test("C1, D2: a post reaches the clients whose registrations match, and their number is returned")
     func matching() throws {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// A post that is over a limit changes nothing: what it would have begun to be did not begin.
-@Suite("E1: a refused post changes nothing", .watched)
+@Suite("E1: a refused post changes nothing", .limited)
 struct RefusedPostTests {
     /// The limits that a post can be over, each with one that is.
     static let limits: [Limits.Key] = [

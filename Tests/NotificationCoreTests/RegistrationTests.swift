@@ -3,7 +3,7 @@ import NotificationCore
 import TestLimits
 import Testing
 
-@Suite("D2, D8: registrations at the distributed center", .watched)
+@Suite("D2, D8: registrations at the distributed center", .limited)
 struct RegistrationTests {
     @Test("D2: every registration has a number of its own, and is listed with what it was registered for")
     func listed() throws {

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What is written for a later process: what has to survive, and nothing else.
-@Suite("E3: remembering", .watched)
+@Suite("E3: remembering", .limited)
 struct RememberingTests {
     /// An event that changes nothing that has to survive.
     struct Case: Sendable, CustomTestStringConvertible {

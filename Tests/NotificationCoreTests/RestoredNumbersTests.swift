@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What of a log that an earlier process left fits, and the numbers that it used up.
-@Suite("Restored numbers", .watched)
+@Suite("Restored numbers", .limited)
 struct RestoredNumbersTests {
     private static func notification(_ serial: UInt64) -> Notification {
         Notification(

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Faults that the model found in what comes back after a restart, by their rules.
-@Suite("Restoring", .watched)
+@Suite("Restoring", .limited)
 struct RestoringTests {
     /// Three are lost to a client that has not answered, and it has not been told.
     private static let loss: [Step] = [

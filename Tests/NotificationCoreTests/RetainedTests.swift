@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Collections
+import TestLimits
 import Testing
 
 @testable import NotificationCore
 
 /// Values that stay: what is kept, who gets it, and when it goes.
-@Suite("R1 to R3: retained values", .watched)
+@Suite("R1 to R3: retained values", .limited)
 struct RetainedTests {
     private let one: ClientName = ":1.1"
     private let two: ClientName = ":1.2"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 /// What goes to another session, as far as that takes it.
-@Suite("G1: the line to another session", .watched)
+@Suite("G1: the line to another session", .limited)
 struct SessionLineTests {
     /// A line, and what was taken out of it.
     private final class Line {

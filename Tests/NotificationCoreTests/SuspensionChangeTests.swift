@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// Who is suspended, why, and how it learns that.
-@Suite("Changes of suspension", .watched)
+@Suite("Changes of suspension", .limited)
 struct SuspensionChangeTests {
     let center = Scenario()
 

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// What becomes of notifications for a suspended client.
-@Suite("Suspension", .watched)
+@Suite("Suspension", .limited)
 struct SuspensionTests {
     let center = Scenario()
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationCore
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// The files that services left for buses that are gone.
-@Suite("E3: state of other buses", .serialized, .timeLimit(.minutes(20)))
+@Suite("E3: state of other buses", .serialized, .limited)
 struct AbandonedStateTests: StateTests {
     @Test("E3: state of a bus that is gone is removed by the next service; that of one that lives stays, and is of use")
     func otherBuses() throws {

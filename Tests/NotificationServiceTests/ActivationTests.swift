@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import DBus
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Bus activation, which dbus-daemon does by itself (dbus-broker leaves it to systemd).
-@Suite("D1: bus activation", .serialized, .timeLimit(.minutes(20)))
+@Suite("D1: bus activation", .serialized, .limited)
 struct ActivationTests {
     @Test("D1: the first AddObserver starts the service, and observes")
     func addObserver() throws {

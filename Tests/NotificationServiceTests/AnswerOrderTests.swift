@@ -2,13 +2,14 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// Whoever waits for the answer to a call knows that all is on its way that was posted before. It holds for every method
 /// but those of suspension, which comes ahead of what is due, and however long the call had to wait itself.
-@Suite("M6: answers come behind what was accepted before", .timeLimit(.minutes(20)))
+@Suite("M6: answers come behind what was accepted before", .limited)
 struct AnswerOrderTests {
     /// Why calls are not served as they come.
     enum Delay: CaseIterable, Sendable {

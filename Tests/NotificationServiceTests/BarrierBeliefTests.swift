@@ -3,13 +3,14 @@ import BusNames
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What has been sent counts as carried when a barrier comes out that the service itself has sent, and by nothing that
 /// anybody else does.
-@Suite("E6: whose barrier is believed", .timeLimit(.minutes(20)))
+@Suite("E6: whose barrier is believed", .limited)
 struct BarrierBeliefTests {
     /// What a stranger sends for a barrier.
     enum Forgery: CaseIterable, Sendable {

@@ -4,11 +4,12 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Posts that wait until their poster leaves the bus (R4), on real buses.
-@Suite("R4: posts at the exit of their poster, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("R4: posts at the exit of their poster, on the bus", .serialized, .limited)
 struct BusAtExitTests {
     private func post(
         _ name: String, _ object: String = "", n: Int64 = 0, style: PostingStyle = .atExit,

@@ -3,11 +3,12 @@ import DBus
 import Foundation
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Posts and notifications that go together (F1), on real buses.
-@Suite("F1: batches on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("F1: batches on the bus", .serialized, .limited)
 struct BusBatchTests {
     private func client(on bus: PrivateBus) throws -> Client {
         let client = try Client(on: bus)

@@ -4,11 +4,12 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Why something arrives or not, and what is said of others to test them (B3), on real buses.
-@Suite("B3: overriding suspension, and why, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: overriding suspension, and why, on the bus", .serialized, .limited)
 struct BusExplainTests {
     private func why(_ name: String = "", _ object: String = "", of client: Client, from asker: Client) throws
         -> [String]

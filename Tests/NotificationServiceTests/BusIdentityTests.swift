@@ -5,11 +5,12 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Who posted (P1), on real buses: told with a notification, and asked for.
-@Suite("P1: who posted, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("P1: who posted, on the bus", .serialized, .limited)
 struct BusIdentityTests {
     /// A client that wants to be told all that there is, and observes.
     private func observer(_ details: Details, on bus: PrivateBus) throws -> Client {

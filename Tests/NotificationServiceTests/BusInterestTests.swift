@@ -3,11 +3,12 @@ import DBus
 import Glibc
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// What others want (G4), on real buses.
-@Suite("G4: what others want, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("G4: what others want, on the bus", .serialized, .limited)
 struct BusInterestTests {
     @Test("Asked, told of a change, and asked again, across a SIGKILL of the service", arguments: BusKind.available)
     func followed(kind: BusKind) throws {

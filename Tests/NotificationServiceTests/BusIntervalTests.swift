@@ -4,11 +4,12 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Observers with minimum intervals (R5), on real buses.
-@Suite("R5: minimum intervals, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("R5: minimum intervals, on the bus", .serialized, .limited)
 struct BusIntervalTests {
     private func observe(
         _ name: String, interval: UInt32, _ behavior: SuspensionBehavior = .coalesce, from client: Client

@@ -4,11 +4,12 @@ import DBus
 import Glibc
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Who posts (B3), on real buses.
-@Suite("B3: who posts, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("B3: who posts, on the bus", .serialized, .limited)
 struct BusPostersTests {
     private func posters(_ asker: Client) throws -> [String] {
         try asker.call(ListPosters()).map { "\($0.name) \($0.posted) \($0.refused)" }

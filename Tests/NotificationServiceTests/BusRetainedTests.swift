@@ -4,11 +4,12 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Values that stay (R1 to R3), on real buses.
-@Suite("R1 to R3: retained values, on the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("R1 to R3: retained values, on the bus", .serialized, .limited)
 struct BusRetainedTests {
     private func post(
         _ name: String, _ object: String = "", n: Int64 = 0, whileConnected: Bool = false, expiresAfter: UInt32? = nil,

@@ -4,11 +4,12 @@ import DBus
 import Foundation
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// What the bus does to the service (E5): it closes its connections, refuses signals and match rules.
-@Suite("E5: what the bus does to the service", .serialized, .timeLimit(.minutes(20)))
+@Suite("E5: what the bus does to the service", .serialized, .limited)
 struct BusTroubleTests {
     /// A service that reaches its bus through a relay.
     private struct Stage {

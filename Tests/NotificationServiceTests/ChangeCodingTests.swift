@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What an earlier version left has to be read (E3), so every record is held against the bytes that it has always had:
 /// another layout would be written and read by the same code, and nothing else would notice.
-@Suite("E3: the bytes of records", .timeLimit(.minutes(20)))
+@Suite("E3: the bytes of records", .limited)
 struct ChangeCodingTests: StateTests {
     private static let identity = Identity(
         userID: 1000, processID: 77, process: "p", application: "org.a", sandbox: "", unit: "u.service")

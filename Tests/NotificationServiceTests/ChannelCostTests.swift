@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationCore
@@ -8,7 +9,7 @@ import Testing
 
 #if DEBUG || CARILLON_METER
     /// The steps of what is done for channels (E8), with as many of them as there may be.
-    @Suite("E8, F2: the cost of channels", .timeLimit(.minutes(20)))
+    @Suite("E8, F2: the cost of channels", .limited)
     struct ChannelCostTests {
         /// A socket with so much room.
         private final class Socket: ChannelStream {

@@ -2,11 +2,12 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Clients of channels that do not read what their posts are answered with, on real buses.
-@Suite("A4, E4: outcomes that nobody reads", .serialized, .timeLimit(.minutes(20)))
+@Suite("A4, E4: outcomes that nobody reads", .serialized, .limited)
 struct ChannelFlowTests {
     private static func answerBytes(_ client: Client) throws -> UInt64 {
         try #require(try CenterProperties(in: client.send(CenterProperties.getAll())).statistics[.answerBytes])

@@ -2,13 +2,14 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What lies written and unread in a channel is lost when its client closes it so, and the client is told, whatever
 /// happens next, and whoever finds out.
-@Suite("S4, F2, E5: a channel that is closed with something unread", .timeLimit(.minutes(20)))
+@Suite("S4, F2, E5: a channel that is closed with something unread", .limited)
 struct ChannelResetTests {
     /// What happens after the client has closed its end.
     enum Sequel: CaseIterable, Sendable {

@@ -4,11 +4,12 @@ import Foundation
 import Glibc
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Channels (F2), by a client that writes and reads frames itself, on real buses.
-@Suite("F2: channels", .serialized, .timeLimit(.minutes(20)))
+@Suite("F2: channels", .serialized, .limited)
 struct ChannelTests {
     private func hasChannel(_ name: String, asked client: Client) throws -> Bool? {
         try client.call(ListClients()).first { $0.name.rawValue == name }?.hasChannel

@@ -3,11 +3,12 @@ import DBus
 import Foundation
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Channels when the service's connection or the service itself ends, and when others call without end.
-@Suite("F2: channels in trouble", .serialized, .timeLimit(.minutes(20)))
+@Suite("F2: channels in trouble", .serialized, .limited)
 struct ChannelTroubleTests {
     /// What an observer got on its channel, and behind that on the bus.
     private static func check(

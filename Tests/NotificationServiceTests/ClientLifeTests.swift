@@ -2,11 +2,12 @@
 import DBus
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Clients that come and go.
-@Suite("D8: clients that leave", .serialized, .timeLimit(.minutes(20)))
+@Suite("D8: clients that leave", .serialized, .limited)
 struct ClientLifeTests {
     @Test("D8: a client that is killed is forgotten, with all that it had", arguments: BusKind.available)
     func killed(kind: BusKind) throws {

@@ -2,13 +2,14 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// What counts as a sign that a client has read.
-@Suite("A4, B6: what a Ping and a barrier tell", .timeLimit(.minutes(20)))
+@Suite("A4, B6: what a Ping and a barrier tell", .limited)
 struct ClientProberTests {
     private final class Scene {
         let bus = QuietBus()

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
-@Suite("What is found by clients' numbers", .timeLimit(.minutes(20)))
+@Suite("What is found by clients' numbers", .limited)
 struct ClientTableTests {
     @Test("A number that was another client's before tells nothing of that one")
     func numbers() {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What is due against the table of priorities.
-@Suite("M6: priorities of what is due", .timeLimit(.minutes(20)))
+@Suite("M6: priorities of what is due", .limited)
 struct DeliveryPriorityTests {
     @Test("M6: every lane has the priority of its mode, and the more urgent lane the higher")
     func lanes() {

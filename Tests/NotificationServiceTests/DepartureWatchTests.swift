@@ -4,6 +4,7 @@ import DBus
 import DesktopActivity
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
@@ -11,7 +12,7 @@ import Testing
 
 /// Clients leave at every moment of what the service and the bus say to each other about match rules, and the bus takes
 /// as many rules as it likes.
-@Suite("D8, E5: who leaves is noticed, whenever that is", .timeLimit(.minutes(20)))
+@Suite("D8, E5: who leaves is noticed, whenever that is", .limited)
 struct DepartureWatchTests {
     private static let clients: [ClientName] = [":1.1", ":1.2", ":1.3"]
     private static let later: ClientName = ":1.4"

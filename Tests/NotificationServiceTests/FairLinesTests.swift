@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// Time is told to the lines, so nothing here depends on the machine.
-@Suite("E4: everybody has a turn", .timeLimit(.minutes(20)))
+@Suite("E4: everybody has a turn", .limited)
 struct FairLinesTests {
     private let start = SuspendingClock.now
 

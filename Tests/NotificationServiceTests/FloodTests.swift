@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
@@ -8,7 +9,7 @@ import Testing
 /// Nobody but the bus can make it wait. dbus-daemon does, when what it has read of a connection and not passed on is more
 /// than `max_incoming_bytes`; with the 1 GB of a session bus that is never. dbus-broker never makes a sender wait.
 /// `CARILLON_LOAD` and `CARILLON_BIN_DIR` are those of ``LoadTests``.
-@Suite("E4: floods", .serialized, .timeLimit(.minutes(20)))
+@Suite("E4: floods", .serialized, .limited)
 struct FloodTests {
     enum Bus: CaseIterable, CustomStringConvertible {
         case daemon, daemonThatBounds, broker

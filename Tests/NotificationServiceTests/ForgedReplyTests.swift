@@ -2,13 +2,14 @@
 import BusNames
 import CDBus
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import DBus
 
 /// The service believes the bus only, where it asked the bus (E6).
-@Suite("E6: replies that strangers send the service", .serialized, .timeLimit(.minutes(20)))
+@Suite("E6: replies that strangers send the service", .serialized, .limited)
 struct ForgedReplyTests {
     @Test("E6: registrations outlast answers that a stranger gives in the bus's name", arguments: BusKind.available)
     func registrations(kind: BusKind) throws {

@@ -2,13 +2,14 @@
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// What one event has to keep is written together, before anything of it leaves (E3).
-@Suite("E3: what belongs together is written together", .timeLimit(.minutes(20)))
+@Suite("E3: what belongs together is written together", .limited)
 struct GatheredStateTests: StateTests {
     @Test("What goes to many clients takes one write of the counts, and what they had waiting one of the log")
     func oneWrite() throws {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// When what was posted `when-idle` leaves its poster's queue.
-@Suite("Q2, Q7: what waits for the service to be idle", .timeLimit(.minutes(20)))
+@Suite("Q2, Q7: what waits for the service to be idle", .limited)
 struct IdlePostingTests {
     private let stage: ServiceStage
     private let observer: StageClient

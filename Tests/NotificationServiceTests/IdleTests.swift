@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// A desktop's service has to be asleep when nothing happens. The subject of these tests is time, so they wait.
-@Suite("The idle service", .serialized, .timeLimit(.minutes(20)))
+@Suite("The idle service", .serialized, .limited)
 struct IdleTests {
     @Test("No wake-ups while nothing happens", arguments: BusKind.available)
     func asleep(kind: BusKind) throws {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
-@Suite("E4: what a bus holds back, and for how long", .timeLimit(.minutes(20)))
+@Suite("E4: what a bus holds back, and for how long", .limited)
 struct InboxWatchTests {
     private let start = SuspendingClock.now
 

@@ -3,13 +3,14 @@ import BusNames
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// Whatever a client did, nothing of it is left in the service when it has left the bus: no table, wherever it stands, has
 /// its name. All objects of the service are looked through, so a new table is looked at as well.
-@Suite("D8, E4: nothing of a client that left", .timeLimit(.minutes(20)))
+@Suite("D8, E4: nothing of a client that left", .limited)
 struct LeftClientTests {
     /// What makes the service remember a client. Something new is one more case.
     enum Doing: CaseIterable, Sendable {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// How carillond starts, and how it ends: its exit codes, and what it says.
-@Suite("Start and end of the service", .serialized, .timeLimit(.minutes(20)))
+@Suite("Start and end of the service", .serialized, .limited)
 struct LifecycleTests {
     @Test("D1: one service per bus; a second one says so and exits with 3", arguments: BusKind.available)
     func startedTwice(kind: BusKind) throws {

@@ -6,6 +6,7 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
@@ -15,7 +16,7 @@ import Testing
 /// lies unread on the other is not served any more: it would not be kept, and its numbers would be given again.
 ///
 /// The simulation found it (seed 300050 of `Tests/Simulation/seeds`). Here the connections are the test's.
-@Suite("E5: a link that has ended serves nobody", .timeLimit(.minutes(20)))
+@Suite("E5: a link that has ended serves nobody", .limited)
 struct LinkEndTests {
     /// A connection, at the bus's end: it answers what the bus is asked, and keeps the rest.
     private final class Line: MessageTransport {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// The service between posters that are fast and observers that are not.
 ///
 /// `CARILLON_LOAD` sets how many notifications are posted, and `CARILLON_BIN_DIR` where optimised programs are.
-@Suite("A4, S4: load and observers that do not read", .serialized, .timeLimit(.minutes(20)))
+@Suite("A4, S4: load and observers that do not read", .serialized, .limited)
 struct LoadTests {
     /// What one client may cost the service: its queue, counted as the limit `queued-bytes-per-client` does, times what
     /// an entry really takes (objects have headers, arrays grow by doubling).

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// Every list of names in the configuration has the same names, whatever it is for.
-@Suite("P2, P3, G1: lists of names, by every use of them", .timeLimit(.minutes(20)))
+@Suite("P2, P3, G1: lists of names, by every use of them", .limited)
 struct NameListTests {
     /// What a list is for. A new one is one more case.
     enum Use: CaseIterable, Sendable {

@@ -4,13 +4,14 @@ import DBus
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import DesktopActivity
 @testable import NotificationService
 
 /// Who it is that policy is asked about.
-@Suite("P2: whose call it is", .timeLimit(.minutes(20)))
+@Suite("P2: whose call it is", .limited)
 struct PolicyGateTests {
     /// A bus that knows the processes of some connections, and has forgotten the others.
     private final class Bus: MessageBus {

@@ -2,12 +2,13 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What policy is asked by each method that concerns more than its caller (P2, P3). Posts have ``WaysOfPostingTests``.
-@Suite("P2, G3, G4, G5: what a sandbox may call", .timeLimit(.minutes(20)))
+@Suite("P2, G3, G4, G5: what a sandbox may call", .limited)
 struct PolicyOfMethodsTests {
     /// A call, and what it is about.
     struct Call: Sendable, CustomTestStringConvertible {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// Policy that changed while there was no service.
-@Suite("P3: policy and a service that starts again", .timeLimit(.minutes(20)))
+@Suite("P3: policy and a service that starts again", .limited)
 struct PolicyRestartTests {
     private func write(_ configuration: String, on bus: PrivateBus) throws {
         let directory = try #require(bus.environment["XDG_CONFIG_HOME"]) + "/carillon"

@@ -2,13 +2,14 @@
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// What policy decides, without anybody who asks.
-@Suite("P2, P3: who may post and observe what", .timeLimit(.minutes(20)))
+@Suite("P2, P3: who may post and observe what", .limited)
 struct PolicyTests {
     private static let app = Policy.Subject.sandbox("org.example.App")
 

@@ -2,12 +2,13 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// The signal PropertiesChanged after the configuration was read again.
-@Suite("P3: news about properties", .timeLimit(.minutes(20)))
+@Suite("P3: news about properties", .limited)
 struct PropertyNewsTests {
     @Test(
         "Each property that another configuration changes is announced, and no other",

@@ -2,12 +2,13 @@
 import BusNames
 import DBus
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// How the service finds out whether a client reads that never answers a Ping, on a kernel that is the test's.
-@Suite("B6: the sockets of a client that never answers", .timeLimit(.minutes(20)))
+@Suite("B6: the sockets of a client that never answers", .limited)
 struct ReadingWitnessTests {
     /// A process with so many sockets, the first of which lead to the bus.
     private final class Kernel: SocketTable {

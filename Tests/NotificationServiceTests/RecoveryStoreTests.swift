@@ -11,7 +11,7 @@ import Testing
 @testable import NotificationService
 
 /// The state's files, damaged in every way that there is room for here.
-@Suite("E3: state that was cut off or damaged", .timeLimit(.minutes(20)))
+@Suite("E3: state that was cut off or damaged", .limited)
 struct RecoveryStoreTests: StateTests {
     @Test("E3: what was remembered comes back as it was")
     func comesBack() throws {

@@ -2,11 +2,12 @@
 import DBus
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// A service that dies, and the next one.
-@Suite("E3: the service's death is survived", .serialized, .timeLimit(.minutes(20)))
+@Suite("E3: the service's death is survived", .serialized, .limited)
 struct RecoveryTests {
     @Test("E3: killed ten times under load, it loses no registration and nothing that it held")
     func killedUnderLoad() throws {

@@ -2,12 +2,13 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// A call that is refused may have found something first: that the time of a value is over. It is told and kept as ever.
-@Suite("R1, G5: what a refused call has found", .timeLimit(.minutes(20)))
+@Suite("R1, G5: what a refused call has found", .limited)
 struct RefusedEventTests {
     private func value(forSeconds seconds: UInt32? = nil) -> PostOptions {
         var options = PostOptions()

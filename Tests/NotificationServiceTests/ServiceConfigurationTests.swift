@@ -2,13 +2,14 @@
 import DesktopActivity
 import MainLoop
 import NotificationCore
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// The files of the service's configuration. The tests in Python see the same on a bus.
-@Suite("E1, P3: the configuration of the service", .timeLimit(.minutes(20)))
+@Suite("E1, P3: the configuration of the service", .limited)
 struct ServiceConfigurationTests {
     private let directory: TemporaryDirectory
 

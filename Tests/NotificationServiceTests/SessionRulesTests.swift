@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// What the configuration says of other sessions.
-@Suite("G1: the rules for other sessions", .timeLimit(.minutes(20)))
+@Suite("G1: the rules for other sessions", .limited)
 struct SessionRulesTests {
     private func rules(_ text: String) throws -> SessionRules {
         let directory = try TemporaryDirectory()

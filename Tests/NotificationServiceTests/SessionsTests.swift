@@ -4,11 +4,12 @@ import DBus
 import Foundation
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Sessions of several users on one machine, which meet on a bus with the rules of a system bus.
-@Suite("G1: all sessions of a machine", .serialized, .timeLimit(.minutes(20)))
+@Suite("G1: all sessions of a machine", .serialized, .limited)
 struct SessionsTests {
     /// One user's session: a bus, a service, a client.
     private final class Session {

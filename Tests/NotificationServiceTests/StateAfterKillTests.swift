@@ -4,13 +4,14 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// What the files of a killed process say of what it had on its way.
-@Suite("E3: what a kill leaves", .timeLimit(.minutes(20)))
+@Suite("E3: what a kill leaves", .limited)
 struct StateAfterKillTests: StateTests {
     @Test("D4, E3: no serial is given twice, whatever became of the posts that had them", arguments: [1, 5, 9000])
     func serials(count: Int) throws {

@@ -4,13 +4,14 @@ import Foundation
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// How much the files take, and what becomes of what there is no room for.
-@Suite("E4: the size of state on disk", .timeLimit(.minutes(20)))
+@Suite("E4: the size of state on disk", .limited)
 struct StateSizeTests: StateTests {
     @Test("E3: a log grows no longer than what it has to hold, twice and a little")
     func tidy() throws {

@@ -5,13 +5,14 @@ import DesktopActivity
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import NotificationService
 
 /// A service among sessions that send what a test says, on a bus that answers at once.
-@Suite("G1: among the sessions on the system bus", .timeLimit(.minutes(20)))
+@Suite("G1: among the sessions on the system bus", .limited)
 struct SystemBusStayTests {
     private final class UsersBus: BusConnection {
         let context: MainContext

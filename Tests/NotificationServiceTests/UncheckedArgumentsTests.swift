@@ -2,6 +2,7 @@
 import Foundation
 import Glibc
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 
 /// Calls whose arguments are not laid out as D-Bus lays them out. A bus ends the connection of whoever sends such a thing,
 /// or carries it.
-@Suite("E4: arguments that no bus has looked at", .serialized, .timeLimit(.minutes(20)))
+@Suite("E4: arguments that no bus has looked at", .serialized, .limited)
 struct UncheckedArgumentsTests {
     @Test("E4: whoever sends them gets an error at most, and everybody else is served", arguments: BusKind.available)
     func post(kind: BusKind) throws {

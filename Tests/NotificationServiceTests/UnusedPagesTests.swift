@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What a service lets go of, and what it must not.
-@Suite("Pages that a process does not need", .timeLimit(.minutes(20)))
+@Suite("Pages that a process does not need", .limited)
 struct UnusedPagesTests {
     private static let size = 256 << 10
 

@@ -3,13 +3,14 @@ import DBus
 import DesktopActivity
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import NotificationService
 
 /// What is refused, by whom and why, is the same whichever way a post comes: ``WayOfPosting``. A rule about posts is a row
 /// of a table here.
-@Suite("E1, N1, N3, P2, G1, G3: what a post may be, by every way of posting", .timeLimit(.minutes(20)))
+@Suite("E1, N1, N3, P2, G1, G3: what a post may be, by every way of posting", .limited)
 struct WaysOfPostingTests {
     /// A service with the policy that the tables speak of, and an observer of everything.
     private final class Scene {

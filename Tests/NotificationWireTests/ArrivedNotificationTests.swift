@@ -8,7 +8,7 @@ import Testing
 @testable import DBus
 
 /// Notifications read where they lie (F3), held against what libdbus reads.
-@Suite("F3: notifications read where they lie", .watched)
+@Suite("F3: notifications read where they lie", .limited)
 struct ArrivedNotificationTests {
     private static let samples: [NotificationSignal] = [
         NotificationSignal(

@@ -7,7 +7,7 @@ import Testing
 @testable import NotificationCore
 
 /// Posts that come together, read where they lie (F1): each as one that came alone.
-@Suite("F1: posts that come together", .watched)
+@Suite("F1: posts that come together", .limited)
 struct ArrivedPostsTests {
     private func read(
         _ call: Message, limits: Limits = Limits(), refusing bad: String = ""

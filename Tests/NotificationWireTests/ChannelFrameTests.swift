@@ -7,7 +7,7 @@ import Testing
 @testable import NotificationCore
 
 /// Frames of channels (F2): their bytes, and that nothing that is none does harm.
-@Suite("F2: frames of channels", .watched)
+@Suite("F2: frames of channels", .limited)
 struct ChannelFrameTests {
     private func bytes(_ writer: ChannelFrameWriter) -> [UInt8] {
         var bytes: [UInt8] = []

@@ -9,7 +9,7 @@ import Testing
 @testable import DBus
 
 /// What userInfo may hold when it arrives at the service (N3).
-@Suite("N3: property lists on the wire", .watched)
+@Suite("N3: property lists on the wire", .limited)
 struct CheckerTests {
     @Test("N3: strings, integers, floating point, booleans, data and dates are allowed")
     func basics() throws {

@@ -6,7 +6,7 @@ import TestLimits
 import Testing
 
 /// A client's userInfo, written and read (N3).
-@Suite("N3: userInfo as values", .watched)
+@Suite("N3: userInfo as values", .limited)
 struct CodingTests {
     @Test("N3: every kind of value arrives as what it was, not as a neighbour type")
     func roundTrips() throws {

@@ -7,7 +7,7 @@ import TestLimits
 import Testing
 
 /// Every method, signal and property of the contract is a value that is coded both ways.
-@Suite("The contract's messages", .watched)
+@Suite("The contract's messages", .limited)
 struct ContractTests {
     // MARK: Methods
 

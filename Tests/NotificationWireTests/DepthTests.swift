@@ -6,7 +6,7 @@ import TestLimits
 import Testing
 
 /// How deep userInfo may nest, at the service and at the client that writes it (E1).
-@Suite("E1: the depth of userInfo", .watched)
+@Suite("E1: the depth of userInfo", .limited)
 struct DepthTests {
     /// userInfo itself is the first level.
     private enum Nesting: String, CaseIterable, CustomTestStringConvertible {

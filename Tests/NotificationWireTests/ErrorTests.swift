@@ -5,7 +5,7 @@ import NotificationWire
 import TestLimits
 import Testing
 
-@Suite("Errors on the wire", .watched)
+@Suite("Errors on the wire", .limited)
 struct ErrorTests {
     @Test("Every error of the center has its name of the contract, and its words as the message")
     func names() {
@@ -80,7 +80,7 @@ struct ErrorTests {
     }
 }
 
-@Suite("The signal Notification", .watched)
+@Suite("The signal Notification", .limited)
 struct SignalTests {
     @Test("D6: what the service sends, a client reads: userInfo, observers, poster, serial and sequence")
     func roundTrip() throws {

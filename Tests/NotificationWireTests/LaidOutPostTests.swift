@@ -7,7 +7,7 @@ import Testing
 @testable import DBus
 
 /// Posts that leave without libdbus: the messages that it would have made.
-@Suite("Posts that are laid out at once", .watched)
+@Suite("Posts that are laid out at once", .limited)
 struct LaidOutPostTests {
     private static let userInfo: [String: PropertyList] = [
         "größe": .array([.int64(1), .double(2)]), "b": .boolean(true), "data": .data([1, 2, 3]),

@@ -9,7 +9,7 @@ import Testing
 @testable import NotificationCore
 
 /// Replies that the service lays out without libdbus: those of `Get` and of `PostMany`.
-@Suite("Replies that are laid out at once", .watched)
+@Suite("Replies that are laid out at once", .limited)
 struct LaidOutReplyTests {
     /// A bus that keeps all messages that it is given.
     private final class KeepingBus: MessageBus {

@@ -6,7 +6,7 @@ import TestLimits
 import Testing
 
 /// `a{sv}` options: an unknown key or value is an error, for a typing slip must not pass silently.
-@Suite("Options on the wire", .watched)
+@Suite("Options on the wire", .limited)
 struct OptionsTests {
     // MARK: Observers
 

@@ -4,7 +4,7 @@ import TestLimits
 import Testing
 
 /// userInfo as text: what people and programs see of it.
-@Suite("JSON of userInfo", .watched)
+@Suite("JSON of userInfo", .limited)
 struct PropertyListJSONTests {
     private func read(_ json: String) throws -> PropertyList? {
         try PropertyListJSON.userInfo(from: #"{"a": \#(json)}"#)["a"]

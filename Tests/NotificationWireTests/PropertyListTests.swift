@@ -3,7 +3,7 @@ import NotificationWire
 import TestLimits
 import Testing
 
-@Suite("N3: property lists", .watched)
+@Suite("N3: property lists", .limited)
 struct PropertyListTests {
     @Test("N3: values of neighbour types are not equal")
     func kinds() {

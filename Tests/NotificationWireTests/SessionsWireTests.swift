@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// What sessions say to each other.
-@Suite("G1: messages between sessions", .watched)
+@Suite("G1: messages between sessions", .limited)
 struct SessionsWireTests {
     private let other: UniqueName = ":1.7"
 

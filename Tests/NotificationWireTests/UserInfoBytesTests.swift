@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// userInfo between bytes and values without libdbus, held against what libdbus makes of it (N3).
-@Suite("N3: userInfo between bytes and values", .watched)
+@Suite("N3: userInfo between bytes and values", .limited)
 struct UserInfoBytesTests {
     @Test("N3: the bytes are those of libdbus, and come back as the values that they were", arguments: 0..<8)
     func roundTrips(seed: UInt64) throws {

@@ -5,7 +5,7 @@ import NotificationWire
 import TestLimits
 import Testing
 
-@Suite("E1: the size of userInfo", .watched)
+@Suite("E1: the size of userInfo", .limited)
 struct UserInfoSizeTests {
     @Test(
         "E1: empty collections count with their padding, as on the wire",

@@ -5,7 +5,7 @@ import Testing
 
 @testable import ServiceClient
 
-@Suite("A channel on the client's side, without a session", .watched)
+@Suite("A channel on the client's side, without a session", .limited)
 struct ClientChannelTests {
     @Test("E8: reading to the end is reading some MiB, so that a service that always writes does not keep the program")
     func endlessWriter() {

@@ -6,7 +6,7 @@ import Testing
 
 /// What waits counts as it is, and leaves as it has to, whatever was taken out, put back or given up before: at random,
 /// against a list that counts anew each time.
-@Suite("E1, F1: an outbox against a plain model", .watched)
+@Suite("E1, F1: an outbox against a plain model", .limited)
 struct OutboxModelTests {
     /// The same on every machine.
     private struct Random: RandomNumberGenerator {

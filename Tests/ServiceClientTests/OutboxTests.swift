@@ -4,7 +4,7 @@ import Testing
 
 @testable import ServiceClient
 
-@Suite("Outbox: what waits for the service, in order and bounded (E1)", .watched)
+@Suite("Outbox: what waits for the service, in order and bounded (E1)", .limited)
 struct OutboxTests {
     private func filled(posts: Int) -> Outbox<Int> {
         var outbox = Outbox<Int>()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import ServiceClient
 
-@Suite("Registrations: what a service has and what it should have (E3)", .watched)
+@Suite("Registrations: what a service has and what it should have (E3)", .limited)
 struct RegistrationsTests {
     private func key(
         _ name: String?, _ object: String? = nil, _ behavior: SuspensionBehavior = .coalesce,

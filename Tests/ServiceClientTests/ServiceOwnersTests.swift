@@ -6,7 +6,7 @@ import Testing
 @testable import ServiceClient
 
 /// Whose signals a client believes while the service becomes another.
-@Suite("Owners of the service's name", .watched)
+@Suite("Owners of the service's name", .limited)
 struct ServiceOwnersTests {
     private let names = (1...40).map { UniqueName(rawValue: ":1.\($0)")! }
 

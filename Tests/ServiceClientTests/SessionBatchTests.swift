@@ -9,7 +9,7 @@ import Testing
 @testable import ServiceClient
 
 /// What a program's engine sends and receives together (F1), at services that know of it and at those that do not.
-@Suite("F1: batches of a service session", .watched)
+@Suite("F1: batches of a service session", .limited)
 struct SessionBatchTests {
     private static let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
     private static let unknownMethod: InterfaceName = "org.freedesktop.DBus.Error.UnknownMethod"

@@ -8,7 +8,7 @@ import Testing
 @testable import ServiceClient
 
 /// Posts that leave over a channel from the threads that make them, while it is idle.
-@Suite("Posts past a service session, over a channel", .watched)
+@Suite("Posts past a service session, over a channel", .limited)
 struct SessionChannelLineTests {
     private final class Line {
         let stage = SessionTests.Stage(wish: TransportWish(.channel))

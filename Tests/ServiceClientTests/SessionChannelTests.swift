@@ -11,7 +11,7 @@ import Testing
 
 /// What a program's engine does with a channel (F2): whichever way they go, its requests and its notifications keep
 /// their order, none is lost without a word, and none comes twice.
-@Suite("F2: channels of a service session", .watched)
+@Suite("F2: channels of a service session", .limited)
 struct SessionChannelTests {
     private static let unknownMethod: InterfaceName = "org.freedesktop.DBus.Error.UnknownMethod"
     private static let busName = "org.carillon.NotificationCenter1"

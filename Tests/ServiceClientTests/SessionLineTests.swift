@@ -14,7 +14,7 @@ import Testing
 #endif
 
 /// Posts that leave from the threads that make them, while the line is idle.
-@Suite("Posts past a service session", .watched)
+@Suite("Posts past a service session", .limited)
 struct SessionLineTests {
     private final class Line {
         let stage = SessionTests.Stage()

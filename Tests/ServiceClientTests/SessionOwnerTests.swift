@@ -10,7 +10,7 @@ import Testing
 @testable import ServiceClient
 
 /// Whom a session takes for the service, as its name goes from one to another, and to strangers.
-@Suite("Who is the service of a session", .watched)
+@Suite("Who is the service of a session", .limited)
 struct SessionOwnerTests {
     private typealias Stage = SessionTests.Stage
     private typealias Box = SessionTests.Box

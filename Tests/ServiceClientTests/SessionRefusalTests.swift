@@ -10,7 +10,7 @@ import Testing
 
 /// A program learns the same of a post that the service refuses, whichever way its engine sends it: the error by its name,
 /// for the post that it is about, and of no other.
-@Suite("F1, F2, P2: refusals of posts, by every way of the engine", .watched)
+@Suite("F1, F2, P2: refusals of posts, by every way of the engine", .limited)
 struct SessionRefusalTests {
     /// How posts leave. A new way is one more case.
     enum Way: CaseIterable, Sendable {

@@ -12,7 +12,7 @@ import Testing
 
 /// What the engine of a client does when the bus and the service come, go, refuse and replace each other, on a bus and
 /// a clock that the test plays.
-@Suite("Service session", .watched)
+@Suite("Service session", .limited)
 struct SessionTests {
     private static let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
     private static let serviceUnknown = BusError.serviceUnknownName

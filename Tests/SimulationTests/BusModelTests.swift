@@ -2,12 +2,13 @@
 import BusNames
 import DBus
 import MainLoop
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// The model of the bus does what the real ones do, as far as the service can see it.
-@Suite("The model of the bus", .timeLimit(.minutes(20)))
+@Suite("The model of the bus", .limited)
 struct BusModelTests {
     /// A connection that keeps what arrives.
     private final class Ear {

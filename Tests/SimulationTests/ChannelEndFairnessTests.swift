@@ -2,12 +2,13 @@
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// What a client has written to a channel that ends is taken in its turns, in virtual time, where nothing races.
-@Suite("E4, F2: ends of channels beside others", .timeLimit(.minutes(20)))
+@Suite("E4, F2: ends of channels beside others", .limited)
 struct ChannelEndFairnessTests {
     enum End: CaseIterable {
         case another

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// What a channel loses with its end, in virtual time, where nothing races.
-@Suite("F2, S4: ends of channels", .timeLimit(.minutes(20)))
+@Suite("F2, S4: ends of channels", .limited)
 struct ChannelLossTests {
     private let stage = Stage()
     private let poster: PlainClient

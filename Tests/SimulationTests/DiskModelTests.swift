@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import Testing
 
 @testable import NotificationService
 @testable import Simulation
 
 /// The model of the disk does what a file system does to a process that dies, and to one that finds it full.
-@Suite("The model of the disk", .timeLimit(.minutes(20)))
+@Suite("The model of the disk", .limited)
 struct DiskModelTests {
     private let world = World(seed: 1)
     private let disk: Disk

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// What judges the cost of events. All states at their limits are for optimised programs: `tools/simulate --costs`.
-@Suite("E8: the judge of the cost of events", .timeLimit(.minutes(20)))
+@Suite("E8: the judge of the cost of events", .limited)
 struct EventCostTests {
     /// States that a debug build makes in little time.
     private static let cheap: [FullState] = [.observersOfOne, .connectionValues, .clients]

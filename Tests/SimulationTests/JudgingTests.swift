@@ -4,12 +4,13 @@ import DBus
 import MainLoop
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// Judges of the simulation, on cases of which the verdict is known.
-@Suite("Judging", .timeLimit(.minutes(20)))
+@Suite("Judging", .limited)
 struct JudgingTests {
     private final class Stage {
         let world = World(seed: 1)

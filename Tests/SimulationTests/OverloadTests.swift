@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// What becomes of posts that come faster than they can be served, on a bus that makes nobody wait (E4, S4).
-@Suite("Overload", .timeLimit(.minutes(20)))
+@Suite("Overload", .limited)
 struct OverloadTests {
     private static let posts = 2500
 

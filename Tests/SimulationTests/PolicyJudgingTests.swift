@@ -3,12 +3,13 @@ import BusNames
 import DBus
 import NotificationCore
 import NotificationWire
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// What the simulation knows of policy, and of what suspends clients, on cases of which the verdict is known.
-@Suite("Judging policy and suspension", .timeLimit(.minutes(20)))
+@Suite("Judging policy and suspension", .limited)
 struct PolicyJudgingTests {
     private static let sandboxed = Application(id: "org.example.App", isSandboxed: true)
     private static let free = Application(id: "org.example.App", isSandboxed: false)

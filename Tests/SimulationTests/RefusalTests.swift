@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// What the bus refused, and the service had no time to tell (E5, S4).
-@Suite("Refusals", .timeLimit(.minutes(20)))
+@Suite("Refusals", .limited)
 struct RefusalTests {
     private static let posts = 40
 

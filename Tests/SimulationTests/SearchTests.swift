@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// The short form of the search, in a process of its own whose hash tables have the same order in every run, as a seed
 /// means nothing without that. Continuous integration tries many more.
-@Suite("Simulation", .timeLimit(.minutes(20)))
+@Suite("Simulation", .limited)
 struct SearchTests {
     private func simulate(_ arguments: String...) throws -> CommandResult { try simulate(arguments) }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
 import NotificationCore
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// The verdicts of the simulation about other sessions, on cases of which they are known.
-@Suite("Judging other sessions", .timeLimit(.minutes(20)))
+@Suite("Judging other sessions", .limited)
 struct SessionJudgingTests {
     private static let user: UInt32 = 4_000_001
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
 import Testing
 
 @testable import Simulation
 
 /// The way from a failure with hundreds of steps to one that a person can read, with judges whose answers are known.
-@Suite("Shortening", .timeLimit(.minutes(20)))
+@Suite("Shortening", .limited)
 struct ShrinkerTests {
     private let steps = Array(0..<400)
 

@@ -2,13 +2,14 @@
 import DBus
 import Glibc
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 
 @testable import Simulation
 
 /// The model of a stream socket does what the kernel does with a pair of them, but for how much fits in.
-@Suite("The model of a stream socket", .timeLimit(.minutes(20)))
+@Suite("The model of a stream socket", .limited)
 struct StreamModelTests {
     /// What both can do.
     private protocol End {

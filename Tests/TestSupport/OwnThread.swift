@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import TestLimits
+
 /// Runs work that blocks for long on a thread of its own.
 ///
 /// Tests run on as many threads as the machine has processors. A test that blocks one of them for seconds holds up
@@ -15,7 +17,7 @@ public func onOwnThread<Result: Sendable>(
     let owner = ProgramsUnderTest.owner
     return try await awaiting("the end of a thread", within: patience) {
         // A task of one job, and not a plain thread: a failed expectation is one of the test that is current in it.
-        try await Task(executorPreference: ThreadPerJob.shared) {
+        try await Task(executorPreference: OwnThreads.shared) {
             ProgramsUnderTest.adopt(owner)
             return try body()
         }.value

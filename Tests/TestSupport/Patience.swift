@@ -51,7 +51,7 @@ public struct Patience: Sendable, CustomStringConvertible {
 public struct Wait: Sendable {
     /// Where something blocks until an event comes, it must look as often as this.
     public static let longestLook = Duration.seconds(1)
-    /// The same for a task, which goes through the pool before each look: see ``throughThePool()``.
+    /// The same for a task, which goes through the pool before each look: see ``PoolOfTasks``.
     private static let longestLookOfTask = Duration.milliseconds(200)
 
     private let patience: Patience
@@ -72,28 +72,6 @@ public struct Wait: Sendable {
     init(inTask patience: Patience) {
         self.patience = patience
         isInTask = true
-    }
-
-    /// Goes once through the pool of tasks, on which most of what a task waits for goes on: while others hold its threads,
-    /// nobody looks.
-    ///
-    /// - Throws: ``NotInTime`` where they are held for ten minutes, if the caller has a thread of its own.
-    static func throughThePool() async throws {
-        let hasPassed = Passage()
-        Task.detached { hasPassed.end() }
-        let start = ContinuousClock.now
-        while !hasPassed.isOver {
-            guard ContinuousClock.now - start < .seconds(600) else {
-                throw NotInTime("not within ten minutes: a thread of the pool of tasks, all of which are held")
-            }
-            try? await Task.sleep(for: .milliseconds(1))
-        }
-    }
-
-    private final class Passage: Sendable {
-        private let state = Atomic(false)
-        var isOver: Bool { state.load(ordering: .acquiring) }
-        func end() { state.store(true, ordering: .releasing) }
     }
 
     /// Begins anew, as something of what is waited for has come; ten times as long in all, as what comes may have no end.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 import Testing
 
 /// The programs that each test has started, so that a test that waits in vain can say what they wrote last: services with
@@ -33,7 +34,13 @@ enum ProgramsUnderTest {
             entries.removeAll { $0.program == nil }
             entries.append(entry)
         }
+        _ = isKnown
     }
+
+    private static let isKnown: Void = RunningTests.has(
+        RunningTests.Programs(report: report) {
+            for program in entries.withLock({ $0.compactMap(\.program) }) { program.kill() }
+        })
 
     /// What those of the calling thread's test wrote last, below a line of its own; nothing when there are none. A thread
     /// that works for no test is told of all.

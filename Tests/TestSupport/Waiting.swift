@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import MainLoop
+import TestLimits
 
 /// Something that did not happen in time.
 public struct NotInTime: Error, CustomStringConvertible, Sendable {
@@ -69,7 +70,7 @@ public func eventuallyInTask(
             come = now
             wait.goOn()
         }
-        try await Wait.throughThePool()
+        try await throughThePool()
         try wait.look(for: what())
         try await Task.sleep(for: .milliseconds(5))
     }
@@ -94,7 +95,7 @@ public func awaiting<Result: Sendable>(
     while true {
         if let outcome = box.value.withLock({ $0 }) { return try outcome.get() }
         do {
-            try await Wait.throughThePool()
+            try await throughThePool()
             try wait.look(for: what)
             try await Task.sleep(for: .milliseconds(2))
         } catch {
@@ -102,6 +103,11 @@ public func awaiting<Result: Sendable>(
             throw error
         }
     }
+}
+
+/// Goes once through the pool of tasks before a look.
+private func throughThePool() async throws {
+    do { try await PoolOfTasks.pass() } catch { throw NotInTime("\(error)") }
 }
 
 /// Shares what can't be copied.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import TestSupport
 import Testing
 import ThreadDelivery
 
-@Suite("T1, T2: what asynchronous functions of observers are called with", .bounded, .timeLimit(.minutes(20)))
+@Suite("T1, T2: what asynchronous functions of observers are called with", .limited)
 struct AsyncDeliveryTests {
     private final class Numbers: Sendable {
         private let numbers = Locked<[Int]>([])

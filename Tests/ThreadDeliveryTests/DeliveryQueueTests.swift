@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 import ThreadDelivery
 
-@Suite("T1, T2: the delivery queue", .timeLimit(.minutes(20)))
+@Suite("T1, T2: the delivery queue", .limited)
 struct DeliveryQueueTests {
     /// What the tests see of a queue: how often it woke its target, and what ran.
     final class Probe: Sendable {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
+import TestLimits
 import Testing
 import ThreadDelivery
 
-@Suite("T1: one order for several modes", .timeLimit(.minutes(20)))
+@Suite("T1: one order for several modes", .limited)
 struct ModeLanesTests {
     private let context = MainContext()
     private var modes: ContextModes { ContextModes(of: context) }

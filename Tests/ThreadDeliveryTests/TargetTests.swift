@@ -2,11 +2,12 @@
 import Foundation
 import MainLoop
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 import ThreadDelivery
 
-@Suite("Where observers run", .timeLimit(.minutes(20)))
+@Suite("Where observers run", .limited)
 struct TargetTests {
     @Test("An operation queue that runs several at once runs one delivery at a time, in order")
     func operationQueue() throws {

@@ -12,7 +12,7 @@ struct Difference: CustomStringConvertible {
     ///
     /// - Parameter name: of the sequence, for the message when one of them does not end.
     static func first(in steps: [Step], name: String = "a sequence") -> Difference? {
-        Watchdog.watch(name) { begin in first(in: steps, begin: begin) }
+        RunningTest.part(name) { begin in first(in: steps, begin: begin) }
     }
 
     private static func first(in steps: [Step], begin: (Int) -> Void) -> Difference? {

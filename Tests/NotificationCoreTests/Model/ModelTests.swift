@@ -15,7 +15,7 @@ import Testing
 /// runs ten thousand new ones, and `CARILLON_SEED=` a seed that was printed, with `CARILLON_SEEDS=1`, that one again.
 ///
 /// With `CARILLON_QUICK` each test runs a few of its sequences, and the tests of the test itself are left out.
-@Suite("Model", .watched)
+@Suite("Model", .limited)
 struct ModelTests {
     /// Steps in a sequence.
     static let length = 200

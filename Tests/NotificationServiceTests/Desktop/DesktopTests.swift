@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Real desktops, without a screen, and real GTK programs that know nothing of suspension.
-@Suite("A1, A2, A3 on real desktops", .serialized, .timeLimit(.minutes(20)))
+@Suite("A1, A2, A3 on real desktops", .serialized, .limited)
 struct DesktopTests {
     /// Two programs with a window each, "A" and "B", of which B came last and is active.
     struct Scene {
@@ -200,7 +201,7 @@ struct DesktopTests {
 }
 
 /// What only an X session has.
-@Suite("A3: X11", .serialized, .timeLimit(.minutes(20)))
+@Suite("A3: X11", .serialized, .limited)
 struct X11DesktopTests {
     @Test("A2: when the window manager is killed everybody receives; the next one is followed")
     func windowManager() throws {
@@ -355,7 +356,7 @@ struct X11DesktopTests {
 }
 
 /// What only sway has.
-@Suite("A3: sway", .serialized, .timeLimit(.minutes(20)))
+@Suite("A3: sway", .serialized, .limited)
 struct SwayDesktopTests {
     @Test("A1: on an empty workspace nobody is active; back on the other one, the window that was is")
     func emptyWorkspace() throws {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// The examples that say by themselves whether they are active, built as their first lines say, on an X server.
-@Suite("A2: examples of an application's own word", .serialized, .timeLimit(.minutes(20)))
+@Suite("A2: examples of an application's own word", .serialized, .limited)
 struct ExampleTests {
     enum Example: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case pythonGTK = "python-gtk"

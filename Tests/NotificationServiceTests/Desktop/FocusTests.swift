@@ -3,11 +3,12 @@ import BusNames
 import DBus
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Who can be active, and who is when no window has the focus (docs/activity.md), on real desktops.
-@Suite("A1, A2: windows, and no window", .serialized, .timeLimit(.minutes(20)))
+@Suite("A1, A2: windows, and no window", .serialized, .limited)
 struct FocusTests {
     typealias Scene = DesktopTests.Scene
 

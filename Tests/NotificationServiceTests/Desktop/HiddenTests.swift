@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// `inactive-when=hidden`: who can be seen is active, with the focus or without, on real desktops.
-@Suite("A1: inactive when hidden", .serialized, .timeLimit(.minutes(20)))
+@Suite("A1: inactive when hidden", .serialized, .limited)
 struct HiddenTests {
     enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case openbox, i3, sway

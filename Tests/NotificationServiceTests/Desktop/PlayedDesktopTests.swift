@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Our scripts inside desktops that can't be had here, run by gjs with what they use of the desktop played
 /// (`Tests/Desktop/gnome-shell`, `Tests/Desktop/kwin`), and the real service beside them.
-@Suite("A1, A2, A3: scripts inside desktops", .serialized, .timeLimit(.minutes(20)))
+@Suite("A1, A2, A3: scripts inside desktops", .serialized, .limited)
 struct PlayedDesktopTests {
     enum Kind: String, CaseIterable, Sendable, CustomTestStringConvertible {
         case gnome43, gnome45, kwin5, kwin6

@@ -5,11 +5,12 @@ import DesktopActivity
 import Foundation
 import MainLoop
 import NotificationWire
+import TestLimits
 import TestSupport
 import Testing
 
 /// Desktops that report over the bus, played by this process: it owns their names.
-@Suite("A3: desktops that report over the bus", .serialized, .timeLimit(.minutes(20)))
+@Suite("A3: desktops that report over the bus", .serialized, .limited)
 struct ReportTests {
     /// A client that owns a desktop's name, and notes what it is asked.
     final class Shell {

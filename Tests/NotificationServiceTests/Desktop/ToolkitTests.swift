@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import TestLimits
 import TestSupport
 import Testing
 
 /// The client library's `followActivity(of:)` in a program with a window (`Tests/ToolkitWindow`), on a desktop of which
 /// the service knows nothing: what counts is the application's own word.
-@Suite("A1: an application's own word, by its toolkit", .serialized, .timeLimit(.minutes(20)))
+@Suite("A1: an application's own word, by its toolkit", .serialized, .limited)
 struct ToolkitTests {
     /// The exit code of the program where the toolkit is not installed.
     private static let notInstalled: Int32 = 77

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+import Glibc
+import Synchronization
+
+/// A test that runs, and what it does: it says when nothing comes of it any more.
+public final class RunningTest: Sendable {
+    /// How long a test may take.
+    public struct Limits: Sendable {
+        /// In which it uses no processor, and none of its tasks goes on: it waits for what does not come. Everything that waits
+        /// with a bound looks once a second at least, and so uses the processor.
+        public var silence: Duration
+        /// Of its thread, without awaiting anything: a loop that has no end. A part has this time anew: ``part(_:_:)``. A machine
+        /// with much else to do does not use it up.
+        public var processorTime: Duration
+        /// In all.
+        public var whole: Duration
+        /// Until it has ended after it was cancelled.
+        public var ending: Duration
+
+        /// Mutants make loops without an end, and there are many: tools/mutants, which knows how long each test takes without them,
+        /// sets this.
+        private static let mutantsTime = getenv("CARILLON_PROCESSOR_TIME").flatMap { Double(String(cString: $0)) }
+            .map { Duration.seconds($0) }
+
+        public init(silence: Duration, processorTime: Duration, whole: Duration, ending: Duration) {
+            (self.silence, self.processorTime, self.whole, self.ending) = (silence, processorTime, whole, ending)
+        }
+
+        #if THREAD_SANITIZER
+            /// The sanitizer makes a test slow.
+            static let standard = Limits(
+                silence: .seconds(300), processorTime: .seconds(600), whole: .seconds(3000), ending: .seconds(60))
+        #else
+            /// No test takes a fifth of its processor time, or a third of the rest.
+            static let standard = Limits(
+                silence: .seconds(60), processorTime: mutantsTime ?? .seconds(30), whole: .seconds(1200),
+                ending: .seconds(10))
+        #endif
+    }
+
+    /// The test that a task belongs to.
+    @TaskLocal static var current: RunningTest?
+
+    /// Its name and its place.
+    public let name: String
+    private let limits: Limits
+    private let state: Mutex<State>
+    private let step = Atomic(-1)
+    private let hasEndedState = Atomic(false)
+
+    private struct Job {
+        let thread: pthread_t
+        let clock: clockid_t
+        /// What the clock said when the job, or the last part of the test, began.
+        var start: Int
+    }
+
+    private struct State {
+        var jobs: [Int: Job] = [:]
+        var jobsBegun = 0
+        var part: String?
+        var lastLook = ContinuousClock.now
+        var whole = Duration.zero
+        var silence = Duration.zero
+        /// What was known at the last look: jobs, and the processor time of those that run.
+        var traces = [0]
+    }
+
+    /// Between two looks no more than this counts, whatever the clock says: a machine may have slept.
+    private static let longestLook = Duration.milliseconds(500)
+
+    init(_ name: String, limits: Limits) {
+        self.name = name
+        self.limits = limits
+        state = Mutex(State())
+    }
+
+    // MARK: What it does
+
+    func jobBegan() -> Int {
+        let thread = pthread_self()
+        var clock = clockid_t()
+        pthread_getcpuclockid(thread, &clock)
+        return state.withLock { state in
+            state.jobsBegun += 1
+            state.jobs[state.jobsBegun] = Job(thread: thread, clock: clock, start: time(clock))
+            return state.jobsBegun
+        }
+    }
+
+    func jobEnded(_ number: Int) {
+        state.withLock { $0.jobs[number] = nil }
+    }
+
+    /// Runs a part of the test that runs, on one thread. Its limit of processor time begins anew with it, and again behind it:
+    /// a test may have as many parts as it likes.
+    ///
+    /// - Parameters:
+    ///   - what: names it in the message.
+    ///   - body: is given something to tell which step of it has begun.
+    public static func part<Result, Failure: Error>(
+        _ what: String, _ body: (_ begin: (Int) -> Void) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        guard let test = current else { return try body { _ in } }
+        test.begin(part: what)
+        defer { test.begin(part: nil) }
+        return try body { test.step.store($0, ordering: .relaxed) }
+    }
+
+    private func begin(part: String?) {
+        step.store(-1, ordering: .relaxed)
+        state.withLock { state in
+            state.part = part
+            for (number, job) in state.jobs where pthread_equal(job.thread, pthread_self()) != 0 {
+                state.jobs[number]?.start = time(job.clock)
+            }
+        }
+    }
+
+    // MARK: Its end
+
+    var hasEnded: Bool { hasEndedState.load(ordering: .acquiring) }
+    func ended() { hasEndedState.store(true, ordering: .releasing) }
+
+    /// Looks whether anything comes of it.
+    ///
+    /// - Returns: why not; nil as long as something does.
+    func look() -> String? {
+        state.withLock { state in
+            let now = ContinuousClock.now
+            let passed = min(now - state.lastLook, Self.longestLook)
+            state.lastLook = now
+            state.whole += passed
+            let traces = [state.jobsBegun, state.jobs.count] + state.jobs.values.map { time($0.clock) }.sorted()
+            state.silence = traces == state.traces ? state.silence + passed : .zero
+            state.traces = traces
+            let used = state.jobs.values.map { time($0.clock) - $0.start }.max() ?? 0
+            let why: String
+            if used >= nanoseconds(limits.processorTime) {
+                why = "does not end: a loop without an end, for \(limits.processorTime) of processor time"
+            } else if state.silence >= limits.silence {
+                let how = state.jobs.isEmpty ? "awaits" : "blocks on"
+                why = "does not end: it \(how) what did not come for \(limits.silence)"
+            } else if state.whole >= limits.whole {
+                why = "does not end, within \(limits.whole)"
+            } else {
+                return nil
+            }
+            return state.part.map { "\(why), in \($0)\(place)" } ?? why
+        }
+    }
+
+    private var place: String {
+        let step = step.load(ordering: .relaxed)
+        return step < 0 ? "" : ", step \(step)"
+    }
+
+    /// Waits until it has ended, which was cancelled, and blocks the thread.
+    ///
+    /// - Parameter stay: is called again and again when it takes too long.
+    func waitForEnd(_ stay: () -> Void) {
+        let start = ContinuousClock.now
+        while !hasEnded {
+            usleep(20_000)
+            if ContinuousClock.now - start > limits.ending { stay() }
+        }
+    }
+
+    /// Ends the process by a signal to the thread that the test has, if it has one, so that the backtrace shows what that does.
+    func trap() {
+        guard let thread = state.withLock({ $0.jobs.values.first?.thread }) else { return }
+        // The signal that a thread takes whatever it blocks.
+        pthread_kill(thread, SIGTRAP)
+        // The backtrace takes some seconds.
+        sleep(60)
+    }
+}
+
+private func time(_ clock: clockid_t) -> Int {
+    var time = timespec()
+    clock_gettime(clock, &time)
+    return time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+private func nanoseconds(_ duration: Duration) -> Int {
+    Int(duration / .nanoseconds(1))
+}
