@@ -168,39 +168,62 @@ struct Simulate {
     private static func parse(_ arguments: [String]) -> Options {
         var options = Options()
         var rest = arguments[...]
-        func value<Value>(_ read: (String) -> Value?) -> Value {
-            guard let text = rest.popFirst(), let value = read(text) else { usage() }
-            return value
-        }
         while let option = rest.popFirst() {
+            func value<Value>(_ read: (String) -> Value?) -> Value {
+                guard let text = rest.popFirst() else { fail("\(option) needs a value") }
+                guard let value = read(text) else { fail("\(option) can't be '\(text)'") }
+                return value
+            }
+            func check(_ isValid: (String) -> Bool) {
+                let _: String = value { text in isValid(text) ? text : nil }
+            }
             switch option {
             case "--seed": options.seed = value(UInt64.init)
-            case "--minutes": options.minutes = value(Double.init)
-            case "--runs": options.runs = value(Int.init)
+            case "--minutes": options.minutes = value(duration)
+            case "--runs": options.runs = value(positive)
             case "--first": options.first = value(UInt64.init)
             case "--seeds": options.seedsFile = value { $0 }
-            case "--keep": options.kept = value { text in text.split(separator: ",").compactMap { Int($0) } }
-            case "--plant":
-                let name: String = value { $0 }
-                guard PlantedFaults.plant(name) else { usage() }
+            case "--keep": options.kept = value(numbers)
+            case "--plant": check(PlantedFaults.plant)
             case "--list-planted":
                 for name in PlantedFaults.all { printLine(name) }
                 exit(0)
             case "--costs": exit(checkCosts() ? 0 : 1)
             case "--quiet": options.isQuiet = true
             case "--no-shrink": options.shrinks = false
-            case "--most-failures": options.mostFailures = value(Int.init)
+            case "--most-failures": options.mostFailures = value(positive)
             case "--commit": options.commit = value { $0 }
-            default:
-                let text: String = value { $0 }
-                guard set(option, to: text, in: &options.dials) else { usage() }
+            case _ where isDial(option): check { text in set(option, to: text, in: &options.dials) }
+            default: fail("unknown option '\(option)'")
             }
         }
         return options
     }
 
-    private static func usage() -> Never {
-        printError("simulate: see tools/simulate")
+    private static func duration(_ text: String) -> Double? {
+        guard let number = Double(text), number >= 0 else { return nil }
+        return number
+    }
+
+    private static func positive(_ text: String) -> Int? {
+        guard let number = Int(text), number > 0 else { return nil }
+        return number
+    }
+
+    /// - Returns: the numbers between commas; nil if anything else is there.
+    private static func numbers(_ text: String) -> [Int]? {
+        let parts = text.split(separator: ",", omittingEmptySubsequences: false)
+        let numbers = parts.compactMap { Int($0) }
+        return numbers.count == parts.count ? numbers : nil
+    }
+
+    private static func isDial(_ option: String) -> Bool {
+        ["--clients", "--seconds", "--faults", "--rate", "--sabotage"].contains(option)
+            || Dials.shares.contains { "--" + $0.name == option }
+    }
+
+    private static func fail(_ text: String) -> Never {
+        printError("simulate: \(text); try tools/simulate --help")
         exit(2)
     }
 }
