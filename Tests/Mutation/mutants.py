@@ -150,6 +150,11 @@ def fail(message):
     sys.exit(f"mutants: {message}")
 
 
+def bad_usage(message):
+    print(f"mutants: {message}; try --help", file=sys.stderr)
+    sys.exit(2)
+
+
 # The places
 
 
@@ -544,31 +549,41 @@ def main():
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--least", type=float, default=95)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--check", action="store_true")  # whether there are mutants to try, and no more
     options = parser.parse_args()
 
     equivalents = read_equivalents()
     everything = all_mutants()
     keys = {mutant.key for mutant in everything}
     stale = [key for key in equivalents if key not in keys]
-    mutants = [mutant for mutant in everything if options.only in mutant.file]
-    known = [mutant for mutant in mutants if mutant.key in equivalents]
-    mutants = [mutant for mutant in mutants if mutant.key not in equivalents]
+    mutants = [mutant for mutant in everything if mutant.key not in equivalents]
+    # Before files are left out, so that a mutant has the same number with and without --only.
     for number, mutant in enumerate(mutants, 1):
         mutant.number = number
+    last_number = len(mutants)
+    known = [mutant for mutant in everything if mutant.key in equivalents and options.only in mutant.file]
+    mutants = [mutant for mutant in mutants if options.only in mutant.file]
+    if not mutants:
+        bad_usage(f"--only: no file with {options.only!r} in its path has anything to mutate")
+    wanted = [int(number) for number in options.numbers.split(",") if number]
+    for number in wanted:
+        if not 1 <= number <= last_number:
+            bad_usage(f"--numbers: there is no mutant {number}; the numbers are 1 to {last_number}")
+        if not any(mutant.number == number for mutant in mutants):
+            bad_usage(f"--numbers: mutant {number} is in no file with {options.only!r} in its path, as --only demands")
+    if options.check:
+        return
     if options.list:
         for mutant in mutants:
-            print(f"{mutant.file}:{mutant.line}: {mutant.what}: {mutant.text}")
+            print(f"{mutant.number} {mutant.file}:{mutant.line}: {mutant.what}: {mutant.text}")
         print(f"{len(mutants)} mutants, and {len(known)} that are equivalent")
         if stale:
             print("\n".join(describe_stale(stale)), file=sys.stderr)
         sys.exit(1 if stale else 0)
-    if not mutants:
-        fail(f"no file with {options.only!r} in its path has anything to mutate")
 
     chance = random.Random(options.seed)
     parts = {part.name: [mutant for mutant in mutants if part_of(mutant) is part] for part in PARTS}
-    if options.numbers:
-        wanted = {int(number) for number in options.numbers.split(",")}
+    if wanted:
         mutants = [mutant for mutant in mutants if mutant.number in wanted]
         options.sample = "all"
     elif options.sample != "all" and int(options.sample) <= MAX_OF_ONE_PART:
