@@ -28,6 +28,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "compare"))
+
+from arguments import Parser, whole  # noqa: E402
+
 PACES = {"window": [], "flood": ["--unpaced"], "leisure": ["--rate", "100"]}
 PACES_OF_LIBRARY = {"flood": [], "leisure": ["--rate", "100"]}
 WAYS = ("plain", "library", "channel")
@@ -160,18 +164,25 @@ def difference(count, options, way, observers, pace):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("binaries", type=pathlib.Path)
-    parser.add_argument("--posts", type=int, default=1000)
-    parser.add_argument("--observers", type=int, nargs="*", default=[0, 1, 10])
+    parser = Parser(prog="tools/bench --counts", description=__doc__.split("\n\n")[0])
+    parser.add_argument("binaries", type=pathlib.Path, nargs="?", help=argparse.SUPPRESS)
+    parser.add_argument("--parse", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--posts", type=whole(1, 10**7), default=1000)
+    parser.add_argument("--observers", type=whole(0, 10**5), nargs="*", default=[0, 1, 10])
     parser.add_argument("--pace", choices=PACES, nargs="*", default=list(PACES))
     parser.add_argument("--ways", choices=WAYS, nargs="+", default=["plain"])
     parser.add_argument("--only", choices=["instructions", "system-calls"])
-    parser.add_argument("--bus", default="dbus-daemon")
+    parser.add_argument("--bus", metavar="PROGRAM", default="dbus-daemon")
     parser.add_argument("--service", type=pathlib.Path, help="instead of carillond in BINARIES")
     parser.add_argument("--profile", type=pathlib.Path, help="keep callgrind's files there")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write what the last pace came to there, too")
     options = parser.parse_args()
+    if options.parse and options.binaries:  # before what they are for is built
+        parser.error(f"unexpected argument {str(options.binaries)!r}")
+    if options.parse:
+        return 0
+    if not options.binaries:
+        parser.error("needs the directory of the programs")
 
     figures = {way: {"instructions": {}, "system calls": {}} for way in options.ways}
     for way in options.ways:

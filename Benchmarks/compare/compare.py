@@ -15,19 +15,21 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+from arguments import Parser, whole  # noqa: E402
+
 QUESTIONS = ("throughput", "latency", "stopped", "names", "start-up", "counts")
 
 
 def options():
-    parser = argparse.ArgumentParser(prog="tools/bench", description=__doc__)
+    parser = Parser(prog="tools/bench", description=__doc__)
     parser.add_argument("--binaries", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--service", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--parse", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there, too")
-    parser.add_argument("--only", choices=QUESTIONS, nargs="+", default=list(QUESTIONS), metavar="QUESTION",
+    parser.add_argument("--only", choices=QUESTIONS, nargs="+", metavar="QUESTION",
                         help="measure only these: " + ", ".join(QUESTIONS))
     parser.add_argument("--ways", nargs="+", metavar="WAY", help="measure only these ways, by the names in the figures")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each measurement; 3 by default")
+    parser.add_argument("--rounds", type=whole(1, 1000), default=3, metavar="N", help="of each measurement; 3 by default")
     parser.add_argument("--short", action="store_true",
                         help="only whether the programs work, and nothing is lost or out of order")
     parser.add_argument("--report", action="store_true",
@@ -36,7 +38,24 @@ def options():
                         help="rewrite the tables and plots of docs/performance.md from its figures; measures nothing")
     parser.add_argument("--check", action="store_true",
                         help="whether the tables and plots of docs/performance.md are those of its figures")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.short and (arguments.only or arguments.json or arguments.report):
+        parser.error("--short measures nothing, so it can't be combined with --only, --json or --report")
+    arguments.only = arguments.only or list(QUESTIONS)
+    if arguments.ways:
+        check_ways(parser, arguments.ways)
+    return arguments
+
+
+def check_ways(parser, chosen):
+    try:
+        from ways import WAYS
+    except (ImportError, ValueError):  # what it needs may not be installed yet
+        return
+    known = [way.key for way in WAYS]
+    for key in chosen:
+        if key not in known:
+            parser.error(f"--ways can't be {key!r}, but some of: {' '.join(known)}")
 
 
 def machine():
