@@ -63,9 +63,13 @@ def main(arguments):
     for path in sorted(glob.glob(f"{HERE}/test_*.py")):
         suite.addTests(loader.loadTestsFromName(os.path.basename(path).removesuffix(".py")))
     chosen = [test for test in tests_of(suite) if is_named(test, names)]
-    if loader.errors or not chosen:
-        print("\n".join(loader.errors) or f"no test is called {' or '.join(names)}", file=sys.stderr)
+    if loader.errors:
+        print("\n".join(loader.errors), file=sys.stderr)
         return 1
+    for name in names:
+        if not any(is_named(test, [name]) for test in chosen):
+            print(f"test-bridge: no test is called {name!r}, see --list; try --help", file=sys.stderr)
+            return 2
     if "--list" in arguments:
         print("\n".join(name_of(test) for test in chosen))
         return 0
