@@ -17,8 +17,8 @@ TOOLS = ROOT / "tools"
 
 #: Scripts that are only sourced.
 LIBRARIES = {"arguments", "headless-desktop", "lanes"}
-#: Scripts that check their arguments by themselves.
-OTHERS = {"test", "test-only", "test-threads"}
+#: Scripts whose other options are those of a program that they run.
+PASSING = {"run-swift-test"}
 #: Seconds of processor time for each process of a call, and of real time for a call on a busy machine. A build takes longer.
 LIMIT, PATIENCE = 5, 120
 #: Programs that must not be called before the arguments are known to be good.
@@ -56,6 +56,7 @@ WRONG = {
     "record-terminal": [
         ("--binaries .", "carillon"), ("--output /nowhere/x.svg", "/nowhere"), ("--check --output x", "--output"),
     ],
+    "run-swift-test": [("--limit", "--limit"), ("--limit x", "x"), ("--limit 0", "--limit")],
     "screenshots": [("nonsense", "x11 sway"), ("--output README.md", "README.md"), ("--output", "--output")],
     "setup": [("more", "more")],
     "simulate": [
@@ -74,8 +75,16 @@ WRONG = {
     "test-docs": [("/nowhere", "/nowhere"), (". README.md", "README.md"), (". pictures more", "more")],
     "test-examples": [("nonsense", "python/gdbus"), ("--bus nonsense", "dbus-broker"), ("--binaries .", "carillon")],
     "test-install": [("--build", "--build"), ("--build .", "Meson"), ("more", "more")],
+    "test": [
+        ("--repeat", "--repeat"), ("--busy x", "x"), ("--limit 0", "--limit"), ("-Xswiftc -g", "-Xswiftc"), ("more", "more"),
+    ],
+    "test-only": [
+        ("", "MainLoopTests"), ("--quick", "TARGET"), ("Nothing", "MainLoopTests"), ("--limit x", "--limit"),
+        ("--filter Flow", "--filter"), ("TestSupport", "TestSupport"),
+    ],
     "test-packages": [("--docs /nowhere", "/nowhere"), ("--keep README.md", "README.md"), ("--keep", "--keep")],
     "test-shown-commands": [("nonsense.md", "nonsense.md"), ("--binaries .", "carillon")],
+    "test-threads": [("nothing", "nothing"), ("--filter StressTests", "--filter")],
     "try": [("more", "more")],
     "try-activity": [("", "kwin"), ("nonsense", "kwin"), ("x11 sway", "sway")],
 }
@@ -84,11 +93,6 @@ WRONG = {
 def scripts():
     """The names of those that can be called."""
     return sorted(path.name for path in TOOLS.iterdir() if path.name not in LIBRARIES and path.is_file())
-
-
-def checked():
-    """Those that have the common checks: all but some, which may have them by now."""
-    return [name for name in scripts() if name not in OTHERS or "/arguments\"" in text_of(name)]
 
 
 def text_of(name):
@@ -159,13 +163,13 @@ class Arguments(unittest.TestCase):
 
     def test_every_script_is_checked(self):
         self.assertEqual(set(WRONG) - set(scripts()), set())
-        self.assertEqual(set(scripts()) - OTHERS - set(WRONG), set(), "wrong arguments of these are missing in WRONG")
+        self.assertEqual(set(scripts()) - set(WRONG), set(), "wrong arguments of these are missing in WRONG")
 
     def test_help(self):
-        self.each(checked(), self.assert_helps)
+        self.each(scripts(), self.assert_helps)
 
     def test_unknown_options(self):
-        self.each(checked(), lambda name: self.assert_refused(name, ["--nonsense"], "--nonsense"))
+        self.each(set(scripts()) - PASSING, lambda name: self.assert_refused(name, ["--nonsense"], "--nonsense"))
 
     def test_wrong_arguments(self):
         def test(name):
@@ -189,7 +193,7 @@ class Arguments(unittest.TestCase):
                 arguments, named = WRONG[name][-1]
                 self.assert_refused(name, arguments.split(), named, script=f"../{link.name}")
 
-        self.each(checked(), test)
+        self.each(scripts(), test)
 
     def test_paths_are_those_of_the_caller(self):
         (self.caller / "mine").mkdir()
