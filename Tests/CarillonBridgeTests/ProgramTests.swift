@@ -164,7 +164,8 @@ struct ProgramTests {
         }
         #expect(announced == 3)
         try broker.restart()
-        let status = try TopicReader("carillon/1/home/a/u/status", at: broker).first()
+        let status = try TopicReader("carillon/1/home/a/u/status", at: broker)
+            .first(within: .work(.seconds(150), because: "the bridge may look for its broker once a minute only"))
         #expect(status.isRetained)
         #expect(String(decoding: status.payload, as: UTF8.self) == #"{"lost": 3, "names": {"N": 3}}"#)
     }

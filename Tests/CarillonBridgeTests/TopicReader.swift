@@ -20,8 +20,8 @@ final class TopicReader: MQTTClientDelegate {
     }
 
     /// Waits for the first publication: the retained one, or the next where the topic has none.
-    func first() throws -> Publication {
-        try context.run("a publication on \(topic)") {
+    func first(within patience: Patience = .event) throws -> Publication {
+        try context.run("a publication on \(topic)", within: patience) {
             if let error { throw error }
             return !publications.isEmpty
         }
