@@ -107,14 +107,7 @@ public enum RunningTests {
         // Somebody else has it.
         guard old.__sigaction_handler.sa_handler == nil else { return }
         sem_init(stopBell, 0, 0)
-        var thread = pthread_t()
-        pthread_create(
-            &thread, nil,
-            { _ in
-                RunningTests.waitForStop()
-                return nil
-            }, nil)
-        pthread_detach(thread)
+        startThread { waitForStop() }
         signal(SIGTERM) { _ in _ = sem_post(stopBell) }
     }
 
