@@ -82,7 +82,10 @@ WRONG = {
         ("", "MainLoopTests"), ("--quick", "TARGET"), ("Nothing", "MainLoopTests"), ("--limit x", "--limit"),
         ("--filter Flow", "--filter"), ("TestSupport", "TestSupport"),
     ],
-    "test-packages": [("--docs /nowhere", "/nowhere"), ("--keep README.md", "README.md"), ("--keep", "--keep")],
+    "test-packages": [
+        ("--unoptimised --keep x", "--unoptimised"), ("--docs /nowhere", "/nowhere"), ("--keep README.md", "README.md"),
+        ("--keep", "--keep"),
+    ],
     "test-shown-commands": [("nonsense.md", "nonsense.md"), ("--binaries .", "carillon")],
     "test-threads": [("nothing", "nothing"), ("--filter StressTests", "--filter")],
     "try": [("more", "more")],
