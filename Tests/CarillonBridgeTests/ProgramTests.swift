@@ -170,6 +170,40 @@ struct ProgramTests {
         #expect(String(decoding: status.payload, as: UTF8.self) == #"{"lost": 3, "names": {"N": 3}}"#)
     }
 
+    @Test("G2, G3: two users of one host, and one of another, keep the same value; each is removed alone")
+    func users() throws {
+        let broker = try MosquittoBroker()
+        let machine = try Machine()
+        try machine.configure(broker: broker, host: "here", imports: "N")
+        let origins = [("h", "anna"), ("h", "ben"), ("g", "anna")]
+        func publish(_ origin: (String, String), _ payload: String) throws {
+            var options = [
+                "-h", "127.0.0.1", "-p", "\(broker.port)", "-V", "5", "-q", "1", "-r", "-t",
+                "carillon/1/home/\(origin.0)/\(origin.1)/n/N",
+            ]
+            options += payload.isEmpty ? ["-n"] : ["-m", payload]
+            #expect(try Command.run("mosquitto_pub", options).exitCode == 0)
+        }
+        /// Who has one here, as the service tells it.
+        func kept() throws -> Set<String> {
+            let lines = try machine.run("retained").standardOutput.split(separator: "\n")
+                .filter { $0.hasPrefix("N ") }
+            return Set(lines.compactMap { $0.split(separator: " ").last.map(String.init) })
+        }
+        // They are there before the bridge is, so that each is told as one that may be here already.
+        for origin in origins { try publish(origin, #"{"n": 1}"#) }
+        try machine.startBridge()
+        let observer = try machine.observe("N")
+        try eventually("all values", every: .milliseconds(50)) {
+            try kept() == ["anna@h", "ben@h", "anna@g"]
+        }
+        try publish(origins[0], "")
+        try eventually("one is gone", every: .milliseconds(50)) { try kept() == ["ben@h", "anna@g"] }
+        try publish(origins[2], "")
+        try eventually("another one is gone", every: .milliseconds(50)) { try kept() == ["ben@h"] }
+        #expect(observer.isRunning)
+    }
+
     @Test("Its object on the bus is what its interface file says")
     func introspection() throws {
         let (machine, broker) = (try Machine(), try MosquittoBroker())

@@ -103,7 +103,7 @@ def describe(stage, time):
 
 def repetition(kind, options):
     """The command that does the same again, as far as chance allows."""
-    words = [f"tools/chaos --minutes {options.seconds / 60:.3g} --seed {options.seed} --bus {kind}"]
+    words = [f"tools/chaos --minutes {options.seconds / 60:.10g} --seed {options.seed} --bus {kind}"]
     words += [f"--only {each}" for each in options.only or []] + [f"--without {each}" for each in options.without]
     words += [f"--kill-every {options.kill_every:g}"] if options.kill_every != 6 else []
     words += [f"--scale {options.scale:g}"] if options.scale != 1 else []

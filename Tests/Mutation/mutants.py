@@ -380,7 +380,7 @@ def run_tests(program, run, number, limit, processor_time=30):
     """
     arguments, variables = run
     environment = dict(
-        os.environ, CARILLON_MUTANT=str(number), CARILLON_PROCESSOR_TIME=str(processor_time),
+        os.environ, CARILLON_MUTANT=str(number), CARILLON_TEST_LIMITS=f"{processor_time / 30:.2f}",
         SWIFT_BACKTRACE="enable=no", SWIFT_DETERMINISTIC_HASHING="1", NO_COLOR="1", **variables,
     )
     began = time.monotonic()
@@ -406,7 +406,7 @@ def run_tests(program, run, number, limit, processor_time=30):
             last = line or last
             if " recorded an issue" in line and not failed:
                 failed = re.sub(r"^\W*Test ", "", line.partition(" recorded an issue")[0])
-                if " does not end" in line:
+                if " hangs: " in line:
                     looped = failed
                 end(process)
             elif match := re.search(r"Test run with (\d+) tests?", line):

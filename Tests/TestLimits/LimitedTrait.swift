@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Testing
 
-/// The limit of every suite: a test of which nothing comes any more fails with its name, whether it blocks, turns in a loop or
-/// awaits what does not come, and the others go on.
+/// The limit of every suite: a test that hangs fails with its name, whether it blocks, loops or awaits what does not come,
+/// and the others go on.
 ///
 /// `.timeLimit` counts also the time in which other tests hold the threads of the pool, which can be minutes, and can't
 /// interrupt a test that never awaits. Tests of this trait have threads of their own.
@@ -16,66 +16,73 @@ public struct LimitedTrait: SuiteTrait, TestTrait, TestScoping {
         guard testCase != nil, RunningTest.current == nil else { return try await function() }
         let location = test.sourceLocation
         let name = "\(test.displayName.map { "\"\($0)\" " } ?? "")(\(location.fileID):\(location.line), \(test.name))"
-        try await RunningTest(name, limits: .standard).run(function) { why in
-            Issue.record(Stuck(description: "It \(why).\(RunningTests.report())"), sourceLocation: location)
+        try await RunningTest(name, limits: .standard).run(among: .shared, function) { why in
+            Issue.record(Hangs(description: "It \(why).\(RunningTests.report())"), sourceLocation: location)
         }
     }
 
-    private struct Stuck: Error, CustomStringConvertible {
+    private struct Hangs: Error, CustomStringConvertible {
         let description: String
     }
 }
 
 extension Trait where Self == LimitedTrait {
-    /// Each test may take a minute in which nothing comes of it: see ``RunningTest/Limits``.
+    /// Each test may take a minute without progress: see ``RunningTest/Limits``.
     public static var limited: Self { LimitedTrait() }
 }
 
 extension RunningTest {
+    private enum Event: Sendable {
+        case ended
+        case hangs(String)
+    }
+
     /// Runs a test, or what is one for a test of this.
     ///
     /// - Parameters:
-    ///   - function: is cancelled where it takes too long.
+    ///   - tests: have a place for it, sooner or later.
+    ///   - function: is cancelled where it hangs.
     ///   - record: is told then why.
     func run(
-        _ function: @Sendable () async throws -> Void, _ record: @escaping @Sendable (String) -> Void
+        among tests: RunningTests, _ function: @Sendable () async throws -> Void,
+        _ record: @escaping @Sendable (String) -> Void
     ) async throws {
-        await RunningTests.begin(self)
-        defer { RunningTests.end(self) }
+        await tests.begin(self)
+        defer { tests.end(self) }
         let threads = OwnThreads(of: self)
         defer { withExtendedLifetime(threads) {} }
-        try await RunningTest.$current.withValue(self) {
-            try await withoutActuallyEscaping(function) { function in
-                try await withThrowingTaskGroup(of: String?.self) { group in
-                    group.addTask(executorPreference: threads) {
-                        defer { self.ended() }
-                        try await function()
-                        return nil
-                    }
-                    group.addTask(executorPreference: OwnThreads.shared) { await self.watch() }
-                    // The first is the one that ended, or the one that had enough.
-                    let why = try await group.next() ?? nil
-                    if let why { record(why) }
-                    group.cancelAll()
-                    if let why {
-                        group.addTask(executorPreference: OwnThreads.shared) {
-                            self.waitForEnd { RunningTests.isStuck(self, why) }
-                            return nil
+        // What watches it has threads of its own, too: others may hold all those of the pool.
+        try await withTaskExecutorPreference(OwnThreads.shared) {
+            try await RunningTest.$current.withValue(self) {
+                try await withoutActuallyEscaping(function) { function in
+                    try await withThrowingTaskGroup(of: Event.self) { group in
+                        group.addTask(executorPreference: threads) {
+                            defer { self.ended() }
+                            try await function()
+                            return .ended
                         }
+                        group.addTask { .hangs(await self.watch()) }
+                        if case .hangs(let why) = try await group.next() {
+                            record(why)
+                            group.addTask {
+                                self.waitForEnd { tests.hangs(self, why) }
+                                return .ended
+                            }
+                        }
+                        group.cancelAll()
+                        try await group.waitForAll()
                     }
-                    try await group.waitForAll()
                 }
             }
         }
     }
 
-    /// Returns when it is cancelled, or why the test takes too long.
-    private func watch() async -> String? {
+    /// Returns why the test hangs, or that it was cancelled.
+    private func watch() async -> String {
         while !Task.isCancelled {
-            do { try await PoolOfTasks.pass() } catch { return "\(error)" }
             if let why = look() { return why }
             try? await Task.sleep(for: .milliseconds(200))
         }
-        return nil
+        return "was cancelled, and goes on"
     }
 }

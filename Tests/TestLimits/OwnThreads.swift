@@ -7,7 +7,9 @@ import Glibc
 /// awaits something waits for a thread each time that it goes on. One on this executor does not.
 public final class OwnThreads: TaskExecutor {
     /// Of no test.
-    public static let shared = OwnThreads(of: nil)
+    static let shared = OwnThreads(of: nil)
+    /// Of the test that runs, if one does.
+    public static var current: OwnThreads { RunningTest.current.map(OwnThreads.init(of:)) ?? shared }
 
     private let test: RunningTest?
 

@@ -2,12 +2,12 @@
 import Glibc
 import Synchronization
 
-/// A test that runs, and what it does: it says when nothing comes of it any more.
+/// A test that runs, and whether it makes progress.
 public final class RunningTest: Sendable {
     /// How long a test may take.
     public struct Limits: Sendable {
-        /// In which it uses no processor, and none of its tasks goes on: it waits for what does not come. Everything that waits
-        /// with a bound looks once a second at least, and so uses the processor.
+        /// In which it uses no processor, and none of its tasks goes on. Everything that waits with a bound looks once a second at
+        /// least, and so uses the processor.
         public var silence: Duration
         /// Of its thread, without awaiting anything: a loop that has no end. A part has this time anew: ``part(_:_:)``. A machine
         /// with much else to do does not use it up.
@@ -17,25 +17,30 @@ public final class RunningTest: Sendable {
         /// Until it has ended after it was cancelled.
         public var ending: Duration
 
-        /// Mutants make loops without an end, and there are many: tools/mutants, which knows how long each test takes without them,
-        /// sets this.
-        private static let mutantsTime = getenv("CARILLON_PROCESSOR_TIME").flatMap { Double(String(cString: $0)) }
-            .map { Duration.seconds($0) }
-
         public init(silence: Duration, processorTime: Duration, whole: Duration, ending: Duration) {
             (self.silence, self.processorTime, self.whole, self.ending) = (silence, processorTime, whole, ending)
         }
 
+        /// No test takes a fifth of its processor time, or a third of the rest.
         #if THREAD_SANITIZER
-            /// The sanitizer makes a test slow.
             static let standard = Limits(
-                silence: .seconds(300), processorTime: .seconds(600), whole: .seconds(3000), ending: .seconds(60))
+                silence: .seconds(300), processorTime: .seconds(600), whole: .seconds(3000), ending: .seconds(60)
+            ).times(factor)
         #else
-            /// No test takes a fifth of its processor time, or a third of the rest.
             static let standard = Limits(
-                silence: .seconds(60), processorTime: mutantsTime ?? .seconds(30), whole: .seconds(1200),
-                ending: .seconds(10))
+                silence: .seconds(60), processorTime: .seconds(30), whole: .seconds(1200), ending: .seconds(10)
+            ).times(factor)
         #endif
+
+        /// tools/mutants makes limits shorter, as many mutants loop forever; who looks at a test with a debugger, or searches for
+        /// hours, makes them longer.
+        private static let factor = getenv("CARILLON_TEST_LIMITS").flatMap { Double(String(cString: $0)) } ?? 1
+
+        private func times(_ factor: Double) -> Limits {
+            Limits(
+                silence: silence * factor, processorTime: processorTime * factor, whole: whole * factor,
+                ending: ending * factor)
+        }
     }
 
     /// The test that a task belongs to.
@@ -119,10 +124,15 @@ public final class RunningTest: Sendable {
 
     // MARK: Its end
 
+    /// It has a place, for which it may have waited.
+    func begins() {
+        state.withLock { $0.lastLook = .now }
+    }
+
     var hasEnded: Bool { hasEndedState.load(ordering: .acquiring) }
     func ended() { hasEndedState.store(true, ordering: .releasing) }
 
-    /// Looks whether anything comes of it.
+    /// Looks whether it makes progress.
     ///
     /// - Returns: why not; nil as long as something does.
     func look() -> String? {
@@ -137,12 +147,12 @@ public final class RunningTest: Sendable {
             let used = state.jobs.values.map { time($0.clock) - $0.start }.max() ?? 0
             let why: String
             if used >= nanoseconds(limits.processorTime) {
-                why = "does not end: a loop without an end, for \(limits.processorTime) of processor time"
+                why = "hangs: it loops, for \(limits.processorTime) of processor time"
             } else if state.silence >= limits.silence {
-                let how = state.jobs.isEmpty ? "awaits" : "blocks on"
-                why = "does not end: it \(how) what did not come for \(limits.silence)"
+                why =
+                    "hangs: it \(state.jobs.isEmpty ? "awaits something" : "blocks"), without progress for \(limits.silence)"
             } else if state.whole >= limits.whole {
-                why = "does not end, within \(limits.whole)"
+                why = "hangs: it goes on for \(limits.whole)"
             } else {
                 return nil
             }
@@ -166,13 +176,16 @@ public final class RunningTest: Sendable {
         }
     }
 
-    /// Ends the process by a signal to the thread that the test has, if it has one, so that the backtrace shows what that does.
+    /// Ends the process by a signal to a thread of the test, if it has one, so that the backtrace shows what that does.
     func trap() {
-        guard let thread = state.withLock({ $0.jobs.values.first?.thread }) else { return }
-        // The signal that a thread takes whatever it blocks.
-        pthread_kill(thread, SIGTRAP)
-        // The backtrace takes some seconds.
-        sleep(60)
+        state.withLock { state in
+            let busiest = state.jobs.values.max { time($0.clock) - $0.start < time($1.clock) - $1.start }
+            guard let busiest else { return }
+            // The signal that a thread takes whatever it blocks. Under the lock, as the thread can't end so.
+            pthread_kill(busiest.thread, SIGTRAP)
+            // The backtrace takes some seconds.
+            sleep(60)
+        }
     }
 }
 

@@ -5,16 +5,18 @@ import Testing
 
 @testable import TestLimits
 
-/// A test of which nothing comes is named, and others go on. One at a time, as each takes a place and others besides.
-@Suite("Limits of tests", .serialized, .limited)
+/// A test that hangs is named, and others go on.
+@Suite("Limits of tests", .limited)
 struct LimitTests {
     /// Runs something as a test, and returns why it was ended; nil when it was not.
     private static func run(
-        _ limits: RunningTest.Limits = quick, _ function: @Sendable () async throws -> Void
+        _ limits: RunningTest.Limits = patient, _ function: @Sendable () async throws -> Void
     ) async throws -> String? {
         let why = Mutex<String?>(nil)
         try await withoutActuallyEscaping(function) { function in
-            try await RunningTest("a test", limits: limits).run(function) { text in why.withLock { $0 = text } }
+            try await RunningTest("a test", limits: limits).run(among: RunningTests(places: 1), function) { text in
+                why.withLock { $0 = text }
+            }
         }
         return why.withLock { $0 }
     }
@@ -22,13 +24,13 @@ struct LimitTests {
     @Test("A test that awaits in vain is told so, and cancelled")
     func awaiting() async throws {
         let why = try await Self.run { try? await Task.sleep(for: .seconds(1000)) }
-        #expect(why?.contains("awaits what did not come") == true, "\(why ?? "nothing")")
+        #expect(why?.contains("awaits something, without progress") == true, "\(why ?? "nothing")")
     }
 
     @Test("So is one whose thread blocks")
     func blocking() async throws {
-        let why = try await Self.run { while !Task.isCancelled { blockForSeconds(1) } }
-        #expect(why?.contains("blocks on what did not come") == true, "\(why ?? "nothing")")
+        let why = try await Self.run { while !Task.isCancelled { blockForSeconds(3) } }
+        #expect(why?.contains("blocks, without progress") == true, "\(why ?? "nothing")")
     }
 
     @Test("So is a loop without an end, and its part and step are named")
@@ -39,7 +41,7 @@ struct LimitTests {
                 while !Task.isCancelled {}
             }
         }
-        #expect(why?.contains("a loop without an end") == true, "\(why ?? "nothing")")
+        #expect(why?.contains("it loops") == true, "\(why ?? "nothing")")
         #expect(why?.hasSuffix("in a part, step 7") == true, "\(why ?? "nothing")")
     }
 
@@ -50,7 +52,7 @@ struct LimitTests {
         let why = try await Self.run(limits) {
             while !Task.isCancelled { try? await Task.sleep(for: .milliseconds(1)) }
         }
-        #expect(why?.contains("does not end, within") == true, "\(why ?? "nothing")")
+        #expect(why?.contains("hangs: it goes on for") == true, "\(why ?? "nothing")")
     }
 
     @Test("Processor time counts, not the time in which others have the processor; each part has it anew")
@@ -73,29 +75,36 @@ struct LimitTests {
 
     @Test("Each of many tests has a place in the end, and so many run at once")
     func places() async throws {
-        let counts = Counts()
-        await withTaskGroup(of: String?.self) { group in
-            for _ in 0..<40 { group.addTask { try? await Self.run { await counts.countOne() } } }
-            for await why in group { #expect(why == nil) }
+        let (counts, tests) = (Counts(), RunningTests(places: 4))
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<40 {
+                group.addTask {
+                    let test = RunningTest("a test", limits: patient)
+                    try? await test.run(among: tests) {
+                        await counts.countOne()
+                    } _: {
+                        Issue.record("it \($0)")
+                    }
+                }
+            }
         }
         #expect(await counts.ended == 40)
-        #expect(await counts.most <= RunningTests.most)
+        #expect(await counts.most <= 4)
     }
 
-    @Test("A test that is stuck leaves the others their time; the process ends when no other is left, and names it")
-    func stuck() async throws {
+    @Test("Tests that hang leave the others their time; when only such are left the process ends, and names them")
+    func hanging() async throws {
         let result = await #expect(processExitsWith: .signal(SIGTRAP), observing: [\.standardErrorContent]) {
-            await stayStuck()
+            await hangBesideAnother()
         }
         let message = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
         for part in [
-            "test 1 does not end", "test 2 does not end", "test 3 ended",
-            "The run ends here: 1 tests have ended, 2 never do",
-            "Never ended: test 1", "Never ended: test 2", "programs ended",
+            "test 1 hangs", "test 2 hangs", "test 3 ended", "The run ends here: 1 tests have ended, 2 hang",
+            "Not ended: test 1", "Not ended: test 2", "programs ended",
         ] {
             #expect(message.contains(part), "\(part) in: \(message)")
         }
-        #expect(!message.contains("test 3 does not end"))
+        #expect(!message.contains("test 3 hangs"))
     }
 
     @Test("One that awaits, without a thread, ends the process as well")
@@ -104,7 +113,16 @@ struct LimitTests {
             await awaitForEver()
         }
         let message = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
-        #expect(message.contains("Never ended: a test does not end: it awaits"), "\(message)")
+        #expect(message.contains("Not ended: a test hangs: it awaits"), "\(message)")
+    }
+
+    @Test("So does one whose tasks hold all threads of the pool")
+    func poolHeld() async throws {
+        let result = await #expect(processExitsWith: .signal(SIGABRT), observing: [\.standardErrorContent]) {
+            await holdThePool()
+        }
+        let message = String(decoding: try #require(result).standardErrorContent, as: UTF8.self)
+        #expect(message.contains("Not ended: a test hangs: it awaits"), "\(message)")
     }
 
     @Test("Ended by SIGTERM, the process says which tests ran, and ends by it")
@@ -146,16 +164,21 @@ private actor Counts {
 private let quick = RunningTest.Limits(
     silence: .milliseconds(600), processorTime: .milliseconds(300), whole: .seconds(600), ending: .milliseconds(100))
 
+/// With an end that comes late.
+private let patient = RunningTest.Limits(
+    silence: .milliseconds(600), processorTime: .milliseconds(300), whole: .seconds(600), ending: .seconds(60))
+
 // In processes of their own.
 
-private func stayStuck() async {
+private func hangBesideAnother() async {
     signal(SIGTRAP, SIG_DFL)  // without a backtrace
     RunningTests.has(RunningTests.Programs(end: { say("programs ended") }))
+    let tests = RunningTests(places: 8)
     await withTaskGroup(of: Void.self) { group in
         for number in 1...3 {
             group.addTask {
                 let name = "test \(number)"
-                try? await RunningTest(name, limits: quick).run {
+                try? await RunningTest(name, limits: quick).run(among: tests) {
                     if number < 3 { blockForSeconds(1000) }
                     for _ in 0..<30 { try? await Task.sleep(for: .milliseconds(50)) }
                     say("\(name) ended")
@@ -169,15 +192,29 @@ private func stayStuck() async {
 
 private func awaitForEver() async {
     signal(SIGABRT, SIG_DFL)
-    try? await RunningTest("a test", limits: quick).run {
+    try? await RunningTest("a test", limits: quick).run(among: RunningTests(places: 1)) {
         await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
+    } _: { _ in
+    }
+}
+
+private func holdThePool() async {
+    signal(SIGABRT, SIG_DFL)
+    try? await RunningTest("a test", limits: quick).run(among: RunningTests(places: 1)) {
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<64 {
+                group.addTask {
+                    await Task.detached { blockForSeconds(1000) }.value
+                }
+            }
+        }
     } _: { _ in
     }
 }
 
 private func beTerminated() async {
     RunningTests.has(RunningTests.Programs(end: { say("programs ended") }))
-    try? await RunningTest("a test", limits: .standard).run {
+    try? await RunningTest("a test", limits: .standard).run(among: .shared) {
         kill(getpid(), SIGTERM)
         try? await Task.sleep(for: .seconds(100))
     } _: { _ in

@@ -17,7 +17,7 @@ public func onOwnThread<Result: Sendable>(
     let owner = ProgramsUnderTest.owner
     return try await awaiting("the end of a thread", within: patience) {
         // A task of one job, and not a plain thread: a failed expectation is one of the test that is current in it.
-        try await Task(executorPreference: OwnThreads.shared) {
+        try await Task(executorPreference: OwnThreads.current) {
             ProgramsUnderTest.adopt(owner)
             return try body()
         }.value

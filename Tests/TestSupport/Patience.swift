@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import Glibc
-import Synchronization
 
 /// How long something that has to happen may take. Each kind of thing that is waited for has a bound of its own, and only a
 /// test that fails waits for so long.
@@ -51,7 +50,7 @@ public struct Patience: Sendable, CustomStringConvertible {
 public struct Wait: Sendable {
     /// Where something blocks until an event comes, it must look as often as this.
     public static let longestLook = Duration.seconds(1)
-    /// The same for a task, which goes through the pool before each look: see ``PoolOfTasks``.
+    /// The same for a task, which goes through the pool before each look.
     private static let longestLookOfTask = Duration.milliseconds(200)
 
     private let patience: Patience

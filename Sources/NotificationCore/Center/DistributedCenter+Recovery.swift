@@ -25,7 +25,10 @@ extension DistributedCenter {
                 body(.suspendedByActivity(client.name, true))
             }
             if client.isSuspensionOwed { body(.suspensionOwed(client.name, true)) }
-            if let revocation = client.revocation { body(.observersRevoked(client.name, revocation.observers)) }
+            if let revocation = client.revocation {
+                meter.count(revocation.observers.count)
+                body(.observersRevoked(client.name, revocation.observers))
+            }
             if client.remembersDue {
                 client.queue.forEachDue { entry, lane in
                     body(.queuedDue(client.name, entry.notification, observers: entry.observers.ids, lane))
@@ -84,6 +87,7 @@ extension DistributedCenter {
             return withClient(name) { forget($0) } || isReleased
         case .observersRemoved(let name, let ids): return withClient(name) { remove(ids, of: $0) }
         case .observersRevoked(let name, let ids):
+            let ids = ids.filter { $0.rawValue <= Self.greatestNumber }
             return withClient(name) {
                 remove(ids, of: $0)
                 $0.oweRevocation(of: ids)
