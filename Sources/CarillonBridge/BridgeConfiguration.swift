@@ -60,7 +60,12 @@ public struct BridgeConfiguration: Equatable {
     /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is not
     ///   allowed.
     public init() throws(KeyFile.Fault) {
-        for directory in configurationDirectories().reversed() {
+        try self.init(directories: configurationDirectories())
+    }
+
+    /// - Parameter directories: those with `carillon/bridge.conf`, of which an earlier one has the last word.
+    init(directories: [String]) throws(KeyFile.Fault) {
+        for directory in directories.reversed() {
             guard let file = try KeyFile(path: directory + "/carillon/bridge.conf") else { continue }
             for entry in file.entries { try apply(entry, of: file) }
         }

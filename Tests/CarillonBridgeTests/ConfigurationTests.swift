@@ -18,6 +18,21 @@ struct ConfigurationTests {
         return configuration
     }
 
+    @Test("All files are read, and of two that say something else the earlier directory's holds")
+    func files() throws {
+        let directory = try TemporaryDirectory()
+        for (place, text) in [
+            ("user", "[Broker]\nhost=mine\n"), ("system", "[Broker]\nhost=ours\nport=4711\n[Bridge]\nexport=N\n"),
+        ] {
+            try FileManager.default.createDirectory(
+                atPath: directory.entry("\(place)/carillon"), withIntermediateDirectories: true)
+            try directory.write(text, to: "\(place)/carillon/bridge.conf")
+        }
+        let configuration = try BridgeConfiguration(directories: ["user", "none", "system"].map(directory.entry))
+        #expect(configuration.brokerHost == "mine" && configuration.port == 4711)
+        #expect(configuration.exports.count == 1)
+    }
+
     @Test("Without a broker it is off, and its lists are empty")
     func standard() throws {
         let configuration = BridgeConfiguration(standard: ())

@@ -358,6 +358,12 @@ struct ContractTests {
 
     @Test("A call for a channel has no options yet, and says so of one")
     func channelOptions() throws {
+        let call = Wire.methodCall("OpenChannel")
+        var writer = MessageWriter(call)
+        OpenChannel().append(to: &writer)
+        #expect(call.signature == "a{sv}")
+        var written = MessageReader(call)
+        _ = try OpenChannel(from: &written)
         var none = Sample.options { _ in }
         _ = try OpenChannel(from: &none)
         var one = Sample.options { $0.entry("size", true) }

@@ -25,4 +25,19 @@ struct ClientChannelTests {
         channel.drain()
         #expect(1..<frames ~= count, "\(count) of \(frames)")
     }
+
+    @Test("A channel that stayed for a minute is no failed attempt, whatever came before; one that did not is")
+    func attempts() {
+        for seconds in [59, 60, 61] {
+            var (channels, now) = (Channels(), ContinuousClock.now)
+            for _ in 0..<40 {
+                _ = channels.asked()
+                channels.opened(ClientChannel(SimulatedLine(), from: ":1.100"), at: now)
+                now += .seconds(seconds)
+                channels.failed(at: now)
+                now += .seconds(1000)
+            }
+            #expect(channels.mayAsk { now } == (seconds >= 60), "after \(seconds) s each")
+        }
+    }
 }
