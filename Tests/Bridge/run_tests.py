@@ -8,6 +8,7 @@ import faulthandler
 import fnmatch
 import glob
 import os
+import signal
 import sys
 import time
 import unittest
@@ -73,6 +74,9 @@ def main(arguments):
     if "--list" in arguments:
         print("\n".join(name_of(test) for test in chosen))
         return 0
+    # Ended by a signal, what was started ends too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     kind = os.environ.get("CARILLON_LAB_NETWORK", "loopback")
     print(f"{len(chosen)} tests, on {'network namespaces' if kind == 'namespaces' else 'addresses of loopback'}", flush=True)
     runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result)

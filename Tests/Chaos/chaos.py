@@ -113,6 +113,9 @@ def repetition(kind, options):
 
 def main():
     options = arguments()
+    # Ended by a signal, what was started ends too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     wanted = buses.KINDS if options.bus == "both" else (options.bus,)
     kinds = [kind for kind in wanted if buses.available(kind)]
     for kind in set(wanted) - set(kinds):

@@ -326,6 +326,9 @@ def main():
     parser.add_argument("documents", nargs="*", help="from the root of the repository; README.md, docs/guides and docs/beyond.md if none")
     options = parser.parse_args()
 
+    # Ended by a signal, what was started ends too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     report = Report(options.verbose)
     for path in options.documents or default_documents():
         begin, before = time.monotonic(), (report.passed, report.failed, report.skipped)

@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import re
+import signal
+import sys
 import unittest
 import unittest.mock
 
@@ -165,4 +167,7 @@ class Picture(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    # Ended by a signal, what was started ends too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     unittest.main(verbosity=0)

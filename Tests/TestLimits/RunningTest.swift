@@ -24,11 +24,11 @@ public final class RunningTest: Sendable {
         /// No test takes a fifth of its processor time, or a third of the rest.
         #if THREAD_SANITIZER
             static let standard = Limits(
-                silence: .seconds(300), processorTime: .seconds(600), whole: .seconds(3000), ending: .seconds(60)
+                silence: .seconds(300), processorTime: .seconds(600), whole: .seconds(1800), ending: .seconds(60)
             ).times(factor)
         #else
             static let standard = Limits(
-                silence: .seconds(60), processorTime: .seconds(30), whole: .seconds(1200), ending: .seconds(10)
+                silence: .seconds(60), processorTime: .seconds(30), whole: .seconds(600), ending: .seconds(10)
             ).times(factor)
         #endif
 

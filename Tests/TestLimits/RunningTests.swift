@@ -37,6 +37,16 @@ public final class RunningTests: Sendable {
         var lastChange = ContinuousClock.now
         var isOver = false
 
+        /// A test that hangs has no place any more.
+        var occupied: Int { running.count - hanging.count }
+
+        mutating func beginNext(within places: Int) -> CheckedContinuation<Void, Never>? {
+            guard occupied < places, !waiting.isEmpty else { return nil }
+            let next = waiting.removeFirst()
+            begin(next.test)
+            return next.continuation
+        }
+
         mutating func begin(_ test: RunningTest) {
             running[ObjectIdentifier(test)] = test
             lastChange = .now
@@ -57,7 +67,7 @@ public final class RunningTests: Sendable {
         _ = Self.isHeard
         await withCheckedContinuation { continuation in
             let hasPlace = state.withLock { state in
-                guard state.running.count < places else {
+                guard state.occupied < places else {
                     state.waiting.append((test, continuation))
                     return false
                 }
@@ -74,25 +84,29 @@ public final class RunningTests: Sendable {
             state.hanging.removeAll { $0.test === test }
             state.ended += 1
             state.lastChange = .now
-            guard !state.waiting.isEmpty else { return nil }
-            let next = state.waiting.removeFirst()
-            state.begin(next.test)
-            return next.continuation
+            return state.beginNext(within: places)
         }
         next?.resume()
     }
 
     /// The test was cancelled, and goes on all the same. Does not return where only such tests are left.
     func hangs(_ test: RunningTest, _ why: String) {
+        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            guard !state.hanging.contains(where: { $0.test === test }) else { return nil }
+            state.hanging.append((test, why))
+            state.lastChange = .now
+            return state.beginNext(within: places)
+        }
+        next?.resume()
         let (hanging, ended): ([(test: RunningTest, why: String)], Int) = state.withLock { state in
-            if !state.hanging.contains(where: { $0.test === test }) { state.hanging.append((test, why)) }
             let isLast = state.hanging.count == state.running.count
             guard isLast, ContinuousClock.now - state.lastChange > Self.calm, !state.isOver else { return ([], 0) }
             state.isOver = true
             return (state.hanging, state.ended)
         }
         guard !hanging.isEmpty else { return }
-        Self.say("The run ends here: \(ended) tests have ended, \(hanging.count) hang, and no other can begin.")
+        Self.say("The run ends here: \(ended) tests have ended, \(hanging.count) hang.")
+        Self.say("Others that are behind them, in a suite whose tests come one after the other, did not run.")
         for (test, why) in hanging { Self.say("Not ended: \(test.name) \(why)") }
         Self.programs.withLock { $0 }.end()
         for (test, _) in hanging { test.trap() }
@@ -135,6 +149,12 @@ public final class RunningTests: Sendable {
     private static func say(_ text: String) {
         let line = text + "\n"
         _ = write(STDERR_FILENO, line, line.utf8.count)
+        // Where tools/run-swift-test says it again, behind the backtrace.
+        guard let path = getenv("CARILLON_TEST_END") else { return }
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
+        guard file >= 0 else { return }
+        _ = write(file, line, line.utf8.count)
+        close(file)
     }
 }
 
