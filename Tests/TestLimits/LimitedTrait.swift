@@ -35,6 +35,8 @@ extension RunningTest {
     private enum Event: Sendable {
         case ended
         case hangs(String)
+        /// Somebody else cancelled it: most often the test itself, as it can't run here.
+        case cancelled
     }
 
     /// Runs a test, or what is one for a test of this.
@@ -61,15 +63,15 @@ extension RunningTest {
                             try await function()
                             return .ended
                         }
-                        group.addTask { .hangs(await self.watch()) }
-                        if case .hangs(let why) = try await group.next() {
-                            record(why)
-                            group.addTask {
-                                self.waitForEnd { tests.hangs(self, why) }
-                                return .ended
-                            }
-                        }
+                        group.addTask { await self.watch() }
+                        let event = try await group.next()
+                        if case .hangs(let why) = event { record(why) }
                         group.cancelAll()
+                        group.addTask {
+                            let why = if case .hangs(let why) = event { why } else { "was cancelled, and goes on" }
+                            self.waitForEnd { tests.hangs(self, why) }
+                            return .ended
+                        }
                         try await group.waitForAll()
                     }
                 }
@@ -77,12 +79,12 @@ extension RunningTest {
         }
     }
 
-    /// Returns why the test hangs, or that it was cancelled.
-    private func watch() async -> String {
+    /// Returns when the test hangs, or is cancelled.
+    private func watch() async -> Event {
         while !Task.isCancelled {
-            if let why = look() { return why }
+            if let why = look() { return .hangs(why) }
             try? await Task.sleep(for: .milliseconds(200))
         }
-        return "was cancelled, and goes on"
+        return .cancelled
     }
 }

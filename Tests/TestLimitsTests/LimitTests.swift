@@ -68,6 +68,27 @@ struct LimitTests {
         #expect(why == nil)
     }
 
+    @Test("A test that cancels itself, as it can't run here, does not hang")
+    func cancelled() async throws {
+        let why = try await Self.run {
+            withUnsafeCurrentTask { $0?.cancel() }
+            try? await Task.sleep(for: .seconds(1000))
+        }
+        #expect(why == nil)
+        let event = Mutex(0)
+        let task = Task {
+            try await RunningTest("a test", limits: patient).run(among: RunningTests(places: 1)) {
+                try? await Task.sleep(for: .seconds(1000))
+                event.withLock { $0 += 1 }
+            } _: { _ in
+                event.withLock { $0 += 100 }
+            }
+        }
+        task.cancel()
+        try await task.value
+        #expect(event.withLock { $0 } == 1)
+    }
+
     @Test("What a test throws is thrown")
     func thrown() async {
         await #expect(throws: CancellationError.self) { _ = try await Self.run { throw CancellationError() } }
@@ -171,6 +192,7 @@ private let patient = RunningTest.Limits(
 // In processes of their own.
 
 private func hangBesideAnother() async {
+    unsetenv("CARILLON_TEST_END")
     signal(SIGTRAP, SIG_DFL)  // without a backtrace
     RunningTests.has(RunningTests.Programs(end: { say("programs ended") }))
     let tests = RunningTests(places: 8)
@@ -191,6 +213,7 @@ private func hangBesideAnother() async {
 }
 
 private func awaitForEver() async {
+    unsetenv("CARILLON_TEST_END")
     signal(SIGABRT, SIG_DFL)
     try? await RunningTest("a test", limits: quick).run(among: RunningTests(places: 1)) {
         await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
@@ -199,6 +222,7 @@ private func awaitForEver() async {
 }
 
 private func holdThePool() async {
+    unsetenv("CARILLON_TEST_END")
     signal(SIGABRT, SIG_DFL)
     try? await RunningTest("a test", limits: quick).run(among: RunningTests(places: 1)) {
         await withTaskGroup(of: Void.self) { group in
@@ -213,6 +237,7 @@ private func holdThePool() async {
 }
 
 private func beTerminated() async {
+    unsetenv("CARILLON_TEST_END")
     RunningTests.has(RunningTests.Programs(end: { say("programs ended") }))
     try? await RunningTest("a test", limits: .standard).run(among: .shared) {
         kill(getpid(), SIGTERM)
