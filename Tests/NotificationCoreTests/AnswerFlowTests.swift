@@ -255,6 +255,19 @@ struct AnswerFlowTests {
         #expect(center.names(one) == ["A"])
     }
 
+    @Test("B6, E4: a connection that never answers, and gets room for which the next one waits, is looked at")
+    func silentInTurn() {
+        let center = Scenario([.inFlightBytes: 10_000])
+        for number in 1...3 { center.stop(client(number)) }
+        #expect(center.answer(to: client(1), bytes: 6000))
+        for number in 2...3 { #expect(!center.answer(to: client(number), bytes: 5500)) }
+        center.witness(client(1), hasRead: true)
+        #expect(center.sentAnswers == [client(2): 1])
+        #expect(center.witnesses[client(2)] == 1, "it takes the room of the third")
+        center.witness(client(2), hasRead: true)
+        #expect(center.sentAnswers[client(3)] == 1)
+    }
+
     @Test("E4: who has read all finds room that another must leave, while those that do not read hold most of it")
     func readerAmongOthers() throws {
         let center = Scenario([.inFlightBytes: 10_000])

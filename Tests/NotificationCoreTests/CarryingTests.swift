@@ -121,6 +121,18 @@ struct CarryingTests {
         #expect(center.statistics.dropped == 5)
     }
 
+    @Test("E5, S4: a Dropped signal in a window that was probed and not confirmed is sent again")
+    func cutWordInProbedWindow() throws {
+        let center = try withLoss()
+        // With the signal and the three notifications behind it the window is full.
+        try center.post(60, of: "A")
+        #expect(center.unanswered[one] == 2)
+        center.cutDeliveries(to: one, atMost: 0, losses: 2)
+        center.answer(one)
+        #expect(center.losses(one) == [2])
+        #expect(center.statistics.dropped == 2)
+    }
+
     @Test("E5, S4: a word about losses that the bus refused, or discarded in silence, is told again")
     func refusedWord() throws {
         let center = try withLoss()
@@ -270,6 +282,29 @@ struct CarryingTests {
             if case .suspensionChanged(let client, _, _) = effect { client } else { nil }
         }
         #expect(told == [one])
+        try next.checkInvariants()
+    }
+
+    @Test(
+        "E3, E5: the next process sends a confirmed suspension again when the channel that carried it is lost",
+        arguments: [false, true])
+    func suspensionCutWithChannel(isCut: Bool) throws {
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        // With the suspension the window is full, and the client confirms it.
+        try center.post(63, of: "A")
+        try center.suspend(one)
+        var effects: [Effect] = []
+        if isCut { center.center.wordsCut(one, effects: &effects) }
+        let cut = effects.compactMap { if case .remember(let change) = $0 { change } else { nil } }
+        let next = DistributedCenter()
+        for change in center.changes + cut { _ = next.restore(change) }
+        effects = []
+        next.finishRestoring(effects: &effects)
+        let told = effects.compactMap { effect -> Bool? in
+            if case .suspensionChanged(one, let isSuspended, _) = effect { isSuspended } else { nil }
+        }
+        #expect(told == (isCut ? [true] : []))
         try next.checkInvariants()
     }
 

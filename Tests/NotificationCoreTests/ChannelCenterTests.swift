@@ -115,6 +115,20 @@ struct ChannelCenterTests {
         #expect(center.status(one)?.dropped == (answers == unanswered ? 2 : 5), "each is told once")
     }
 
+    @Test("A4: a channel needs no answers while the bus has the given bytes unconfirmed, and not a byte more")
+    func mostUnasked() throws {
+        func open(_ center: Scenario, mostUnasked: Int) throws -> DistributedCenter.SentBeforeChannel {
+            center.stop(one)
+            try center.observe(one, "A")
+            try center.post(3, of: "A")
+            var effects: [Effect] = []
+            return try center.center.channelOpened(of: one, mostUnasked: mostUnasked, effects: &effects)
+        }
+        let sent = try open(Scenario(), mostUnasked: .max).byteCount
+        #expect(try !open(Scenario(), mostUnasked: sent).needsAnswers)
+        #expect(try open(Scenario(), mostUnasked: sent - 1).needsAnswers)
+    }
+
     @Test("A4: much that went by the bus before a channel has to be answered")
     func muchBefore() throws {
         try silentObserver()

@@ -158,6 +158,20 @@ struct ExplainTests {
         #expect(try ask().isLossTold && ask().lastLoss == .queueFull && ask().status.flow == .open)
     }
 
+    @Test("R5: notifications that wait for the end of an interval are counted, those that were asked about")
+    func delayed() throws {
+        let center = Scenario()
+        try center.observe(one, "A", interval: 1000)
+        for object in ["x", "x", "y", "y", "z"] { try center.post("A", object) }
+        func delayed(_ name: String, _ object: String) throws -> Int {
+            try #require(center.center.explanation(of: one, name: name, object: object)).waiting.delayed
+        }
+        #expect(try delayed("A", "x") == 1 && delayed("A", "z") == 0 && delayed("B", "") == 0)
+        #expect(try delayed("", "") == 2)
+        center.wait(1000)
+        #expect(try delayed("", "") == 0)
+    }
+
     // MARK: Overriding
 
     @Test("A1, A2, S1: an override holds over the client's word and over activity, and what they say counts behind it")

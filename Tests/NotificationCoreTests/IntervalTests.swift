@@ -308,6 +308,15 @@ struct IntervalTests {
             next.wait(10_000)
             #expect(tags(next) == [4])
         }
+        // It is the newest by its serial, wherever it stands.
+        func isDelayed(_ change: Change) -> Bool { if case .delayed = change { true } else { false } }
+        let delayed = center.changes.filter(isDelayed)
+        #expect(delayed.count == 3)
+        let next = Scenario()
+        for change in center.changes.filter({ !isDelayed($0) }) + delayed.reversed() { _ = next.center.restore(change) }
+        next.finishRestoring()
+        next.wait(10_000)
+        #expect(tags(next) == [4])
     }
 
     @Test("What was kept while its client was suspended takes the place of what could not go before")

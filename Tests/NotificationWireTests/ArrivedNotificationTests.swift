@@ -85,15 +85,16 @@ struct ArrivedNotificationTests {
         }
     }
 
-    @Test("Details that somebody asked for are passed over")
+    @Test("P1: details that the client asked for come with each notification; without any there are none")
     func details() throws {
         let message = Wire.signal(NotificationsSignal.member, to: ":1.1")
         var writer = MessageWriter(message)
         writer.array(of: "(ssa{sv}atstta{sv})") { writer in
-            for sample in Self.samples {
+            for (place, sample) in Self.samples.enumerated() {
                 writer.structure { writer in
                     sample.append(to: &writer)
                     writer.array(of: "{sv}") { writer in
+                        guard place != 1 else { return }
                         writer.entry("uid", UInt32(1000))
                         writer.entry("process", "bell")
                     }
@@ -102,6 +103,8 @@ struct ArrivedNotificationTests {
         }
         let all = try #require(try ArrivedNotification.all(in: message))
         #expect(all.count == 3 && zip(all, Self.samples).allSatisfy(same))
+        let details: [String: PropertyList] = ["uid": .uint32(1000), "process": .string("bell")]
+        #expect(all.map { $0.details?.decoded() } == [details, nil, details])
     }
 
     @Test("Another message is none; one of other types, or with a poster that is no connection, is an error")

@@ -57,9 +57,12 @@ struct ContractTests {
         #expect(from.client == "nobody" && from.after.rawValue == .max && from.most == 3)
     }
 
-    @Test("E1: a list of observers in parts begins with the first one, where no number is given")
+    @Test("E1: a list in parts begins with the first one, 1024 at a time, where no number is given")
     func firstPart() throws {
-        #expect(try again(ListObserversFrom(of: "nobody")).after < ObserverID(rawValue: 1))
+        let observers = try again(ListObserversFrom(of: "nobody"))
+        #expect(observers.after < ObserverID(rawValue: 1) && observers.most == 1024)
+        let values = try again(FollowValues())
+        #expect(values.after == 0 && values.most == 1024)
     }
 
     @Test("R1, R2: what stays is said by options, which go together or not at all")
@@ -265,6 +268,41 @@ struct ContractTests {
                 let size = reply.withMarshalledBody(\.count)
                 #expect(size <= 8 + 2 * listed.byteCount, "\(options)")
                 #expect(size >= listed.byteCount, "nor much less")
+            }
+        }
+    }
+
+    @Test("E4: an observer listed without options takes no more than it counts", arguments: SuspensionBehavior.allCases)
+    func listedBytesWithoutOptions(behavior: SuspensionBehavior) {
+        for length in 0..<9 {
+            let text = String(repeating: "o", count: length)
+            let listed = ListedObserver(
+                id: ObserverID(rawValue: 7), name: "n" + text, object: text, suspensionBehavior: behavior.rawValue)
+            let reply = Wire.methodCall(ListObservers.member)
+            var writer = MessageWriter(reply)
+            ListObservers.append([listed, listed], to: &writer)
+            let size = reply.withMarshalledBody(\.count)
+            #expect(size <= 8 + 2 * listed.byteCount, "\(length)")
+            #expect(size >= listed.byteCount, "nor much less")
+        }
+    }
+
+    @Test("E4: a listed value never takes more than it counts", arguments: [1, 7, 8, 255])
+    func valueBytes(length: Int) throws {
+        let (text, short) = (String(repeating: "v", count: length), "v")
+        let content = try Sample.userInfo(of: PostCall(name: "Ding").message())
+        for (name, object) in [(text, short), (short, text), (text, text), (text, "")] {
+            for (host, user) in [(nil, nil), (text, nil), (nil, text), (text, text)] as [(String?, String?)] {
+                let notification = Notification(
+                    name: name, object: object, userInfo: content, poster: ":1.7",
+                    identity: Identity(origin: try OutsideOrigin(host: host, user: user)),
+                    serial: 7)
+                let listed = FollowValues.Listed(notification)
+                let reply = Wire.methodCall(FollowValues.member)
+                var writer = MessageWriter(reply)
+                FollowValues.append([listed, listed], to: &writer)
+                let size = reply.withMarshalledBody(\.count)
+                #expect(size <= 8 + 2 * FollowValues.byteCount(of: notification), "\(listed)")
             }
         }
     }

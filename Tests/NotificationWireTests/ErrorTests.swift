@@ -66,6 +66,23 @@ struct ErrorTests {
         #expect(try mappingCenterErrors { () throws(CenterError) in 7 } == 7)
     }
 
+    @Test("Errors of a program with neither the service's object nor its methods; no other error means that")
+    func anotherProgram() {
+        for name in ["UnknownMethod", "UnknownInterface", "UnknownObject", "NotSupported"] {
+            let error = BusError(name: InterfaceName(rawValue: "org.freedesktop.DBus.Error." + name)!, message: "")
+            #expect(error.meansAnotherProgram && error.meansNotServed, "\(name)")
+        }
+        let others: [(InterfaceName, isServed: Bool)] = [
+            ("org.freedesktop.DBus.Error.AccessDenied", false), ("org.freedesktop.DBus.Error.InvalidArgs", false),
+            ("org.carillon.Error.NotAllowed", false), ("org.freedesktop.DBus.Error.NoReply", true),
+            ("org.freedesktop.DBus.Error.ServiceUnknown", true),
+        ]
+        for (name, isServed) in others {
+            let error = BusError(name: name, message: "")
+            #expect(!error.meansAnotherProgram && error.meansNotServed == !isServed, "\(name)")
+        }
+    }
+
     @Test("Errors that mean that there is no service")
     func noService() {
         let names: [(InterfaceName, Bool)] = [

@@ -70,6 +70,36 @@ struct SessionsWireTests {
         }
     }
 
+    @Test("The place of a notification is found without reading it; options of a later version do not hide it")
+    func place() throws {
+        let content = try userInfo(["n": .int64(-1), "d": .data([1, 2, 3])])
+        for lost in [0, 1 << 40] as [UInt64] {
+            var options = SessionNotification.Options()
+            (options.number, options.lost) = (7, lost)
+            options.isRetained = true
+            let message = Message(SessionNotification.message(to: other, content, options, serial: 5))
+            let place = try SessionNotification.place(of: message)
+            #expect(place.number == 7 && place.lost == lost)
+        }
+        func message(_ options: [String: PropertyList]) throws -> Message {
+            let message = Message.signal(
+                to: other, path: SessionsWire.path, interface: SessionsWire.interface, member: "Notification")
+            var writer = MessageWriter(message)
+            writer.append("Ding")
+            writer.append("")
+            try UserInfoCoding.append(["number": .uint64(9)], to: &writer)
+            try UserInfoCoding.append(options, to: &writer)
+            return message
+        }
+        let later = try message(["number": .uint64(1), "color": .string("red")])
+        #expect(try SessionNotification.place(of: later).number == 1)
+        for options: [String: PropertyList] in [[:], ["number": .uint64(0)], ["number": .uint32(1)]] {
+            let error = #expect(throws: BusError.self) { try SessionNotification.place(of: message(options)) }
+            #expect(error?.centerError == .invalidOption, "\(options)")
+        }
+        #expect(throws: BusError.self) { try SessionNotification.place(of: HereSignal().message(to: other)) }
+    }
+
     @Test("E2: what is none is refused")
     func refused() throws {
         func message(_ options: [String: PropertyList], name: String = "Ding") throws -> Message {

@@ -173,10 +173,13 @@ struct OutboxTests {
 
     @Test("After a change of the service nothing is on its way any more")
     func reset() {
-        var outbox = filled(posts: 300)
+        var outbox = filled(posts: 600)
         while outbox.next() != nil {}
         outbox.reset()
         #expect(next(&outbox) == 256)
+        for _ in 1..<255 { _ = next(&outbox) }
+        #expect(next(&outbox) == 511, "a whole window may leave")
+        #expect(next(&outbox) == nil)
     }
 
     @Test("It is bounded by number and by bytes, and what leaves makes room")

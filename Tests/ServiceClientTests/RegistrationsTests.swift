@@ -36,6 +36,16 @@ struct RegistrationsTests {
         return registrations
     }
 
+    @Test("An observer shares its registration, number 0, unless it is given another number")
+    func shared() {
+        let options = ObserverOptions()
+        func key(_ number: UInt64) -> RegistrationKey {
+            RegistrationKey(name: ExactText("a"), object: nil, options: options, number: number)
+        }
+        let unnumbered = RegistrationKey(name: ExactText("a"), object: nil, options: options)
+        #expect(unnumbered == key(0) && unnumbered != key(1))
+    }
+
     @Test("A service that took everything over needs nothing")
     func recovered() {
         var registrations = registered(key("a"), key("b", "x", .hold), key(nil))

@@ -186,6 +186,24 @@ struct SessionOwnerTests {
         #expect(stage.bus.connection.takeSent().isEmpty && stage.takeTold().isEmpty)
     }
 
+    @Test("E3: a service is not asked again because the one before it ended without an answer")
+    func endedUnanswered() throws {
+        let stage = Stage()
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.answer = { _ in nil }
+        for owner in [":1.101", ":1.102"] { _ = stage.arrive(.ownerChange(name, to: owner)) }
+        _ = (stage.takeTold(), stage.bus.connection.takeSent())
+        let questions = stage.bus.connection.pending.map(\.message)
+        #expect(questions.map(\.member) == [ListObservers.member, ListObservers.member])
+        stage.bus.connection.answerFirst(.failure(BusError(name: BusError.noReplyName, message: "why")))
+        let answer = questions[1].answered { ListObservers.append(stage.observers, to: &$0) }.carried(from: ":1.102")
+        stage.bus.connection.answerFirst(.success(answer))
+        #expect(stage.takeTold() == ["connected", "serviceChanged"])
+        stage.bus.pass(milliseconds: 60_000)
+        #expect(!stage.bus.connection.takeSent().contains("ListObservers?"))
+    }
+
     @Test("E6: so is one that answers otherwise than the contract says")
     func wrongAnswers() throws {
         let stage = Stage()

@@ -69,6 +69,21 @@ struct SessionTests {
         #expect(stage.session.mayStop())
     }
 
+    @Test("It may be stopped when a call is answered, and not before", arguments: [true, false])
+    func stoppingBehindCall(isServed: Bool) throws {
+        let stage = Stage()
+        stage.start()
+        let served = stage.bus.answer
+        stage.bus.answer = { $0.member == SetSuspended.member ? nil : served($0) }
+        try stage.ask(.call(SetSuspended(true)) { _ in })
+        for _ in 0..<3 { #expect(!stage.session.mayStop()) }
+        let call = try #require(stage.bus.connection.pending.first?.message)
+        let refusal = BusError(.notAllowed, message: "no")
+        stage.bus.connection.answerFirst(isServed ? .success(call.answered()) : .failure(refusal))
+        #expect(!stage.session.mayStop(), "the bus is asked")
+        #expect(stage.session.mayStop())
+    }
+
     @Test("Nothing is wanted of the service: it is not even asked for")
     func quiet() {
         let stage = Stage()
