@@ -49,7 +49,7 @@ public final class RunningTest: Sendable {
     /// Its name and its place.
     public let name: String
     private let limits: Limits
-    private let state: Mutex<State>
+    private let state: Guarded<State>
     private let step = Atomic(-1)
     private let hasEndedState = Atomic(false)
 
@@ -77,7 +77,7 @@ public final class RunningTest: Sendable {
     init(_ name: String, limits: Limits) {
         self.name = name
         self.limits = limits
-        state = Mutex(State())
+        state = Guarded(State())
     }
 
     // MARK: What it does

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 import Glibc
-import Synchronization
 
 /// The tests that run at this moment in this process.
 ///
@@ -55,7 +54,7 @@ public final class RunningTests: Sendable {
     }
 
     private let places: Int
-    private let state = Mutex(State())
+    private let state = Guarded(State())
 
     /// - Parameter places: so many run at once; others wait.
     init(places: Int) {
@@ -115,7 +114,7 @@ public final class RunningTests: Sendable {
 
     // MARK: The process
 
-    private static let programs = Mutex<Programs>(Programs())
+    private static let programs = Guarded(Programs())
     private static let isHeard: Void = hearTermination()
 
     /// Makes known that there may be programs.
