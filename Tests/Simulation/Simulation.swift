@@ -226,7 +226,7 @@ final class Simulation {
             client.override(isSuspended, of: witness)
         case .activity(let activity):
             guard let witness = client.witness, host.report(activity, of: witness.client) else { return }
-            witness.outside.note(activity, at: world.now, by: ledger.incarnations)
+            witness.outside.note(activity, at: world.now, by: host.servingName)
         case .lie(let lie): tell(lie, by: client)
         case .openChannel:
             (client as? PlainClient)?.openChannel()

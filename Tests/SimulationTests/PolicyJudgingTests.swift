@@ -122,9 +122,9 @@ struct PolicyJudgingTests {
     @Test("A2, B3: others' words come before a client's own, and that before activity")
     func order() {
         var outside = OutsideSuspension()
-        func state(_ word: Bool?) -> Bool? { outside.isSuspended(word: word, at: 10_000_000, by: 1) }
+        func state(_ word: Bool?) -> Bool? { outside.isSuspended(word: word, at: 10_000_000, by: ":1.1") }
         #expect(state(nil) == false && state(true) == true)
-        outside.note(.inactive, at: 0, by: 1)
+        outside.note(.inactive, at: 0, by: ":1.1")
         #expect(state(nil) == true && state(false) == false)
         let first = outside.override(false, at: 1)
         #expect(state(nil) == nil, "nobody said that it was heard")
@@ -135,13 +135,13 @@ struct PolicyJudgingTests {
         #expect(state(nil) == true)
     }
 
-    @Test("A1: what was reported a moment ago, or to another process, suspends nobody for certain")
+    @Test("A1: what was reported a moment ago, or to another service, suspends nobody for certain")
     func reports() {
         var outside = OutsideSuspension()
-        outside.note(.inactive, at: 0, by: 1)
-        #expect(outside.isSuspended(word: nil, at: 200_000, by: 1) == nil)
-        #expect(outside.isSuspended(word: nil, at: 400_000, by: 1) == true)
-        #expect(outside.isSuspended(word: nil, at: 400_000, by: 2) == false)
+        outside.note(.inactive, at: 0, by: ":1.1")
+        #expect(outside.isSuspended(word: nil, at: 200_000, by: ":1.1") == nil)
+        #expect(outside.isSuspended(word: nil, at: 400_000, by: ":1.1") == true)
+        #expect(outside.isSuspended(word: nil, at: 400_000, by: ":1.2") == false)
         #expect(!outside.mayCause("override") && outside.mayCause("activity") && outside.mayCause("explicit"))
     }
 }

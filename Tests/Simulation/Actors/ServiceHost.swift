@@ -92,6 +92,9 @@ final class ServiceHost {
     /// The core of the service that has the name.
     var center: DistributedCenter? { serving?.service?.center }
 
+    /// Its name on the bus, which is another one after each connection.
+    var servingName: UniqueName? { bus.owner(of: Wire.busName)?.name }
+
     /// A source of activity reports something to the service that has the name.
     ///
     /// - Returns: whether it hears that.

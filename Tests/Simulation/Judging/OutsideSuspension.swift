@@ -8,8 +8,8 @@ import NotificationWire
 struct OutsideSuspension {
     /// Said by others: nil takes it back.
     private var overrides: [(isSuspended: Bool?, asked: Int64, acknowledged: Int64?)] = []
-    /// What a service was told of its application, and by which process that was.
-    private var report: (activity: Activity, time: Int64, incarnation: Int)?
+    /// What a service was told of its application, and which service that was.
+    private var report: (activity: Activity, time: Int64, service: UniqueName?)?
     private var wasInactive = false
 
     /// Until inactivity counts (A1), with some time for the timer.
@@ -31,8 +31,8 @@ struct OutsideSuspension {
         overrides[number].isSuspended = number > 0 ? overrides[number - 1].isSuspended : nil
     }
 
-    mutating func note(_ activity: Activity, at time: Int64, by incarnation: Int) {
-        report = (activity, time, incarnation)
+    mutating func note(_ activity: Activity, at time: Int64, by service: UniqueName?) {
+        report = (activity, time, service)
         if activity == .inactive { wasInactive = true }
     }
 
@@ -49,14 +49,14 @@ struct OutsideSuspension {
     ///
     /// - Parameters:
     ///   - word: its own; nil where it follows activity.
-    ///   - incarnation: of the service: a new one knows of no activity.
-    func isSuspended(word: Bool?, at now: Int64, by incarnation: Int) -> Bool? {
+    ///   - service: its name on the bus: another one, also of the same process, knows of no activity.
+    func isSuspended(word: Bool?, at now: Int64, by service: UniqueName?) -> Bool? {
         if let last = overrides.last {
             guard last.acknowledged != nil, overrides.allSatisfy({ $0.acknowledged != nil }) else { return nil }
             if let isSuspended = last.isSuspended { return isSuspended }
         }
         if let word { return word }
-        guard let report, report.incarnation == incarnation else { return false }
+        guard let report, report.service == service else { return false }
         guard now - report.time > Self.delay else { return nil }
         return report.activity == .inactive
     }

@@ -10,7 +10,7 @@ extension Simulation {
                 let witness = client.witness, (client as? PlainClient)?.role.isLiar != true,
                 !ledger.wasStateLost(since: witness.joined), witness.isWordKnown,
                 let expected = witness.outside.isSuspended(
-                    word: witness.word, at: world.now, by: ledger.incarnations),
+                    word: witness.word, at: world.now, by: host.servingName),
                 expected != status.isSuspended
             else { continue }
             world.violate(
@@ -29,7 +29,7 @@ extension Simulation {
             guard let witness = client.witness, witness.outside.isConcerned else { continue }
             caller.override(nil, of: witness)
             if host.report(.active, of: witness.client) {
-                witness.outside.note(.active, at: world.now, by: ledger.incarnations)
+                witness.outside.note(.active, at: world.now, by: host.servingName)
             }
         }
     }
