@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import Glibc
 
-/// A value behind a lock that the thread sanitizer knows, unlike `Mutex`.
+/// A value behind a lock that the thread sanitizer knows, unlike `Mutex`. `Locked` of MainLoop is such a one; it would bring GLib
+/// to the tests that need none.
 ///
 /// Unchecked because the compiler can't see that `value` is touched only while the lock is held.
 final class Guarded<Value>: @unchecked Sendable {

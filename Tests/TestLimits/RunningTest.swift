@@ -21,7 +21,6 @@ public final class RunningTest: Sendable {
             (self.silence, self.processorTime, self.whole, self.ending) = (silence, processorTime, whole, ending)
         }
 
-        /// No test takes a fifth of its processor time, or a third of the rest.
         #if THREAD_SANITIZER
             static let standard = Limits(
                 silence: .seconds(300), processorTime: .seconds(600), whole: .seconds(1800), ending: .seconds(60)

@@ -157,5 +157,5 @@ public final class RunningTests: Sendable {
     }
 }
 
-/// Made before the handler that uses it.
+/// Unsafe only by its type: a semaphore is used by any thread and by handlers of signals. It is made before the handler.
 private nonisolated(unsafe) let terminationBell = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)

@@ -3,8 +3,7 @@ import TestLimits
 
 /// Runs work that blocks for long on a thread of its own.
 ///
-/// Tests run on as many threads as the machine has processors. A test that blocks one of them for seconds holds up
-/// others that have begun already, and their time limits run.
+/// Each test has threads of its own. One more of them is for work beside the test, and for a thread that shall be over then.
 ///
 /// - Parameters:
 ///   - patience: what waits in `body` has bounds of its own; this is for what blocks without one.
