@@ -74,9 +74,9 @@ def main(arguments):
     if "--list" in arguments:
         print("\n".join(name_of(test) for test in chosen))
         return 0
-    # Ended by a signal, what was started ends too.
+    # unittest takes any other exception for an error of the test, and goes on.
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+        signal.signal(number, signal.default_int_handler)
     kind = os.environ.get("CARILLON_LAB_NETWORK", "loopback")
     print(f"{len(chosen)} tests, on {'network namespaces' if kind == 'namespaces' else 'addresses of loopback'}", flush=True)
     runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result)

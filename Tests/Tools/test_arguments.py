@@ -48,6 +48,7 @@ WRONG = {
     "fuzz": [
         ("x", "SECONDS"), ("0", "SECONDS"), ("1 fuzz-nothing", "fuzz-dispatch"), ("--merge 1 fuzz-nothing", "fuzz-bridge"),
     ],
+    "leave-nothing": [("--nonsense sh", "--nonsense"), ("", "COMMAND")],
     "mutants": [
         ("--numbers 99999999", "99999999"), ("--numbers x", "--numbers"), ("--list --only Nothing", "Nothing"),
         ("--least 101", "--least"), ("--sample 0", "--sample"), ("--jobs", "--jobs"), ("--seed x", "--seed"),
