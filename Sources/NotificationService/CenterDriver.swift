@@ -47,6 +47,8 @@ final class CenterDriver {
                 case .ofChannel(.drained(let client)): center.channelDrained(client, effects: &effects)
                 case .ofChannel(.witnessed(let client, let hasRead)):
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
+                case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
+                case .ofChannel(.uncarried(let client)): center.channelEndedUncarried(of: client, effects: &effects)
                 case .ofChannel(.cut(let client, let content, let last)):
                     center.channelCut(
                         client, atMost: content.notifications, losses: content.losses, last: last, effects: &effects)

@@ -343,4 +343,82 @@ struct CarryingTests {
         #expect(told == (isConfirmed ? [] : [[ids[1]]]))
         try next.checkInvariants()
     }
+
+    /// Tells a client of its suspension and of an observer that it lost, and opens a channel, to which all that is asked is
+    /// written at once.
+    ///
+    /// - Returns: the observer, and the effects of the channel.
+    private func tellAndOpenChannel() throws -> (lost: ObserverID, effects: [Effect]) {
+        center.center.remembersChanges = true
+        let ids = [try center.observe(one, "A"), try center.observe(one, "B")]
+        center.stop(one)
+        try center.suspend(one)
+        center.revoke([ids[1]], of: one)
+        #expect(center.revoked[one] == [ids[1]])
+        var effects: [Effect] = []
+        let before = try center.center.channelOpened(of: one, effects: &effects)
+        for _ in 0..<before.probes { center.center.channelDrained(one, effects: &effects) }
+        return (ids[1], effects)
+    }
+
+    private static func words(_ effects: [Effect]) -> (suspended: [Bool], revoked: [[ObserverID]]) {
+        (
+            effects.compactMap { if case .suspensionChanged(one, let suspended, _) = $0 { suspended } else { nil } },
+            effects.compactMap { if case .revoked(one, let observers) = $0 { observers } else { nil } }
+        )
+    }
+
+    @Test(
+        "E3, E5: what a client was told before its channel is confirmed when the bus has carried that",
+        arguments: [false, true], [false, true])
+    func toldBeforeChannel(isCarried: Bool, isKilled: Bool) throws {
+        var (lost, effects) = try tellAndOpenChannel()
+        if isCarried { center.center.channelCarried(to: one, effects: &effects) }
+        let changes = effects.compactMap { if case .remember(let change) = $0 { change } else { nil } }
+        let next: DistributedCenter
+        if isKilled {
+            next = DistributedCenter()
+            for change in center.changes + changes { _ = next.restore(change) }
+        } else {
+            next = nextCenter()
+        }
+        effects = []
+        next.finishRestoring(effects: &effects)
+        let words = Self.words(effects)
+        #expect(words.suspended == (isCarried ? [] : [true]))
+        #expect(words.revoked == (isCarried ? [] : [[lost]]))
+        try next.checkInvariants()
+    }
+
+    @Test("E3, E5: what a client was told before a channel that ended uncarried is told again at once")
+    func toldBeforeEndedChannel() throws {
+        var (lost, effects) = try tellAndOpenChannel()
+        effects = []
+        center.center.channelEndedUncarried(of: one, effects: &effects)
+        var words = Self.words(effects)
+        #expect(words.suspended == [true] && words.revoked == [[lost]])
+        effects = []
+        center.center.channelEndedUncarried(of: three, effects: &effects)
+        center.center.channelCarried(to: three, effects: &effects)
+        #expect(effects.isEmpty && center.status(three) == nil, "it has none")
+        // Nor is that confirmed yet.
+        let next = nextCenter()
+        effects = []
+        next.finishRestoring(effects: &effects)
+        words = Self.words(effects)
+        #expect(words.suspended == [true] && words.revoked == [[lost]])
+    }
+
+    @Test("E3, E5: a channel that ends before it is carried brings nothing again that was confirmed before it")
+    func confirmedBeforeChannel() throws {
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        // With the suspension the window is full, and the client confirms it.
+        try center.post(63, of: "A")
+        try center.suspend(one)
+        var effects: [Effect] = []
+        _ = try center.center.channelOpened(of: one, effects: &effects)
+        center.center.channelEndedUncarried(of: one, effects: &effects)
+        #expect(Self.words(effects).suspended == [])
+    }
 }

@@ -60,8 +60,8 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// The connection ended, and with it a channel that the client never got, or left unread: what it was told there of
-    /// itself may not have arrived, whatever it confirmed.
+    /// The connection ended, and with it a channel that the client has left unread: what it was told there of itself may
+    /// not have arrived, whatever it confirmed.
     public func wordsCut(_ name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         if let client = clients[name] { doubtWords(to: client, whateverConfirmed: true, effects: &effects) }
@@ -113,7 +113,7 @@ extension DistributedCenter {
     func doubtWords(to client: Client, whateverConfirmed: Bool = false, effects: inout [Effect]) {
         if whateverConfirmed || client.isSuspensionOnTheWay { doubtSuspension(of: client, effects: &effects) }
         if let revocation = client.revocation,
-            whateverConfirmed || revocation.sentWhenTold > client.peer.confirmedBytes
+            whateverConfirmed || revocation.sentWhenTold > client.peer.surelyConfirmedBytes
         {
             client.revocation?.untold = revocation.observers
         }

@@ -31,9 +31,30 @@ extension DistributedCenter {
         }
         let byteCount = peer.flow.unconfirmed.bytes
         if byteCount <= mostUnasked { peer.flow.answersNeedNotCome() }
+        // One behind another that was not carried either is no better.
+        peer.confirmedBeforeChannel = peer.surelyConfirmedBytes
         return SentBeforeChannel(
             byteCount: byteCount, needsAnswers: byteCount > mostUnasked, probes: peer.flow.unansweredProbes,
             isBeingWitnessed: peer.flow.isBeingWitnessed)
+    }
+
+    /// The bus has carried the client's end of its channel to it, and so all that was sent to it on the bus before.
+    public func channelCarried(to name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        client.peer.confirmedBeforeChannel = nil
+        noteSuspensionOwed(to: client, effects: &effects)
+        forgetRevocation(knownTo: client, effects: &effects)
+    }
+
+    /// The client's channel ended before the bus was known to have carried its end to it: what it was told since then may
+    /// not have arrived, whatever it confirmed, and is told again on the bus.
+    public func channelEndedUncarried(of name: ClientName, effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return }
+        doubtWords(to: client, effects: &effects)
+        client.peer.confirmedBeforeChannel = nil
+        pump(client, effects: &effects)
     }
 
     /// The client has answered a Ping that is not waited for any more: it is known to answer.

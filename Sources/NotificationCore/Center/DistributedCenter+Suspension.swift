@@ -92,7 +92,7 @@ extension DistributedCenter {
 
     /// A later process has to tell what the client does not know, or has not confirmed: this one may end before the word
     /// is sent, or its connection before the bus has carried it. Hearing it twice tells nothing wrong.
-    private func noteSuspensionOwed(to client: Client, effects: inout [Effect]) {
+    func noteSuspensionOwed(to client: Client, effects: inout [Effect]) {
         let isKnown = client.knowsSuspension && !client.isSuspensionOnTheWay
         guard client.isSuspensionOwed == isKnown else { return }
         client.isSuspensionOwed.toggle()

@@ -257,7 +257,7 @@ public final class DistributedCenter {
     /// Forgets what policy took from a client that has confirmed what it was told of it.
     func forgetRevocation(knownTo client: Client, effects: inout [Effect]) {
         guard let revocation = client.revocation, revocation.untold.isEmpty,
-            revocation.sentWhenTold <= client.peer.confirmedBytes
+            revocation.sentWhenTold <= client.peer.surelyConfirmedBytes
         else { return }
         client.revocation = nil
         remember(.revocationsKnown(client.name), effects: &effects)

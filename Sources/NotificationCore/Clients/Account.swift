@@ -57,6 +57,11 @@ final class Peer: Sizable {
     var flow = FlowWindow()
     /// Bytes that it has read, as far as is known.
     var confirmedBytes: UInt64 = 0
+    /// That, as it was before it got a channel that the bus is not known to have carried to it. Whatever confirms something
+    /// since then may be wrong about it: what was sent before is on the bus, and nobody may read what is in the channel.
+    var confirmedBeforeChannel: UInt64?
+    /// What it has read for sure, whatever becomes of the bus and the service.
+    var surelyConfirmedBytes: UInt64 { confirmedBeforeChannel ?? confirmedBytes }
     /// The sizes of the answers that are kept for it, the oldest first.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)

@@ -127,7 +127,7 @@ final class Client {
     var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }
 
     /// Whether what it was told last about that may not have arrived.
-    var isSuspensionOnTheWay: Bool { sentWhenTold > peer.confirmedBytes }
+    var isSuspensionOnTheWay: Bool { sentWhenTold > peer.surelyConfirmedBytes }
 
     /// Whether it has to be told what policy took from it.
     var isRevocationOwed: Bool { revocation?.untold.isEmpty == false }

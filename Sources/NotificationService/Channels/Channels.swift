@@ -25,6 +25,10 @@ final class Channels {
         case drained(ClientName)
         case witnessed(ClientName, hasRead: Bool)
         case cut(ClientName, SentSignals.Recent, last: UInt64?)
+        /// The bus has carried its end of the channel to it.
+        case carried(ClientName)
+        /// The channel ended before that was known.
+        case uncarried(ClientName)
     }
 
     /// Gets these events.
@@ -112,6 +116,7 @@ final class Channels {
     func noteCarried(_ channel: Channel) {
         guard channels[channel.client] === channel else { return }
         channel.isCarried = true
+        report(.carried(channel.client))
         guard channel.writtenBefore != DeliveryReceipts.Sent() else { return }
         carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
         owesEvent = true
@@ -138,9 +143,10 @@ final class Channels {
             let first = effects.lazy.compactMap(\.firstNumber).first
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
         }
-        // What was written before what was not.
-        if mayBeUnread { effects.insert(contentsOf: channel.unreadWords, at: 0) }
+        // What was written before what was not. Where the channel may not even have come to it, the core tells all anew.
+        if mayBeUnread, channel.isCarried { effects.insert(contentsOf: channel.unreadWords, at: 0) }
         sendOnBus(effects)
+        if !channel.isCarried { report(.uncarried(channel.client)) }
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
         if channel.owesWitness { witness.find(channel.client) }
     }
@@ -173,11 +179,8 @@ final class Channels {
         let isCarried: Bool
         /// Whether it has closed the channel and left that.
         let isReset: Bool
-        /// Whether there is a word about itself in what was written.
-        let hasUnreadWords: Bool
-
-        /// Whether it may never get a word about itself that it is taken to have.
-        var leavesWords: Bool { hasUnreadWords && (!isCarried || isReset) }
+        /// Whether it has left a word about itself that it is taken to have. Of one that was not carried the core knows.
+        let leavesWords: Bool
     }
 
     /// Ends all at once: there is no bus to go on by.
@@ -195,7 +198,7 @@ final class Channels {
             remove(channel)
             var one = Lost(
                 unread: channel.unread, isCarried: channel.isCarried, isReset: isReset,
-                hasUnreadWords: !channel.unreadWords.isEmpty)
+                leavesWords: isReset && !channel.unreadWords.isEmpty)
             for case let effect? in channel.frames.map(\.effect) { one.unwritten.add(effect.content) }
             lost[channel.client] = one
         }

@@ -161,6 +161,8 @@ package enum EventCosts {
         full.perform { center.intervalTimerEnded(client, effects: &$0) }
         full.perform { center.deliveriesCut(client, atMost: 10, losses: 1, effects: &$0) }
         full.perform { center.wordsCut(client, effects: &$0) }
+        full.perform { center.channelCarried(to: client, effects: &$0) }
+        full.perform { center.channelEndedUncarried(of: client, effects: &$0) }
     }
 
     /// The events that end a state, or much of it.
