@@ -170,19 +170,23 @@ struct BusExplainTests {
         try eventually("its observer: \(service.transcript)") {
             try asker.call(ListClients()).contains { $0.name.rawValue == client.name }
         }
-        for (number, flow) in [
-            (1000, "It has never answered org.freedesktop.DBus.Peer.Ping"), (2000, "does not dispatch its connection"),
-        ] {
-            for n in number - 999...number { _ = try asker.post("Ding", number: Int64(n)) }
-            let reasons = try why("Ding", of: client, from: asker)
-            for part in [
+        var posted = 0
+        for flow in ["It has never answered org.freedesktop.DBus.Peer.Ping", "does not dispatch its connection"] {
+            let parts = [
                 "would get 'Ding' without an object when it reads.", flow, "were lost, last for queue-full",
                 "50 notifications of this name and object wait for it", "It is told so when it reads",
-            ] {
-                #expect(reasons.contains { $0.contains(part) }, "\(part): \(reasons)")
+            ]
+            // A connection that stands unread beside another of its process is sent a window now and then, in case that
+            // it is the one that reads: on a busy machine that comes in between.
+            var reasons: [String] = []
+            try eventually("\(parts) in \(reasons)") {
+                for n in posted + 1...posted + 500 { _ = try asker.post("Ding", number: Int64(n)) }
+                posted += 500
+                reasons = try why("Ding", of: client, from: asker)
+                return parts.allSatisfy { part in reasons.contains { $0.contains(part) } }
             }
-            try client.run("the last: \(service.transcript)") { client.numbers.last == Int64(number) }
-            try client.run("what it lost") { Int(client.lost) + client.signals.count == number }
+            try client.run("the last: \(service.transcript)") { client.numbers.last == Int64(posted) }
+            try client.run("what it lost") { Int(client.lost) + client.signals.count == posted }
             try eventually("that it answered") {
                 client.turn()
                 return try shown(client, to: asker).flow == "open"
