@@ -33,8 +33,11 @@ extension OtherSession {
             case (let left?, let whole?): left <= whole + 1
             default: false
             }
+        // R6: what waited for its turn may come when there is no room for another value.
+        let isKept = plan.options.retention != nil
+        let mayBeUnkept = isKept && plan.options.postingStyle != .now
         guard options.deliverImmediately == plan.options.deliverImmediately,
-            options.isRetained == (plan.options.retention != nil), isInTime
+            options.isRetained == isKept || mayBeUnkept && !options.isRetained, isInTime
         else {
             return world.violate("G1", "post \(number) goes to the session of \(user) with other options: \(options)")
         }
