@@ -141,7 +141,11 @@ final class OtherSession {
         guard let link, peer.isOpen else { return }
         let number = ledger.post(plan, from: poster)
         world.note("the session of \(user) has post \(number): \(plan)")
-        if isFlood { return send(number, on: link, within: false) }
+        if isFlood {
+            // Behind what waits: who floods keeps its own order all the same (D4).
+            while let waiting = link.waiting.popFirst() { send(waiting, on: link, within: false) }
+            return send(number, on: link, within: false)
+        }
         link.waiting.append(number)
         if link.waiting.count > Self.mostWaiting {
             _ = link.waiting.popFirst()
