@@ -218,4 +218,25 @@ struct AccountingTests {
         let any = try cost("", "")
         #expect(try cost("A", "") == any + 1 && cost("", "Ä") == any + 2 && cost("ABC", "DE") == any + 5)
     }
+
+    @Test("E4, R4: the value of who has left counts for its process", arguments: [false, true])
+    func valueAtExit(isReplaced: Bool) throws {
+        let center = Scenario([.retained: 64])
+        center.identify(one, as: 1)
+        if isReplaced { try center.post("State", retention: Retention(), from: one) }
+        try center.post("State", style: .atExit, retention: Retention(), from: one)
+        center.disappear(one)
+        center.postQueued(.asap)
+        #expect(center.values() == ["State"])
+        try center.center.checkInvariants()
+        // With what another connection of the process has it comes to the share of the process, which is 56.
+        center.identify(two, as: 1)
+        for number in 1..<56 { try center.post("Value \(number)", retention: Retention(), from: two) }
+        #expect(throws: CenterError.shareExceeded(.retained, value: 64)) {
+            try center.post("Value 56", retention: Retention(), from: two)
+        }
+        try center.center.checkInvariants()
+        center.disappear(two)
+        try center.center.checkInvariants()
+    }
 }
