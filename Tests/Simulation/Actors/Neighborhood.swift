@@ -154,7 +154,11 @@ final class Neighborhood {
         ]
         // The word of a user of whom nothing is taken does not count.
         let reported = file.imports[session.user] == nil ? 0 : link.reported
-        if isConfigured { expected["lost"] = .uint64(link.lost + reported) }
+        if isConfigured {
+            var lost = link.lost + reported
+            if case .uint64(let told)? = shown["lost"], told > lost { lost = min(told, lost + link.sentBeforeAsked) }
+            expected["lost"] = .uint64(lost)
+        }
         for (key, value) in expected.sorted(by: { $0.key < $1.key }) where shown[key] != value {
             world.violate(
                 "E4", "the session of \(session.user) has \(key) \(shown[key].map { "\($0)" } ?? "-"), not \(value)")

@@ -17,9 +17,14 @@ final class OtherSession {
         // To the service
 
         var lastSent: UInt64 = 0
-        /// Sent within the window, and not confirmed.
-        var onTheWay = Deque<(number: UInt64, post: Int)>()
+        /// Sent within the window, and not confirmed. What the service had not said to want it may refuse, as it does not
+        /// know yet whose it is, and confirm with what comes behind that.
+        var onTheWay = Deque<(number: UInt64, post: Int, isWanted: Bool)>()
         var waiting = Deque<Int>()
+        /// Whether the service has said that it wants something, and so knows whose session this is.
+        var isAsked = false
+        /// Sent before that: the service may not have known who sends it, and then misses the number.
+        var sentBeforeAsked: UInt64 = 0
         /// Lost for want of room, and not reported yet; reported.
         var unreported: UInt64 = 0
         var reported: UInt64 = 0
@@ -165,7 +170,9 @@ final class OtherSession {
         let (number, lost) = (link.lastSent, link.unreported)
         link.unreported = 0
         link.reported += lost
-        if window { link.onTheWay.append((number, post)) }
+        if !link.isAsked { link.sentBeforeAsked += 1 }
+        let isWanted = link.wantsThere.contains { PolicyFile.matches($0, ledger.posts[post].plan.nameText) }
+        if window { link.onTheWay.append((number, post, isWanted)) }
         ledger.imports.noteSent(by: user)
         let make = { [ledger] in Self.message(to: link.name, ledger.posts[post].plan, post, number, lost) }
         lastMessage = (link.name, make)
@@ -293,6 +300,7 @@ final class OtherSession {
         do throws(BusError) {
             if message.hasMember(WantsSignal.member) {
                 link.wantsThere = try WantsSignal(message).names
+                link.isAsked = true
             } else if message.hasMember(TakenSignal.member) {
                 confirmed(upTo: try TakenSignal(message).number, by: link)
             }
@@ -322,7 +330,7 @@ final class OtherSession {
         if number > link.sentBeforeWants { noteKnown(link) }
         while let first = link.onTheWay.first, first.number <= number {
             _ = link.onTheWay.popFirst()
-            guard ledger.imports.isSurelyTaken(first.post) else { continue }
+            guard first.isWanted, ledger.imports.isSurelyTaken(first.post) else { continue }
             ledger.settle(first.post, .accepted(receivers: 0, at: world.now))
         }
         pump(link)
