@@ -171,7 +171,12 @@ final class PlainClient: Client {
         let call = PostMany(zip(plans, numbers).map { ledger.call(for: $0, number: $1) })
         let wantsAnswer = plans.first!.wantsAnswer
         let message = call.message(wantsAnswer: wantsAnswer)
-        guard wantsAnswer else { return send(message) }
+        guard wantsAnswer else {
+            send(message)
+            // Nobody is told that it is more than a call may have.
+            guard numbers.count > Int(ledger.limits[.postsPerCall]) else { return }
+            return settle(numbers, .failure(BusError(CenterError.limitExceeded(.postsPerCall, value: 0))))
+        }
         self.call(message) { [unowned self] result in settle(numbers, result) }
     }
 
