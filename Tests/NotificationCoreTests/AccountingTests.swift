@@ -219,24 +219,36 @@ struct AccountingTests {
         #expect(try cost("A", "") == any + 1 && cost("", "Ä") == any + 2 && cost("ABC", "DE") == any + 5)
     }
 
-    @Test("E4, R4: the value of who has left counts for its process", arguments: [false, true])
-    func valueAtExit(isReplaced: Bool) throws {
+    @Test("E4, R4: the values of who has left are its process's", arguments: [false, true])
+    func valuesAtExit(isReplaced: Bool) throws {
         let center = Scenario([.retained: 64])
         center.identify(one, as: 1)
-        if isReplaced { try center.post("State", retention: Retention(), from: one) }
-        try center.post("State", style: .atExit, retention: Retention(), from: one)
+        if isReplaced { try center.post("Value 1", retention: Retention(), from: one) }
+        for number in 1...60 {
+            try center.post("Value \(number)", style: .atExit, retention: Retention(), from: one)
+        }
         center.disappear(one)
         center.postQueued(.asap)
-        #expect(center.values() == ["State"])
+        #expect(center.values().count == 56, "the share of one process")
+        #expect(center.statistics.unretained == 4)
         try center.center.checkInvariants()
-        // With what another connection of the process has it comes to the share of the process, which is 56.
         center.identify(two, as: 1)
-        for number in 1..<56 { try center.post("Value \(number)", retention: Retention(), from: two) }
         #expect(throws: CenterError.shareExceeded(.retained, value: 64)) {
-            try center.post("Value 56", retention: Retention(), from: two)
+            try center.post("Another", retention: Retention(), from: two)
         }
-        try center.center.checkInvariants()
+        try center.post("Another", retention: Retention(), from: three)
         center.disappear(two)
         try center.center.checkInvariants()
+    }
+
+    @Test("E4, R4: the number of values of each client holds for who has left")
+    func limitAtExit() throws {
+        let center = Scenario([.retainedPerClient: 2])
+        for number in 1...3 {
+            try center.post("Value \(number)", style: .atExit, retention: Retention(), from: one)
+        }
+        center.disappear(one)
+        center.postQueued(.asap)
+        #expect(center.values() == ["Value 1", "Value 2"])
     }
 }

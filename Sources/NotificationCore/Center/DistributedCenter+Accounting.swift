@@ -61,7 +61,6 @@ extension DistributedCenter {
     /// Every change of what somebody uses goes through here, so that the totals are the sums of their parts.
     func charge(_ peer: Peer, _ resource: Resource, _ amount: Int) {
         guard amount != 0 else { return }
-        if amount > 0, peer.account.peers == 0 { readmitAccount(of: peer) }
         let account = peer.account
         peer.usage[resource] += amount
         account.usage[resource] += amount
@@ -102,17 +101,6 @@ extension DistributedCenter {
         let account = Account(id)
         accountsByID[id] = account
         return account
-    }
-
-    /// One that has left uses something again, as a post of its queue becomes a value: its account may have been forgotten
-    /// in between, and another one be there for the same.
-    private func readmitAccount(of peer: Peer) {
-        let present = accountsByID[peer.account.id] ?? peer.account
-        invariant(
-            present === peer.account || peer.usage.isZero, "D8: an account is forgotten when nothing is left to pay for"
-        )
-        accountsByID[present.id] = present
-        peer.account = present
     }
 
     private func forgetIfUnused(_ account: Account) {

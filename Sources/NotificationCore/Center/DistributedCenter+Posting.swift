@@ -39,7 +39,7 @@ extension DistributedCenter {
         }
         if let retention = options.retention {
             post.retention = retention
-            try checkRetaining(post, from: poster, effects: &effects)
+            try checkRetaining(post, from: peers[poster], effects: &effects)
         }
         if options.postingStyle != .now { try checkQueueing(post, from: poster, coalescing: options.coalescing) }
         // So that its leaving is noticed. Behind all that may refuse it: a refused post makes nobody a client.

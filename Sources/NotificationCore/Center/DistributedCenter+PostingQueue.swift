@@ -32,16 +32,17 @@ extension DistributedCenter {
         for _ in 0..<limit {
             guard case (var post, let payer)? = postingQueues.take(style) else { break }
             meter.count()
-            giveBack(post.byteCount, of: payer)
             if post.retention != nil {
                 do throws(CenterError) {
-                    try checkRetaining(post, from: payer.name, effects: &effects)
+                    try checkRetaining(post, from: payer, effects: &effects)
                 } catch {
                     post.retention = nil
                     counters.unretained += 1
                 }
             }
             _ = stage(post, from: payer.name, payer: payer, effects: &effects)
+            // Behind that: who has left is forgotten with the last that it pays for, and the post may have become a value.
+            giveBack(post.byteCount, of: payer)
             remember(.postTaken(payer.name, style), effects: &effects)
             sendOverfull(effects: &effects)
             hasPosted = true

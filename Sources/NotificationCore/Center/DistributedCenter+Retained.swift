@@ -58,8 +58,9 @@ extension DistributedCenter {
 
     /// Whether a post may be kept.
     ///
+    /// - Parameter peer: who will pay for it, also when it has left; nil for one that uses nothing yet.
     /// - Throws: ``CenterError/limitExceeded(_:value:)``.
-    func checkRetaining(_ post: PendingPost, from poster: ClientName, effects: inout [Effect]) throws(CenterError) {
+    func checkRetaining(_ post: PendingPost, from peer: Peer?, effects: inout [Effect]) throws(CenterError) {
         guard post.retention != nil else { return }
         #if CARILLON_PLANTED
             let isRoomMade = !PlantedFault.strikes(.expiredTakesRoom)
@@ -67,7 +68,6 @@ extension DistributedCenter {
             let isRoomMade = true
         #endif
         if isRoomMade { removeExpired(effects: &effects) }
-        let peer = peers[poster]
         let before = retained[post.kind]
         let isOwn = before.map { $0.payer === peer } ?? false
         let count = before == nil ? 1 : 0
