@@ -15,7 +15,13 @@ PATIENCE = 60
 
 
 class LeaveNothing(unittest.TestCase):
-    def start(self, script):
+    @staticmethod
+    def set_signals(ignored):
+        """What is ignored beforehand: a program inherits that, and continuous integration ignores SIGINT."""
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+    def start(self, script, ignored=()):
         """Runs a script of bash, which has a pipe as its descriptor 9 and says there that it is ready.
 
         With the last process the other end of the pipe ends: none is asked for by a number that may be another's by now.
@@ -24,7 +30,7 @@ class LeaveNothing(unittest.TestCase):
         self.addCleanup(os.close, self.reading)
         self.process = subprocess.Popen(
             [TOOL, "bash", "-c", f"exec 9>&{writing} {writing}>&-; {script}"], pass_fds=[writing], stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=lambda: self.set_signals(ignored),
         )
         os.close(writing)
         self.addCleanup(self.process.stdin.close)
@@ -87,6 +93,31 @@ class LeaveNothing(unittest.TestCase):
         self.assertRaises(subprocess.TimeoutExpired, self.process.wait, 0.3)
         os.kill(int(subprocess.check_output(["pgrep", "-P", str(self.process.pid)])), signal.SIGINT)
         self.assert_over(5)
+
+    def test_ends_of_children_that_were_ignored(self):
+        self.start("printf . >&9; read; exit 4", ignored=(signal.SIGCHLD,))
+        self.wait_ready()
+        self.process.stdin.close()
+        self.assert_over(4)
+
+    def test_nohup(self):
+        self.start("printf . >&9; read; exit 4", ignored=(signal.SIGHUP,))
+        self.wait_ready()
+        self.process.send_signal(signal.SIGHUP)
+        self.assertRaises(subprocess.TimeoutExpired, self.process.wait, 0.3)
+        self.process.stdin.close()
+        self.assert_over(4)
+
+    def test_signals_of_the_command(self):
+        """The command ignores no signal that its caller does not ignore."""
+        ignored = ["sh", "-c", "grep SigIgn /proc/self/status"]
+        self.assertEqual(*(
+            subprocess.run(
+                [*before, *ignored], capture_output=True, text=True, timeout=PATIENCE, check=True,
+                preexec_fn=lambda: self.set_signals(()),
+            ).stdout
+            for before in ([], [TOOL])
+        ))  # fmt: skip
 
     def test_a_command_that_is_not_there(self):
         result = subprocess.run([TOOL, "/nowhere/program"], capture_output=True, text=True, timeout=PATIENCE, check=False)
