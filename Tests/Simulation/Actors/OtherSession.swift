@@ -17,9 +17,9 @@ final class OtherSession {
         // To the service
 
         var lastSent: UInt64 = 0
-        /// Sent within the window, and not confirmed. What the service had not said to want it may refuse, as it does not
-        /// know yet whose it is, and confirm with what comes behind that.
-        var onTheWay = Deque<(number: UInt64, post: Int, isWanted: Bool)>()
+        /// Sent within the window, and not confirmed. What comes before the service has said that it wants something it may
+        /// refuse, as it does not know yet whose it is, and confirm with what comes behind that.
+        var onTheWay = Deque<(number: UInt64, post: Int, isAsked: Bool)>()
         var waiting = Deque<Int>()
         /// Whether the service has said that it wants something, and so knows whose session this is.
         var isAsked = false
@@ -171,8 +171,7 @@ final class OtherSession {
         link.unreported = 0
         link.reported += lost
         if !link.isAsked { link.sentBeforeAsked += 1 }
-        let isWanted = link.wantsThere.contains { PolicyFile.matches($0, ledger.posts[post].plan.nameText) }
-        if window { link.onTheWay.append((number, post, isWanted)) }
+        if window { link.onTheWay.append((number, post, isAsked: link.isAsked)) }
         ledger.imports.noteSent(by: user)
         let make = { [ledger] in Self.message(to: link.name, ledger.posts[post].plan, post, number, lost) }
         lastMessage = (link.name, make)
@@ -330,7 +329,7 @@ final class OtherSession {
         if number > link.sentBeforeWants { noteKnown(link) }
         while let first = link.onTheWay.first, first.number <= number {
             _ = link.onTheWay.popFirst()
-            guard first.isWanted, ledger.imports.isSurelyTaken(first.post) else { continue }
+            guard first.isAsked, ledger.imports.isSurelyTaken(first.post) else { continue }
             ledger.settle(first.post, .accepted(receivers: 0, at: world.now))
         }
         pump(link)

@@ -35,7 +35,7 @@ extension OtherSession {
             }
         // R6: what waited for its turn may come when there is no room for another value.
         let isKept = plan.options.retention != nil
-        let mayBeUnkept = isKept && plan.options.postingStyle != .now
+        let mayBeUnkept = plan.options.postingStyle != .now && !ledger.values.surelyHadRoom(number)
         guard options.deliverImmediately == plan.options.deliverImmediately,
             options.isRetained == isKept || mayBeUnkept && !options.isRetained, isInTime
         else {
