@@ -64,6 +64,10 @@ final class EffectRunner {
     private var areRefusalsTold = false
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
+    /// Those who wait for a barrier that the bus refused, until they ask again.
+    private var uncarried: [() -> Void] = []
+    private var askAgain: EventSource?
+    private static let pauseForBus: UInt32 = 1000
     /// For clients whose application became inactive; also those that are over.
     private var inactivityTimers: [ClientName: EventSource] = [:]
     /// For clients for which something waits for the end of an interval; also those that are over.
@@ -126,9 +130,26 @@ final class EffectRunner {
         sentSignals.recent(at: bus.context.now)
     }
 
-    /// Calls `completion` when the bus has carried all that was sent before; never where it can't be asked.
+    /// Calls `completion` when the bus has carried all that was sent before; never where the connection ends before.
     func whenCarried(_ completion: @escaping () -> Void) {
-        barrier.pass { result in if case .success = result { completion() } }
+        barrier.pass { [weak self] result in
+            switch result {
+            case .success: completion()
+            case .failure(let error):
+                guard let self, error.name != BusError.disconnectedName else { return }
+                // The bus may have no room for it now.
+                uncarried.append(completion)
+                askAgain =
+                    askAgain
+                    ?? .once(milliseconds: Self.pauseForBus, on: bus.context) { [weak self] in
+                        guard let self else { return }
+                        askAgain = nil
+                        let waiting = uncarried
+                        uncarried = []
+                        barrier.share { for completion in waiting { whenCarried(completion) } }
+                    }
+            }
+        }
     }
 
     /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
