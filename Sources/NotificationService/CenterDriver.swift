@@ -48,6 +48,8 @@ final class CenterDriver {
                 case .ofChannel(.witnessed(let client, let hasRead)):
                     center.clientWitnessed(client, hasRead: hasRead, effects: &effects)
                 case .ofChannel(.carried(let client)): center.channelCarried(to: client, effects: &effects)
+                case .ofChannel(.wordsUnread(let client, let revoked)):
+                    center.channelEnded(of: client, revoked: revoked, effects: &effects)
                 case .ofChannel(.uncarried(let client)): center.channelEndedUncarried(of: client, effects: &effects)
                 case .ofChannel(.cut(let client, let content, let last)):
                     center.channelCut(
@@ -247,7 +249,10 @@ final class CenterDriver {
                         unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
                 }
             }
-            for (client, channel) in lost where channel.leavesWords { center.wordsCut(client, effects: &effects) }
+            for (client, channel) in lost {
+                guard let revoked = channel.unreadWords else { continue }
+                center.wordsCut(client, revoked: revoked, effects: &effects)
+            }
             center.connectionEnded(effects: &effects)
         }
         defer {

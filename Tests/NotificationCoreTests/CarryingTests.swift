@@ -295,7 +295,7 @@ struct CarryingTests {
         try center.post(63, of: "A")
         try center.suspend(one)
         var effects: [Effect] = []
-        if isCut { center.center.wordsCut(one, effects: &effects) }
+        if isCut { center.center.wordsCut(one, revoked: [], effects: &effects) }
         let cut = effects.compactMap { if case .remember(let change) = $0 { change } else { nil } }
         let next = DistributedCenter()
         for change in center.changes + cut { _ = next.restore(change) }
@@ -407,6 +407,39 @@ struct CarryingTests {
         next.finishRestoring(effects: &effects)
         words = Self.words(effects)
         #expect(words.suspended == [true] && words.revoked == [[lost]])
+    }
+
+    @Test("E3, E5: what was left unread in a channel is sent again, whatever was confirmed", arguments: [false, true])
+    func unreadInChannel(isDisconnected: Bool) throws {
+        center.center.remembersChanges = true
+        let ids = [try center.observe(one, "A"), try center.observe(one, "B")]
+        try center.suspend(one)
+        center.revoke([ids[1]], of: one)
+        // With these the window is full, and the client confirms all of it.
+        try center.post(63, of: "A")
+        var effects: [Effect] = []
+        if isDisconnected {
+            center.center.wordsCut(one, revoked: [ids[1]], effects: &effects)
+            #expect(Self.words(effects).suspended.isEmpty, "there is no connection")
+        } else {
+            center.center.channelEnded(of: one, revoked: [ids[1]], effects: &effects)
+            let words = Self.words(effects)
+            #expect(words.suspended == [true] && words.revoked == [[ids[1]]])
+        }
+        let changes = effects.compactMap { if case .remember(let change) = $0 { change } else { nil } }
+        // The next process, and the next connection of this one.
+        let killed = DistributedCenter()
+        for change in center.changes + changes { _ = killed.restore(change) }
+        for next in [killed, nextCenter()] {
+            effects = []
+            next.finishRestoring(effects: &effects)
+            let words = Self.words(effects)
+            #expect(words.suspended == [true] && words.revoked == [[ids[1]]])
+            try next.checkInvariants()
+        }
+        effects = []
+        center.center.channelEnded(of: three, revoked: [ObserverID(rawValue: 1)], effects: &effects)
+        #expect(effects.isEmpty && center.status(three) == nil)
     }
 
     @Test("E3, E5: a channel that ends before it is carried brings nothing again that was confirmed before it")

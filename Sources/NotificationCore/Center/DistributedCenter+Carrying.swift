@@ -60,11 +60,21 @@ extension DistributedCenter {
             effects: &effects)
     }
 
-    /// The connection ended, and with it a channel that the client has left unread: what it was told there of itself may
-    /// not have arrived, whatever it confirmed.
-    public func wordsCut(_ name: ClientName, effects: inout [Effect]) {
+    /// A channel ended with words about the client itself in it that it may never read, whatever it confirmed: it is to be
+    /// sent them again.
+    ///
+    /// - Parameter revoked: the observers that such words are about.
+    public func wordsCut(_ name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
         defer { eventEnded() }
-        if let client = clients[name] { doubtWords(to: client, whateverConfirmed: true, effects: &effects) }
+        guard let client = clients[name] else { return }
+        meter.count(revoked.count)
+        // What it confirmed is forgotten.
+        let forgotten = revoked.subtracting(client.revocation?.observers ?? [])
+        if !forgotten.isEmpty {
+            client.oweRevocation(of: forgotten)
+            remember(.observersRevoked(name, forgotten), effects: &effects)
+        }
+        doubtWords(to: client, whateverConfirmed: true, effects: &effects)
     }
 
     /// Sends nothing more until the client answers, which has to be asked for that.

@@ -31,8 +31,7 @@ extension DistributedCenter {
         }
         let byteCount = peer.flow.unconfirmed.bytes
         if byteCount <= mostUnasked { peer.flow.answersNeedNotCome() }
-        // One behind another that was not carried either is no better.
-        peer.confirmedBeforeChannel = peer.surelyConfirmedBytes
+        peer.confirmedBeforeChannel = peer.confirmedBytes
         return SentBeforeChannel(
             byteCount: byteCount, needsAnswers: byteCount > mostUnasked, probes: peer.flow.unansweredProbes,
             isBeingWitnessed: peer.flow.isBeingWitnessed)
@@ -47,8 +46,18 @@ extension DistributedCenter {
         forgetRevocation(knownTo: client, effects: &effects)
     }
 
-    /// The client's channel ended before the bus was known to have carried its end to it: what it was told since then may
-    /// not have arrived, whatever it confirmed, and is told again on the bus.
+    /// The client's channel ended with words about itself in it that it may never read: they are sent again on the bus,
+    /// whatever it confirmed.
+    ///
+    /// - Parameter revoked: the observers that such words are about.
+    public func channelEnded(of name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
+        wordsCut(name, revoked: revoked, effects: &effects)
+        defer { eventEnded() }
+        if let client = clients[name] { pump(client, effects: &effects) }
+    }
+
+    /// The client's channel ended before the bus was known to have carried the descriptor to it: what it was told since it
+    /// was opened, or before and had not confirmed, is sent again on the bus.
     public func channelEndedUncarried(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let client = clients[name] else { return }

@@ -57,10 +57,10 @@ final class Peer: Sizable {
     var flow = FlowWindow()
     /// Bytes that it has read, as far as is known.
     var confirmedBytes: UInt64 = 0
-    /// That, as it was before it got a channel that the bus is not known to have carried to it. Whatever confirms something
-    /// since then may be wrong about it: what was sent before is on the bus, and nobody may read what is in the channel.
+    /// The value of ``confirmedBytes`` when its channel was opened, until the bus is known to have carried the descriptor to
+    /// it. What is confirmed since then was written to the channel, and proves nothing about the bus.
     var confirmedBeforeChannel: UInt64?
-    /// What it has read for sure, whatever becomes of the bus and the service.
+    /// Bytes that it has read whatever becomes of the bus and the service.
     var surelyConfirmedBytes: UInt64 { confirmedBeforeChannel ?? confirmedBytes }
     /// The sizes of the answers that are kept for it, the oldest first.
     #if !DEBUG && !CARILLON_METER

@@ -29,6 +29,8 @@ final class Channels {
         case carried(ClientName)
         /// The channel ended before that was known.
         case uncarried(ClientName)
+        /// The channel ended with words about the client in it that it may never read, among them about these observers.
+        case wordsUnread(ClientName, revoked: Set<ObserverID>)
     }
 
     /// Gets these events.
@@ -116,11 +118,12 @@ final class Channels {
     func noteCarried(_ channel: Channel) {
         guard channels[channel.client] === channel else { return }
         channel.isCarried = true
+        if channel.writtenBefore != DeliveryReceipts.Sent() {
+            carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
+            owesEvent = true
+            channel.writtenBefore = DeliveryReceipts.Sent()
+        }
         report(.carried(channel.client))
-        guard channel.writtenBefore != DeliveryReceipts.Sent() else { return }
-        carried[channel.client, default: DeliveryReceipts.Sent()].add(channel.writtenBefore)
-        owesEvent = true
-        channel.writtenBefore = DeliveryReceipts.Sent()
     }
 
     /// The channel ends, and its client goes on by the bus.
@@ -133,7 +136,7 @@ final class Channels {
         // Whether it had the channel or not, it knows what it misses when what is sent now was carried.
         if channel.writtenBefore != DeliveryReceipts.Sent() { onUncertain(channel.client, channel.writtenBefore) }
         remove(channel)
-        var effects = unwritten(of: channel)
+        let effects = unwritten(of: channel)
         // The report and the sending that follow are events of their own.
         meter.endEvent("channelEnded")
         #if CARILLON_PLANTED
@@ -143,10 +146,13 @@ final class Channels {
             let first = effects.lazy.compactMap(\.firstNumber).first
             report(.cut(channel.client, channel.unread, last: first.map { $0 - 1 }))
         }
-        // What was written before what was not. Where the channel may not even have come to it, the core tells all anew.
-        if mayBeUnread, channel.isCarried { effects.insert(contentsOf: channel.unreadWords, at: 0) }
         sendOnBus(effects)
-        if !channel.isCarried { report(.uncarried(channel.client)) }
+        // Behind that: the core sends what holds now.
+        if !channel.isCarried {
+            report(.uncarried(channel.client))
+        } else if mayBeUnread, let revoked = channel.unreadWords.revoked {
+            report(.wordsUnread(channel.client, revoked: revoked))
+        }
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
         if channel.owesWitness { witness.find(channel.client) }
     }
@@ -179,8 +185,9 @@ final class Channels {
         let isCarried: Bool
         /// Whether it has closed the channel and left that.
         let isReset: Bool
-        /// Whether it has left a word about itself that it is taken to have. Of one that was not carried the core knows.
-        let leavesWords: Bool
+        /// The observers that the words about itself are about that it has left unread, and is taken to have; nil where
+        /// there are no such words. The core itself resends those of channels that were not carried.
+        let unreadWords: Set<ObserverID>?
     }
 
     /// Ends all at once: there is no bus to go on by.
@@ -198,7 +205,7 @@ final class Channels {
             remove(channel)
             var one = Lost(
                 unread: channel.unread, isCarried: channel.isCarried, isReset: isReset,
-                leavesWords: isReset && !channel.unreadWords.isEmpty)
+                unreadWords: isReset ? channel.unreadWords.revoked : nil)
             for case let effect? in channel.frames.map(\.effect) { one.unwritten.add(effect.content) }
             lost[channel.client] = one
         }
@@ -479,5 +486,14 @@ extension Effect {
         case .dropped(_, let count, _, _, _): SentSignals.Recent(losses: count)
         default: SentSignals.Recent()
         }
+    }
+}
+
+extension [Effect] {
+    /// The observers that these words to one client are about; nil where there are no words.
+    fileprivate var revoked: Set<ObserverID>? {
+        if isEmpty { return nil }
+        return Set(
+            flatMap { word -> [ObserverID] in if case .revoked(_, let observers) = word { observers } else { [] } })
     }
 }
