@@ -219,17 +219,30 @@ struct AccountingTests {
         #expect(try cost("A", "") == any + 1 && cost("", "Ä") == any + 2 && cost("ABC", "DE") == any + 5)
     }
 
-    @Test("E4, R4: the values of who has left are its process's", arguments: [false, true])
-    func valuesAtExit(isReplaced: Bool) throws {
+    @Test("E4, R4: the value of who has left is its process's", arguments: [false, true])
+    func valueAtExit(isReplaced: Bool) throws {
+        let center = Scenario()
+        center.identify(one, as: 1)
+        if isReplaced { try center.post("State", retention: Retention(), from: one) }
+        try center.post("State", style: .atExit, retention: Retention(), from: one)
+        center.disappear(one)
+        center.postQueued(.asap)
+        #expect(center.values() == ["State"])
+        try center.center.checkInvariants()
+        center.identify(two, as: 1)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4, R4: the values of who has left stay within the share of its process")
+    func valuesAtExit() throws {
         let center = Scenario([.retained: 64])
         center.identify(one, as: 1)
-        if isReplaced { try center.post("Value 1", retention: Retention(), from: one) }
         for number in 1...60 {
             try center.post("Value \(number)", style: .atExit, retention: Retention(), from: one)
         }
         center.disappear(one)
         center.postQueued(.asap)
-        #expect(center.values().count == 56, "the share of one process")
+        #expect(center.values().count == 56)
         #expect(center.statistics.unretained == 4)
         try center.center.checkInvariants()
         center.identify(two, as: 1)
@@ -241,14 +254,37 @@ struct AccountingTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4, R4: the number of values of each client holds for who has left")
-    func limitAtExit() throws {
+    /// How a center takes up from another.
+    enum Succession: CaseIterable {
+        case none
+        case nextConnection
+        case nextProcess
+        case nextProcessOfRewrittenLog
+    }
+
+    @Test("E4, R4, E5: the number of values of each client holds for who has left", arguments: Succession.allCases)
+    func limitAtExit(succession: Succession) throws {
         let center = Scenario([.retainedPerClient: 2])
+        center.center.remembersChanges = true
         for number in 1...3 {
             try center.post("Value \(number)", style: .atExit, retention: Retention(), from: one)
         }
         center.disappear(one)
-        center.postQueued(.asap)
-        #expect(center.values() == ["Value 1", "Value 2"])
+        center.postQueued(.asap, limit: 1)
+        let next = succession == .none ? center : Scenario([.retainedPerClient: 2])
+        switch succession {
+        case .none: break
+        case .nextConnection:
+            var effects: [Effect] = []
+            center.center.connectionEnded(effects: &effects)
+            next.center.takeOver(center.center)
+        case .nextProcess: for change in center.changes { #expect(next.center.restore(change)) }
+        case .nextProcessOfRewrittenLog:
+            center.center.forEachRememberedChange { #expect(next.center.restore($0)) }
+        }
+        if succession != .none { next.finishRestoring() }
+        next.postQueued(.asap)
+        #expect(next.values() == ["Value 1", "Value 2"])
+        try next.center.checkInvariants()
     }
 }

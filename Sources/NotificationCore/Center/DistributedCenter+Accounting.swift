@@ -118,6 +118,8 @@ extension DistributedCenter {
                 (clients[name] != nil) == peer.isClient, "D8: \(name) knows whether it is a client")
         }
         for payer in payers {
+            try require(
+                accountsByID[payer.account.id] === payer.account, "E4: \(payer.name) pays in an account that there is")
             sum += payer.usage
             ofAccounts[payer.account.id, default: Usage()] += payer.usage
         }

@@ -69,7 +69,8 @@ extension DistributedCenter {
     func enqueue(
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) {
-        counters.coalesced += UInt64(putInQueue(post, of: poster, coalescing: coalescing))
+        let payer = postingQueues.payer(of: poster) ?? peer(poster)
+        counters.coalesced += UInt64(putInQueue(post, of: payer, coalescing: coalescing))
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }
 
@@ -105,8 +106,7 @@ extension DistributedCenter {
     // MARK: Counting
 
     /// - Returns: how many similar ones it replaced.
-    func putInQueue(_ post: PendingPost, of poster: ClientName, coalescing: Set<CoalescingKey>) -> Int {
-        let payer = postingQueues.payer(of: poster) ?? peer(poster)
+    func putInQueue(_ post: PendingPost, of payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
         let before = postingQueues.byteCount
         let replaced = postingQueues.enqueue(post, from: payer, coalescing: coalescing)
         charge(payer, .queuedPostBytes, postingQueues.byteCount - before)

@@ -143,7 +143,7 @@ extension DistributedCenter {
             let poster = notification.poster
             // Of one that is no client nobody knows whether it is still there.
             let payer =
-                peers[poster] ?? retained.payer(named: poster)
+                peers[poster] ?? postingQueues.payer(of: poster) ?? retained.payer(named: poster)
                 ?? Peer(name: poster, account: account(.connection(poster)))
             if peers[poster] == nil { payer.isKnown = false }
             keep(RetainedValue(notification: notification, retention: retention, payer: payer))
@@ -162,7 +162,8 @@ extension DistributedCenter {
             return true
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):
-            _ = putInQueue(post, of: poster, coalescing: coalescing)
+            let payer = postingQueues.payer(of: poster) ?? peers[poster] ?? retained.payer(named: poster)
+            _ = putInQueue(post, of: payer ?? peer(poster), coalescing: coalescing)
             return true
         case .postsReplaced(let poster, let name, let object, let coalescing):
             _ = removeQueued(of: poster, similarTo: name, object, coalescing: coalescing)

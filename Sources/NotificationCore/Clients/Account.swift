@@ -71,7 +71,7 @@ final class Peer: Sizable {
     var posted: UInt64 = 0
     /// Posts that it made, and that were refused.
     var refused: UInt64 = 0
-    /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait.
+    /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait and for values.
     var isKnown = true
     /// Where it stands among the clients of its account.
     #if !DEBUG && !CARILLON_METER
