@@ -65,7 +65,7 @@ final class EffectRunner {
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
     /// Those who wait for a barrier that the bus refused, until they ask again.
-    private var uncarried: [() -> Void] = []
+    private var uncarried: [Uncarried] = []
     private var askAgain: EventSource?
     private static let pauseForBus: UInt32 = 1000
     /// For clients whose application became inactive; also those that are over.
@@ -114,6 +114,7 @@ final class EffectRunner {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
+            ("barriers that were refused", uncarried.count),
         ]
     }
 
@@ -130,25 +131,46 @@ final class EffectRunner {
         sentSignals.recent(at: bus.context.now)
     }
 
-    /// Calls `completion` when the bus has carried all that was sent before; never where the connection ends before.
-    func whenCarried(_ completion: @escaping () -> Void) {
+    /// Calls `completion` when the bus has carried all that was sent before, and all that it refused of that was heard;
+    /// never where the connection ends before. At once without a control connection.
+    ///
+    /// - Parameter isWanted: whether somebody still wants to know.
+    func whenCarried(while isWanted: @escaping () -> Bool, _ completion: @escaping () -> Void) {
         barrier.pass { [weak self] result in
+            guard let self else { return }
             switch result {
-            case .success: completion()
+            case .success:
+                guard barrier.isAnsweredLater else { return completion() }
+                // The barrier comes by the control connection, and refusals by this one.
+                bus.busID { result in
+                    if case .failure(let error) = result, error.name == BusError.disconnectedName { return }
+                    completion()
+                }
             case .failure(let error):
-                guard let self, error.name != BusError.disconnectedName else { return }
                 // The bus may have no room for it now.
-                uncarried.append(completion)
-                askAgain =
-                    askAgain
-                    ?? .once(milliseconds: Self.pauseForBus, on: bus.context) { [weak self] in
-                        guard let self else { return }
-                        askAgain = nil
-                        let waiting = uncarried
-                        uncarried = []
-                        barrier.share { for completion in waiting { whenCarried(completion) } }
-                    }
+                if error.name != BusError.disconnectedName { passLater(Uncarried(isWanted: isWanted, completion)) }
             }
+        }
+    }
+
+    private func passLater(_ one: Uncarried) {
+        uncarried.append(one)
+        guard askAgain == nil else { return }
+        askAgain = .once(milliseconds: Self.pauseForBus, on: bus.context) { [unowned self] in
+            askAgain = nil
+            let waiting = uncarried.filter { $0.isWanted() }
+            uncarried = []
+            barrier.share { for one in waiting { whenCarried(while: one.isWanted, one.completion) } }
+        }
+    }
+
+    private struct Uncarried {
+        let isWanted: () -> Bool
+        let completion: () -> Void
+
+        init(isWanted: @escaping () -> Bool, _ completion: @escaping () -> Void) {
+            self.isWanted = isWanted
+            self.completion = completion
         }
     }
 

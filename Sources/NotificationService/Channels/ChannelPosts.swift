@@ -92,7 +92,8 @@ final class ChannelPosts {
         call.reply(to: OpenChannel.self, other)
         // The answer may wait for room.
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
-            driver.effects.whenCarried { [weak channel, unowned self] in
+            let isWanted = { [weak channel] in channel?.isOpen == true }
+            driver.effects.whenCarried(while: isWanted) { [weak channel, unowned self] in
                 guard let channel, !driver.isOver else { return }
                 channels.noteCarried(channel)
                 driver.effects.eventEnded(isMoreDue: false)
@@ -217,7 +218,7 @@ final class ChannelPosts {
                     "the channel of \(channel.client) ended: it sent \(fault) (\(count) such ends so far)",
                     ["CARILLON_CLIENT": channel.client.rawValue, "CARILLON_REASON": "malformed-frame"])
             }
-            channels.end(channel, mayBeUnread: false)
+            channels.end(channel, mayBeUnread: channel.socket.wasReset)
         } else {
             let isCut = !channel.reader.isBetweenFrames
             Log.info(
