@@ -249,7 +249,7 @@ final class CenterDriver {
                         unreachable: (channel.unread.notifications, channel.unread.losses), effects: &effects)
                 }
             }
-            for (client, channel) in lost {
+            for (client, channel) in lost.sorted(by: { $0.key < $1.key }) {
                 guard let revoked = channel.unreadWords else { continue }
                 center.wordsCut(client, revoked: revoked, effects: &effects)
             }

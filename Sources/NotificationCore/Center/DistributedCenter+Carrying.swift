@@ -66,13 +66,16 @@ extension DistributedCenter {
     /// - Parameter revoked: the observers that such words are about.
     public func wordsCut(_ name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
         defer { eventEnded() }
-        guard let client = clients[name] else { return }
+        if let client = clients[name] { cutWords(to: client, revoked: revoked, effects: &effects) }
+    }
+
+    func cutWords(to client: Client, revoked: Set<ObserverID>, effects: inout [Effect]) {
         meter.count(revoked.count)
-        // What it confirmed is forgotten.
+        // A revocation that it confirmed is forgotten here.
         let forgotten = revoked.subtracting(client.revocation?.observers ?? [])
         if !forgotten.isEmpty {
             client.oweRevocation(of: forgotten)
-            remember(.observersRevoked(name, forgotten), effects: &effects)
+            remember(.observersRevoked(client.name, forgotten), effects: &effects)
         }
         doubtWords(to: client, whateverConfirmed: true, effects: &effects)
     }

@@ -51,9 +51,10 @@ extension DistributedCenter {
     ///
     /// - Parameter revoked: the observers that such words are about.
     public func channelEnded(of name: ClientName, revoked: Set<ObserverID>, effects: inout [Effect]) {
-        wordsCut(name, revoked: revoked, effects: &effects)
         defer { eventEnded() }
-        if let client = clients[name] { pump(client, effects: &effects) }
+        guard let client = clients[name] else { return }
+        cutWords(to: client, revoked: revoked, effects: &effects)
+        pump(client, effects: &effects)
     }
 
     /// The client's channel ended before the bus was known to have carried the descriptor to it: what it was told since it

@@ -151,6 +151,7 @@ final class Channels {
         if !channel.isCarried {
             report(.uncarried(channel.client))
         } else if mayBeUnread, let revoked = channel.unreadWords.revoked {
+            meter.count(channel.unreadWords.count + revoked.count)
             report(.wordsUnread(channel.client, revoked: revoked))
         }
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
@@ -186,7 +187,7 @@ final class Channels {
         /// Whether it has closed the channel and left that.
         let isReset: Bool
         /// The observers that the words about itself are about that it has left unread, and is taken to have; nil where
-        /// there are no such words. The core itself resends those of channels that were not carried.
+        /// there are no such words. The core itself also resends what was told in a channel that was not carried.
         let unreadWords: Set<ObserverID>?
     }
 
