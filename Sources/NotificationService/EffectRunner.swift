@@ -148,7 +148,8 @@ final class EffectRunner {
                 }
             case .failure(let error):
                 // The bus may have no room for it now.
-                if error.name != BusError.disconnectedName { passLater(Uncarried(isWanted: isWanted, completion)) }
+                guard error.name != BusError.disconnectedName else { return }
+                passLater(Uncarried(isWanted: isWanted, completion: completion))
             }
         }
     }
@@ -167,11 +168,6 @@ final class EffectRunner {
     private struct Uncarried {
         let isWanted: () -> Bool
         let completion: () -> Void
-
-        init(isWanted: @escaping () -> Bool, _ completion: @escaping () -> Void) {
-            self.isWanted = isWanted
-            self.completion = completion
-        }
     }
 
     /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.

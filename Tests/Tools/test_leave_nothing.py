@@ -110,10 +110,10 @@ class LeaveNothing(unittest.TestCase):
 
     def test_signals_of_the_command(self):
         """The command ignores no signal that its caller does not ignore."""
-        ignored = ["sh", "-c", "grep SigIgn /proc/self/status"]
+        command = ["sh", "-c", "grep SigIgn /proc/self/status"]
         self.assertEqual(*(
             subprocess.run(
-                [*before, *ignored], capture_output=True, text=True, timeout=PATIENCE, check=True,
+                [*before, *command], capture_output=True, text=True, timeout=PATIENCE, check=True,
                 preexec_fn=lambda: self.set_signals(()),
             ).stdout
             for before in ([], [TOOL])

@@ -142,9 +142,7 @@ extension DistributedCenter {
             lastSerial = max(lastSerial, notification.serial)
             let poster = notification.poster
             // Of one that is no client nobody knows whether it is still there.
-            let payer =
-                peers[poster] ?? postingQueues.payer(of: poster) ?? retained.payer(named: poster)
-                ?? Peer(name: poster, account: account(.connection(poster)))
+            let payer = restoredPayer(of: poster) ?? Peer(name: poster, account: account(.connection(poster)))
             if peers[poster] == nil { payer.isKnown = false }
             keep(RetainedValue(notification: notification, retention: retention, payer: payer))
             return true
@@ -162,8 +160,7 @@ extension DistributedCenter {
             return true
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):
-            let payer = postingQueues.payer(of: poster) ?? peers[poster] ?? retained.payer(named: poster)
-            _ = putInQueue(post, of: payer ?? peer(poster), coalescing: coalescing)
+            _ = putInQueue(post, of: restoredPayer(of: poster) ?? peer(poster), coalescing: coalescing)
             return true
         case .postsReplaced(let poster, let name, let object, let coalescing):
             _ = removeQueued(of: poster, similarTo: name, object, coalescing: coalescing)
@@ -235,6 +232,11 @@ extension DistributedCenter {
         #endif
         if lastSerial <= Self.greatestNumber { self.lastSerial = max(self.lastSerial, lastSerial) }
         if lastObserver <= Self.greatestNumber { self.lastObserver = max(self.lastObserver, lastObserver) }
+    }
+
+    /// One pays for all that a poster left, however it was taken up.
+    private func restoredPayer(of poster: ClientName) -> Peer? {
+        postingQueues.payer(of: poster) ?? peers[poster] ?? retained.payer(named: poster)
     }
 
     /// What an earlier process remembered of suspensions may not be the last word: every client is told what holds.

@@ -58,7 +58,7 @@ final class Peer: Sizable {
     /// Bytes that it has read, as far as is known.
     var confirmedBytes: UInt64 = 0
     /// The value of ``confirmedBytes`` when its channel was opened, until the bus is known to have carried the descriptor to
-    /// it. What is confirmed since then was written to the channel, and proves nothing about the bus.
+    /// it. Confirmations since then are of bytes that were written to the channel, and prove nothing about the bus.
     var confirmedBeforeChannel: UInt64?
     /// Bytes that it has read whatever becomes of the bus and the service.
     var surelyConfirmedBytes: UInt64 { confirmedBeforeChannel ?? confirmedBytes }
