@@ -89,8 +89,12 @@ extension DistributedCenter {
     }
 
     /// Whether an account stays within so many times what is left to others.
-    func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
-        let left = Int(limits[resource.limit]) - totals[resource] - amount
+    ///
+    /// - Parameter reserved: a part of the total that is not given to it.
+    func isWithinShare(
+        _ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7, reserving reserved: Int = 0
+    ) -> Bool {
+        let left = Int(limits[resource.limit]) - reserved - totals[resource] - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 

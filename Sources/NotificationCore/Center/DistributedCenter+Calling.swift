@@ -10,7 +10,8 @@ extension DistributedCenter {
     /// Whether another call of a connection may be kept.
     ///
     /// A process gets seven times what it leaves to others; of calls that want an answer always a little more, so that who
-    /// has posted without end still hears whether that arrived.
+    /// has posted without end still hears whether that arrived. A sixteenth is left to processes that keep little, so that
+    /// those who call now and then are not refused for what many others do together.
     ///
     /// - Parameters:
     ///   - byteCount: what is to be left for it, at least.
@@ -18,10 +19,19 @@ extension DistributedCenter {
     public func mayKeepCall(
         of name: ClientName, byteCount: Int, wantsAnswer: Bool, isRead: Bool = false
     ) -> Bool {
+        let peer = waitingCaller(name) ?? peers[name]
+        let limit = Int(limits[.waitingCallBytes])
+        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.littleToKeep {
+            return totals[.waitingCallBytes] + byteCount <= limit
+        }
         let share = isRead ? (wantsAnswer ? 63 : 31) : (wantsAnswer ? 15 : 7)
         return isWithinShare(
-            waitingCaller(name) ?? peers[name], .waitingCallBytes, adding: byteCount, times: share)
+            peer, .waitingCallBytes, adding: byteCount, times: share, reserving: limit / Self.partForLittle)
     }
+
+    /// What a process may keep of what the others are not given, in bytes: a few calls.
+    private static let littleToKeep = 4096
+    private static let partForLittle = 16
 
     /// Whether calls of a connection are kept.
     public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
