@@ -62,11 +62,11 @@ extension ServiceSession {
             askForBatches()
             registrations.want(key)
             sendRegistration(of: key, confirms: confirms)
-        case .unregister(let key): if let id = registrations.forget(key) { connection?.send(RemoveObserver(id)) }
+        case .unregister(let key): if let id = registrations.forget(key) { tell(RemoveObserver(id)) }
         case .suspend(let word):
             suspension = word
             isSuspensionTakenBack = word == nil
-            if let word { connection?.send(SetSuspended(word)) } else { connection?.send(FollowActivity()) }
+            if let word { tell(SetSuspended(word)) } else { tell(FollowActivity()) }
         case .details(let word):
             details = word
             sendDetails()
@@ -96,6 +96,21 @@ extension ServiceSession {
             case .call(let call): call.completion(.failure(error))
             case .barrier(let completion): completion(false)
             }
+        }
+    }
+
+    /// Tells the service something that the program need not wait for.
+    ///
+    /// A service that has no room for calls refuses it (E4), and then is compared with what the program wants again.
+    func tell(_ method: some CenterMethod) {
+        connection?.call(method.message()) { [weak self] result in
+            guard let self else { return }
+            guard case .failure(let error) = result, error.centerError == .limitExceeded else {
+                hadNoRoom = false
+                return
+            }
+            hadNoRoom = true
+            doubtService()
         }
     }
 
@@ -143,7 +158,7 @@ extension ServiceSession {
                     let id = try AddObserver.reply(in: reply)
                     // The name may have gone to another service before the call came there.
                     let isWanted = registrations.added(key, id: id, byAnother: reply.sender != asked)
-                    if !isWanted { connection?.send(RemoveObserver(id)) }
+                    if !isWanted { tell(RemoveObserver(id)) }
                 } catch {
                     registrationFailed(key, error, isForeign: true, asked: asked)
                 }

@@ -53,6 +53,8 @@ public final class ServiceSession {
     var isBusAsked = true
     private var isConnecting = false
     private var wasEverReady = false
+    /// The service had no room for what it was told last.
+    var hadNoRoom = false
     /// The last time that the service was asked; answers to earlier questions are not waited for.
     private var question = 0
     /// Who had the name when it was asked; nil where that was not known.
@@ -243,20 +245,20 @@ public final class ServiceSession {
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready
-        backOff = BackOff()
+        if !hadNoRoom { backOff = BackOff() }
         lastFailure = nil
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
         channels.sentOnBus += 1
         if let suspension {
-            connection?.send(SetSuspended(suspension))
+            tell(SetSuspended(suspension))
         } else if isSuspensionTakenBack {
-            connection?.send(FollowActivity())
+            tell(FollowActivity())
         }
         if !details.isEmpty { sendDetails() }
         if !registrations.isEmpty { askForBatches() }
-        for id in repair.surplus { connection?.send(RemoveObserver(id)) }
+        for id in repair.surplus { tell(RemoveObserver(id)) }
         for key in repair.missing { sendRegistration(of: key) }
         channels.channel?.goOn()
         sendRequests()

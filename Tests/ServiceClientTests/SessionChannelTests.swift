@@ -181,12 +181,12 @@ struct SessionChannelTests {
         #expect(try line.takePosts() == ["a 1"])
         #expect(stage.bus.connection.takeSent() == [], "SetSuspended waits for the post")
         line.settle(1)
-        #expect(stage.bus.connection.takeSent() == ["SetSuspended", "Ping?"])
+        #expect(stage.bus.connection.takeSent() == ["SetSuspended?", "Ping?"])
         let next = try #require(stage.bus.connection.pending.last)
         next.completion(.success(next.message.answered()))
         #expect(try line.takePosts() == ["b 2"])
         line.settle(2)
-        #expect(stage.bus.connection.takeSent() == ["RemoveObserver"])
+        #expect(stage.bus.connection.takeSent() == ["RemoveObserver?"])
     }
 
     @Test("A program may end when its posts have their outcomes, and the service has taken what went by the bus")
@@ -194,7 +194,7 @@ struct SessionChannelTests {
         let (stage, line) = try observing()
         holdBack(stage, "Ping")
         try stage.ask(.suspend(true), post("a"))
-        #expect(stage.bus.connection.takeSent() == ["SetSuspended", "Ping?"])
+        #expect(stage.bus.connection.takeSent() == ["SetSuspended?", "Ping?"])
         for _ in 0..<3 { #expect(!stage.session.mayStop()) }
         stage.bus.connection.answerFirst(.success(stage.bus.connection.pending[0].message.answered()))
         #expect(try line.takePosts() == ["a 1"])

@@ -86,4 +86,51 @@ struct SessionRefusalTests {
         #expect(way == .postMany || found.message == "why")
         #expect(!told.contains { $0.hasPrefix("lost") })
     }
+
+    @Test("E3, E4: what the service has no room for is said again, until it has", arguments: [true, nil] as [Bool?])
+    func saidAgain(word: Bool?) throws {
+        let ding = RegistrationKey(name: ExactText("Ding"), object: nil, options: ObserverOptions())
+        let member = word == nil ? "FollowActivity" : "SetSuspended"
+        let stage = SessionTests.Stage()
+        try stage.ask(.register(ding))
+        stage.start()
+        let served = stage.bus.answer
+        stage.bus.answer = { call in
+            call.member == ListObservers.member
+                ? served(call) : .failure(BusError(.limitExceeded, message: "too many wait"))
+        }
+        _ = stage.bus.connection.takeSent()
+        try stage.ask(.unregister(ding), .suspend(word))
+        #expect(stage.bus.connection.takeSent() == ["RemoveObserver?", member + "?"])
+        for milliseconds in [50, 100, 200] {
+            stage.bus.pass(milliseconds: Int64(milliseconds))
+            #expect(
+                Set(stage.bus.connection.takeSent()) == ["ListObservers?", "RemoveObserver?", member + "?"])
+        }
+        stage.bus.answer = { call in
+            if call.member == RemoveObserver.member { stage.observers = [] }
+            return served(call)
+        }
+        stage.bus.pass(milliseconds: 399)
+        #expect(!stage.observers.isEmpty, "it is not asked ever faster")
+        stage.bus.pass(milliseconds: 1)
+        #expect(stage.observers.isEmpty)
+        _ = stage.bus.connection.takeSent()
+        stage.bus.pass(milliseconds: 100_000)
+        #expect(stage.bus.connection.takeSent().isEmpty, "it has")
+    }
+
+    @Test("E3: another refusal of it is final")
+    func refusedForGood() throws {
+        let stage = SessionTests.Stage()
+        stage.start()
+        let served = stage.bus.answer
+        stage.bus.answer = { call in
+            call.member == SetSuspended.member ? .failure(BusError(.notAllowed, message: "why")) : served(call)
+        }
+        try stage.ask(.suspend(true))
+        _ = stage.bus.connection.takeSent()
+        stage.bus.pass(milliseconds: 100_000)
+        #expect(stage.bus.connection.takeSent().isEmpty)
+    }
 }
