@@ -25,6 +25,8 @@ final class OtherSession {
         var isAsked = false
         /// Sent before that: the service may not have known who sends it, and then misses the number.
         var sentBeforeAsked: UInt64 = 0
+        /// It is to be tried whether the window is still full.
+        var isDoubted = false
         /// Lost for want of room, and not reported yet; reported.
         var unreported: UInt64 = 0
         var reported: UInt64 = 0
@@ -162,6 +164,23 @@ final class OtherSession {
     private func pump(_ link: Link) {
         while link.onTheWay.count < Self.window, let number = link.waiting.popFirst() {
             send(number, on: link, within: true)
+        }
+        doubt(link)
+    }
+
+    /// While the window is full and nothing is confirmed one more is tried now and then: what came before the service knew
+    /// whose session this is was refused, and is confirmed with what comes behind it.
+    private func doubt(_ link: Link) {
+        guard !link.isDoubted, !link.waiting.isEmpty, let first = link.onTheWay.first else { return }
+        link.isDoubted = true
+        world.after(Self.doubtTime) { [weak self, weak link] in
+            guard let self, let link else { return }
+            link.isDoubted = false
+            guard peer.isOpen, self.link === link else { return }
+            if link.onTheWay.first?.number == first.number, let number = link.waiting.popFirst() {
+                send(number, on: link, within: true)
+            }
+            doubt(link)
         }
     }
 

@@ -31,6 +31,8 @@ final class PlainClient: Client {
     private static let mostTogether = 100
     /// Answers that took longer than this while nothing was the matter are a violation of fairness.
     private static let patience: Int64 = 10_000_000
+    /// In microseconds, before it says again what the service had no room for.
+    private static let untilAgain: Int64 = 1_000_000
     /// The same for who calls rarely beside those who call without end. The service may leave its connection unread for
     /// a second, and then has to read what came meanwhile.
     private static let rarePatience: Int64 = 2_000_000
@@ -223,9 +225,23 @@ final class PlainClient: Client {
 
     func suspend(_ isSuspended: Bool?) {
         whenNamed { [unowned self] witness in
-            let number = witness.say(isSuspended)
-            let message = isSuspended.map { SetSuspended($0).message() } ?? FollowActivity().message()
-            call(message) { if case .success = $0 { witness.acknowledgeWord(number) } }
+            tell(isSuspended, witness, witness.say(isSuspended))
+        }
+    }
+
+    /// Says it until there is room for the call, or another word.
+    private func tell(_ isSuspended: Bool?, _ witness: Witness, _ number: Int) {
+        let message = isSuspended.map { SetSuspended($0).message() } ?? FollowActivity().message()
+        call(message) { [unowned self] result in
+            switch result {
+            case .success: witness.acknowledgeWord(number)
+            case .failure(let error):
+                guard error.centerError == .limitExceeded else { return }
+                world.after(Self.untilAgain) { [weak self] in
+                    guard let self, isThere, witness.words.count - 1 == number else { return }
+                    tell(isSuspended, witness, number)
+                }
+            }
         }
     }
 
