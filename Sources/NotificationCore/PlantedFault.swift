@@ -75,7 +75,7 @@
         case userIgnored = "user-ignored"
         /// A barrier counts as passed, whoever sent it.
         case barrierBelieved = "barrier-believed"
-        /// A barrier that the bus refused counts as passed.
+        /// A barrier that the bus refused is waited for without end.
         case refusedBarrier = "refused-barrier"
         /// A Ping that the bus refused counts as answered.
         case refusedPing = "refused-ping"

@@ -60,7 +60,7 @@ struct SearchTests {
 
     @Test(
         "With one of the newer kinds of run each time",
-        arguments: ["batches", "policy", "probes", "expiry", "damage", "activity", "sessions"])
+        arguments: ["batches", "policy", "probes", "expiry", "damage", "activity", "sessions", "moments"])
     func kinds(dial: String) throws {
         let result = try simulate("--runs", "1", "--first", "4001", "--seconds", "8", "--\(dial)", "2.5")
         #expect(result.exitCode == 0, "\(result)")
@@ -71,7 +71,7 @@ struct SearchTests {
         let result = try simulate(
             "--runs", "6", "--first", "1", "--seconds", "8", "--hostility", "0", "--channels", "0", "--batches", "0",
             "--policy", "0", "--probes", "0", "--expiry", "0", "--damage", "0", "--activity", "0",
-            "--sessions", "0")
+            "--sessions", "0", "--moments", "0")
         #expect(result.exitCode == 0, "\(result)")
     }
 

@@ -86,6 +86,7 @@ final class ServiceHost {
             guard name == Wire.busName, let owner else { return }
             ledger.services.insert(owner)
             if mayLoseState { ledger.loseState() }
+            world.after(Self.timeToTakeUp) { [weak self] in self?.expectResumptions() }
         }
     }
 
@@ -200,7 +201,9 @@ final class ServiceHost {
         if !instance.saysDamage {
             world.violate("E3", "carillond \(instance.process.id) read a damaged log, and said nothing of it")
         }
-        for status in center.clientStatuses { ledger.expectWord(to: status.name) }
+        for status in center.clientStatuses {
+            ledger.expectWord(to: status.name, "whether it is suspended, behind a damaged log")
+        }
     }
 
     /// What a service says in its log.
@@ -211,6 +214,20 @@ final class ServiceHost {
         // It has taken over what came back, and has answered no call yet.
         if line.contains(": serving ") { for instance in instances { expectWords(of: instance) } }
     }
+
+    /// A2: whom an earlier service had suspended for its application's activity is told that this one has not.
+    private func expectResumptions() {
+        for status in center?.clientStatuses ?? [] where !status.isSuspended {
+            ledger.expectWord(
+                to: status.name, ifSuspended: true, within: Self.timeOfResumption,
+                "that it is resumed, by the service that came")
+        }
+    }
+
+    /// In which the service takes up what there was, and in which a client is told then; later it may be for another
+    /// reason, in the calm at the latest. In microseconds.
+    private static let timeToTakeUp: Int64 = 50_000
+    private static let timeOfResumption: Int64 = 2_000_000
 
     private func check(_ instance: Instance) {
         instance.iterations += 1

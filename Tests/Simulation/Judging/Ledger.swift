@@ -89,15 +89,25 @@ final class Ledger {
     func wasStateLost(since time: Int64) -> Bool { stateLosses.contains { $0 >= time } }
 
     /// A service has to tell a client whether it is suspended: one that reads learns it soon.
-    func expectWord(to client: UniqueName) {
-        guard let witness = witnesses().first(where: { $0.client == client }), !witness.hasLeft else { return }
+    ///
+    /// - Parameters:
+    ///   - isOfSuspended: only to one that was told last that it is.
+    ///   - time: in which it is told, in microseconds.
+    ///   - what: it has to be told.
+    func expectWord(
+        to client: UniqueName, ifSuspended isOfSuspended: Bool = false, within time: Int64 = timeOfWords,
+        _ what: String
+    ) {
+        guard let witness = witnesses().first(where: { $0.client == client }), !witness.hasLeft,
+            witness.isToldSuspended || !isOfSuspended
+        else { return }
         witness.expectsWord = true
         let incarnation = incarnations
-        world.after(Self.timeOfWords) { [self] in
+        world.after(time) { [self] in
             guard witness.expectsWord, !witness.hasLeft, incarnation == incarnations, !wasBusCrowded, !wasBusSlow,
-                witness.isReading()
+                witness.isReading(), !isOfSuspended || !wasStateLost(since: witness.joined)
             else { return }
-            world.violate("E3", "\(client) is not told whether it is suspended, behind a damaged log")
+            world.violate("E3", "\(client) is not told \(what)")
         }
     }
 

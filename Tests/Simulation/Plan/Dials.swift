@@ -35,6 +35,8 @@ public struct Dials: Equatable, Sendable {
     public var activity = 1.0
     /// In how many runs there are other sessions of the machine, from 0 for none.
     public var sessions = 1.0
+    /// In how many runs there are moments that hardly ever come by themselves, from 0 for none.
+    public var moments = 1.0
     /// What is wrong with the simulation itself.
     public var sabotage: Sabotage?
 
@@ -46,7 +48,7 @@ public struct Dials: Equatable, Sendable {
             ("hostility", \.hostility), ("channels", \.channels), ("values", \.values), ("exits", \.exits),
             ("intervals", \.intervals), ("outside", \.outside), ("batches", \.batches),
             ("policy", \.policy), ("probes", \.probes), ("expiry", \.expiry), ("damage", \.damage),
-            ("activity", \.activity), ("sessions", \.sessions),
+            ("activity", \.activity), ("sessions", \.sessions), ("moments", \.moments),
         ]
     }
 

@@ -92,6 +92,7 @@ struct Plan {
         if dials.damage > 0 { addDamage() }
         if dials.activity > 0 { addActivity() }
         if dials.sessions > 0 { addSessions() }
+        if dials.moments > 0 { addMoments() }
         // Then the calm begins.
         let end = Int64(dials.seconds) * 1_000_000
         steps.removeAll { $0.time >= end }
