@@ -47,8 +47,8 @@ struct CallingTests {
         }
     }
 
-    @Test("E4: what many leave together is enough for those who call now and then")
-    func little() throws {
+    @Test("E4: a flood of several processes leaves a reserve to those with a small backlog")
+    func reserve() throws {
         let center = Scenario([.waitingCallBytes: 1 << 20])
         for number in 0..<8 {
             let greedy = ClientName(unchecked: ":1.1\(number)")
@@ -62,7 +62,7 @@ struct CallingTests {
         #expect(center.mayKeep(3000, of: one))
         center.keepCall(3000, of: one)
         #expect(center.mayKeep(1000, of: two))
-        #expect(!center.mayKeep(1097, of: two), "its process keeps 3,000 bytes, and 4,096 are little")
+        #expect(!center.mayKeep(1097, of: two), "the backlog of its process would be above 4,096 bytes")
         var others = 0
         while center.statistics.waitingCallBytes < 1 << 20 {
             others += 1
@@ -72,6 +72,7 @@ struct CallingTests {
             center.keepCall(1000, of: other)
         }
         #expect(center.statistics.waitingCallBytes <= 1 << 20, "however many there are")
+        #expect(others > 20, "the reserve is 65,536 bytes, of which the greedy use 4,096 each at most")
         try center.center.checkInvariants()
     }
 

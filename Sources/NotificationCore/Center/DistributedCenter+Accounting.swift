@@ -90,7 +90,7 @@ extension DistributedCenter {
 
     /// Whether an account stays within so many times what is left to others.
     ///
-    /// - Parameter reserved: a part of the total that is not given to it.
+    /// - Parameter reserved: the part of the limit that this account may not use.
     func isWithinShare(
         _ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7, reserving reserved: Int = 0
     ) -> Bool {

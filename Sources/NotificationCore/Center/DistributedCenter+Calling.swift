@@ -10,8 +10,8 @@ extension DistributedCenter {
     /// Whether another call of a connection may be kept.
     ///
     /// A process gets seven times what it leaves to others; of calls that want an answer always a little more, so that who
-    /// has posted without end still hears whether that arrived. A sixteenth is left to processes that keep little, so that
-    /// those who call now and then are not refused for what many others do together.
+    /// has posted without end still hears whether that arrived. A part of the limit is reserved for processes with a small
+    /// backlog: a flood of several others must not have their calls refused.
     ///
     /// - Parameters:
     ///   - byteCount: what is to be left for it, at least.
@@ -21,17 +21,18 @@ extension DistributedCenter {
     ) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
         let limit = Int(limits[.waitingCallBytes])
-        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.littleToKeep {
+        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog {
             return totals[.waitingCallBytes] + byteCount <= limit
         }
         let share = isRead ? (wantsAnswer ? 63 : 31) : (wantsAnswer ? 15 : 7)
         return isWithinShare(
-            peer, .waitingCallBytes, adding: byteCount, times: share, reserving: limit / Self.partForLittle)
+            peer, .waitingCallBytes, adding: byteCount, times: share, reserving: limit / Self.reserveDivisor)
     }
 
-    /// What a process may keep of what the others are not given, in bytes: a few calls.
-    private static let littleToKeep = 4096
-    private static let partForLittle = 16
+    /// The largest backlog of a process that may use the reserve, in bytes: a few calls.
+    private static let smallBacklog = 4096
+    /// The reserve is this part of the limit.
+    private static let reserveDivisor = 16
 
     /// Whether calls of a connection are kept.
     public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
