@@ -103,6 +103,9 @@ final class CallQueue {
     private var timer: EventSource?
     private var source: ReadySource!
 
+    /// A call of which a part was served although there was no room to keep the rest: one at a time, so that a limit is
+    /// exceeded by one message at most, and no limit is too small for a call that comes alone.
+    private var oversized: Message?
     /// Calls of which a part was served, with what is left of them.
     private let manyPosts: ManyPosts
     /// Serves a message that was kept.
@@ -145,17 +148,25 @@ final class CallQueue {
         #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
-        guard lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)) else {
+        guard lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
+            oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
+        else {
             keep(call, of: caller, account, at: start)
             return true
         }
         defer {
             lines.note(connection.context.now - start, of: account, more: manyPosts.takeCount())
             if manyPosts.hasBegun(call) {
+                if !hasRoom(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
             }
         }
         return serve()
+    }
+
+    private func hasRoom(for call: Message, of caller: UniqueName) -> Bool {
+        driver.center.mayKeepCall(
+            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !call.expectsNoReply, isRead: true)
     }
 
     /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
@@ -244,6 +255,7 @@ final class CallQueue {
         driver.center.callIsTaken(of: call.caller, byteCount: call.byteCount + Self.overhead)
         byteCount -= call.byteCount
         tellConnection()
+        if call.message === oversized { oversized = nil }
         return call
     }
 
@@ -263,6 +275,7 @@ final class CallQueue {
             let (count, isMore) = serve(call)
             if credit < .max { credit -= min(count, credit) }
             if isMore {
+                if let message = call.message, !hasRoom(for: message, of: call.caller) { oversized = message }
                 charge(call)
                 lines.putBack(call, of: call.account)
             }
