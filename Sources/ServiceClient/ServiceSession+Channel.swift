@@ -39,8 +39,9 @@ struct Channels {
 
     /// In this time a service that is not busy has answered.
     static let patienceMilliseconds: UInt32 = 1000
-    /// A channel that was closed is over by then at the latest.
-    static let endingMilliseconds: UInt32 = 5000
+    /// The longest time between the close of a channel and its end. Frames that are unread by then are reported as possibly
+    /// lost, so that the time has to be long enough for a service that gets little of a processor.
+    static let endingMilliseconds: UInt32 = 30_000
     /// So often a service is asked that gives no channel which stays.
     static let mostAttempts = 16
     private static let firstPause = Duration.milliseconds(250)

@@ -467,7 +467,7 @@ struct SessionChannelTests {
             #expect(line.isWritingOver)
             try stage.ask(post())
             #expect(stage.bus.connection.takeSent() == [])
-            if isClosed { line.end() } else { stage.bus.pass(milliseconds: 5000) }
+            if isClosed { line.end() } else { stage.bus.pass(milliseconds: Int64(Channels.endingMilliseconds)) }
             #expect(stage.bus.connection.takeSent() == ["Post"])
             #expect(stage.takeTold().contains { $0.hasPrefix("bus as") })
         }
