@@ -62,11 +62,11 @@ extension ServiceSession {
             askForBatches()
             registrations.want(key)
             sendRegistration(of: key, confirms: confirms)
-        case .unregister(let key): if let id = registrations.forget(key) { tell(RemoveObserver(id)) }
+        case .unregister(let key): if let id = registrations.forget(key) { callUnawaited(.removal(id)) }
         case .suspend(let word):
             suspension = word
             isSuspensionTakenBack = word == nil
-            if let word { tell(SetSuspended(word)) } else { tell(FollowActivity()) }
+            callUnawaited(.suspension)
         case .details(let word):
             details = word
             sendDetails()
@@ -99,18 +99,34 @@ extension ServiceSession {
         }
     }
 
-    /// Tells the service something that the program need not wait for.
-    ///
-    /// A service that has no room for calls refuses it (E4), and then is compared with what the program wants again.
-    func tell(_ method: some CenterMethod) {
-        connection?.call(method.message()) { [weak self] result in
-            guard let self else { return }
-            guard case .failure(let error) = result, error.centerError == .limitExceeded else {
-                hadNoRoom = false
-                return
+    /// Makes a call whose result the program does not wait for, again and again while an overloaded service refuses it (E4).
+    func callUnawaited(_ call: UnawaitedCall) {
+        let message =
+            switch call {
+            case .suspension: suspension.map { SetSuspended($0).message() } ?? FollowActivity().message()
+            case .removal(let id): RemoveObserver(id).message()
             }
-            hadNoRoom = true
-            doubtService()
+        connection?.call(message) { [weak self, weak connection] result in
+            guard let self, connection === self.connection else { return }
+            if case .failure(let error) = result, error.centerError == .limitExceeded {
+                repeatLater(call)
+            } else if refusedCalls.isEmpty {
+                overloadBackOff = BackOff()
+            }
+        }
+    }
+
+    private func repeatLater(_ call: UnawaitedCall) {
+        if !refusedCalls.contains(call) { refusedCalls.append(call) }
+        guard repetition == nil else { return }
+        repetition = bus.once(milliseconds: overloadBackOff.next()) { [weak self] in
+            guard let self else { return }
+            repetition = nil
+            // Otherwise the service is asked what it has, and both follow from that.
+            guard case .ready = state else { return }
+            let calls = refusedCalls
+            refusedCalls = []
+            for call in calls { callUnawaited(call) }
         }
     }
 
@@ -158,7 +174,7 @@ extension ServiceSession {
                     let id = try AddObserver.reply(in: reply)
                     // The name may have gone to another service before the call came there.
                     let isWanted = registrations.added(key, id: id, byAnother: reply.sender != asked)
-                    if !isWanted { tell(RemoveObserver(id)) }
+                    if !isWanted { callUnawaited(.removal(id)) }
                 } catch {
                     registrationFailed(key, error, isForeign: true, asked: asked)
                 }

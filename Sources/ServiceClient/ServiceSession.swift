@@ -53,8 +53,10 @@ public final class ServiceSession {
     var isBusAsked = true
     private var isConnecting = false
     private var wasEverReady = false
-    /// The service had no room for what it was told last.
-    var hadNoRoom = false
+    /// Calls that an overloaded service refused, to be made again.
+    var refusedCalls: [UnawaitedCall] = []
+    var repetition: AnyObject?
+    var overloadBackOff = BackOff()
     /// The last time that the service was asked; answers to earlier questions are not waited for.
     private var question = 0
     /// Who had the name when it was asked; nil where that was not known.
@@ -182,6 +184,7 @@ public final class ServiceSession {
         owners.reset()
         ownerDoubt = .none
         isSuspensionTakenBack = false
+        refusedCalls = []
         registrations.reset()
         sequence.reset()
         batching = Batching()
@@ -245,20 +248,17 @@ public final class ServiceSession {
         // It may be of another version than the one before.
         batching = Batching()
         state = .ready
-        if !hadNoRoom { backOff = BackOff() }
+        backOff = BackOff()
         lastFailure = nil
         receiver.stateChanged(.connected)
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
         channels.sentOnBus += 1
-        if let suspension {
-            tell(SetSuspended(suspension))
-        } else if isSuspensionTakenBack {
-            tell(FollowActivity())
-        }
+        refusedCalls = []
+        if suspension != nil || isSuspensionTakenBack { callUnawaited(.suspension) }
         if !details.isEmpty { sendDetails() }
         if !registrations.isEmpty { askForBatches() }
-        for id in repair.surplus { tell(RemoveObserver(id)) }
+        for id in repair.surplus { callUnawaited(.removal(id)) }
         for key in repair.missing { sendRegistration(of: key) }
         channels.channel?.goOn()
         sendRequests()
@@ -276,6 +276,13 @@ public final class ServiceSession {
 
     private func askingFailed(_ error: BusError) {
         if error.meansAnotherProgram { return notACenter(because: error) }
+        if error.centerError == .limitExceeded {
+            // It is overloaded. Posts wait for a while, and then fail.
+            let isLong = backOff.isLong
+            tryAgainLater { [unowned self] in ask() }
+            if isLong { becomeAbsent(ServiceError(error), telling: .serviceUnavailable(error.message)) }
+            return
+        }
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
             // It ended while it was asked, or is busy starting.
             return tryAgainLater { [unowned self] in ask() }
@@ -344,9 +351,19 @@ public final class ServiceSession {
     }
 }
 
+/// A call whose result no program waits for.
+enum UnawaitedCall: Equatable {
+    /// What the program said last of its suspension.
+    case suspension
+    case removal(ObserverID)
+}
+
 /// Growing times between attempts.
-private struct BackOff {
+struct BackOff {
     private var milliseconds: UInt32 = 50
+
+    /// Whether attempts have failed for more than ten seconds.
+    var isLong: Bool { milliseconds > 6_400 }
 
     mutating func next() -> UInt32 {
         defer { milliseconds = min(milliseconds * 2, 30_000) }
