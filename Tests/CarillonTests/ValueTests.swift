@@ -138,6 +138,8 @@ struct ValueTests {
         desk.service.signal(SIGKILL)
         _ = try desk.service.waitForExit()
         let second = try ServiceProcess(on: desk.bus)
+        // It may not have heard of it, and then fails at once.
+        try await eventuallyInTask("the poster knows it: \(second.transcript)") { await poster.flush() }
         try await poster.post(named: name, object: "x", userInfo: ["number": 2], retention: .untilReplaced)
         try eventually("both: \(second.transcript)") { heard.all.contains(2) }
         #expect(heard.all == [1, 2], "what a service kept it does not give twice")

@@ -75,15 +75,15 @@ public struct Wait: Sendable {
 
     /// Begins anew, as something of what is waited for has come; ten times as long in all, as what comes may have no end.
     public mutating func goOn() {
+        // Otherwise the time until it came would count for what comes next.
+        count()
         looked = .zero
         processorTime = Self.processorTimeOfThread
     }
 
     /// Why the wait is over; nil when it is not. Each call is a look.
     public mutating func end() -> String? {
-        let now = ContinuousClock.now
-        let time = min(now - lastLook, isInTask ? Self.longestLookOfTask : Self.longestLook)
-        (looked, lookedInAll, lastLook) = (looked + time, lookedInAll + time, now)
+        count()
         if looked >= patience.time { return "not within \(patience)" }
         if lookedInAll >= patience.time * 10 { return "not within ten times \(patience), though something came" }
         guard !isInTask else { return nil }
@@ -96,6 +96,12 @@ public struct Wait: Sendable {
             return "not within \(patience.processorTime) of the waiting thread's processor time: it turns in a circle"
         }
         return nil
+    }
+
+    private mutating func count() {
+        let now = ContinuousClock.now
+        let time = min(now - lastLook, isInTask ? Self.longestLookOfTask : Self.longestLook)
+        (looked, lookedInAll, lastLook) = (looked + time, lookedInAll + time, now)
     }
 
     /// A look.
