@@ -55,6 +55,7 @@ struct Simulate {
         CrashNote.set(seed, options.dials)
         let run = SeededRun(seed: seed, dials: options.dials)
         let trace: ((String) -> Void)? = options.isQuiet ? nil : { line in printLine(line) }
+        if let step = options.kept?.first(where: { !run.hasStep($0) }) { fail("seed \(seed) has no step \(step)") }
         let outcome = options.kept.map { run.make(keeping: $0, trace: trace) } ?? run.make(trace: trace)
         printLine(
             "seed \(seed): \(outcome.seconds) virtual seconds, \(outcome.events) events, \(outcome.posts) posts, "
@@ -92,8 +93,9 @@ struct Simulate {
         if options.minutes != nil || options.runs != nil {
             printLine("\(runs) kept seeds were tried; new ones from \(options.first) on")
             let limit = (options.minutes ?? 1e9) * 60
+            let end = options.runs.map { runs + $0 } ?? .max
             var seed = options.first
-            while elapsed() < limit, runs < options.runs ?? .max, failures.count < options.mostFailures {
+            while elapsed() < limit, runs < end, failures.count < options.mostFailures {
                 make(SeededRun(seed: seed, dials: options.dials))
                 seed &+= 1
             }

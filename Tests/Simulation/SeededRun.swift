@@ -27,6 +27,9 @@ public struct SeededRun: Sendable {
     /// What has it shown.
     public var command: String { "tools/simulate --seed \(seed)\(dials.options)" }
 
+    /// Whether the plan has a step with this number.
+    public func hasStep(_ number: Int) -> Bool { Plan(seed: seed, dials: dials).steps.indices.contains(number) }
+
     /// - Parameter trace: gets a line for each thing that happens.
     public func make(trace: ((String) -> Void)? = nil) -> Outcome {
         make(Plan(seed: seed, dials: dials), trace: trace)
