@@ -135,6 +135,38 @@ struct FollowedValueTests {
         #expect(value.shown == "made")
     }
 
+    @Test(
+        "What is refused goes back to what was made last, also while the service has not told that",
+        arguments: [false, true])
+    func refusedBehindMade(isRead: Bool) {
+        let removal = value.begin(nil)
+        #expect(value.ended(removal, isMade: true))
+        let made = value.begin("made")
+        #expect(value.ended(made, isMade: true))
+        let early = value.beginReading()
+        for _ in 0..<2 {
+            let refused = value.begin(nil)
+            #expect(value.shown == nil)
+            #expect(value.ended(refused, isMade: false))
+            value.undoRefused()
+            #expect(value.shown == "made")
+        }
+        #expect(value.answer(early, "made", 2) && value.shown == "made")
+        let late = value.beginReading()
+        if isRead {
+            #expect(value.answer(late, "another's", 3) && value.shown == "another's")
+        } else {
+            value.failed(late)
+            #expect(value.shown == "made" && value.known == "made")
+        }
+        value.hear("four", 4)
+        #expect(value.shown == "four")
+        let refused = value.begin("refused")
+        #expect(value.ended(refused, isMade: false))
+        value.undoRefused()
+        #expect(value.shown == "four", "what was made before is no longer what it goes back to")
+    }
+
     @Test("What is removed does not come back with what was on its way")
     func removed() {
         let set = value.begin("set")

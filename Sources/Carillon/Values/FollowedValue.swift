@@ -20,6 +20,8 @@ struct FollowedValue<Content: Sendable>: Sendable {
     private(set) var known: Content?
     /// What was set here since; nil where there is no such thing, and nothing in it for a removal.
     private var change: Content??
+    /// The last change that the service made, until it has told what it keeps since: a refused one goes back to it.
+    private var made: Content??
     /// What is to be seen.
     var shown: Content? { change ?? known }
 
@@ -91,15 +93,15 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// Takes over what was read, and shows that from now on, if nothing was set since.
     mutating func take(_ content: Content?, at place: UInt64, from reading: Reading) {
         take(content, at: place)
-        if reading.change == lastChange { change = nil }
+        if reading.change == lastChange { (change, made) = (nil, nil) }
     }
 
     /// There was no answer, or one that can't be understood.
     mutating func failed(_ reading: Reading) {
         readings[reading.number] = nil
-        guard reading.change == lastChange, let change else { return }
-        if isLastChangeMade == true { known = change }
-        self.change = nil
+        guard reading.change == lastChange else { return }
+        if let content = isLastChangeMade == true ? change : made { known = content }
+        (change, made) = (nil, nil)
     }
 
     // MARK: What is set
@@ -110,6 +112,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func begin(_ content: Content?) -> UInt64 {
         lastChange += 1
         unansweredChanges += 1
+        if isLastChangeMade == true { made = change }
         isLastChangeMade = nil
         change = .some(content)
         if content == nil { removals.insert(lastChange) }
@@ -136,6 +139,6 @@ struct FollowedValue<Content: Sendable>: Sendable {
 
     /// Shows what there was before the last change, if that was refused.
     mutating func undoRefused() {
-        if isLastChangeMade == false { change = nil }
+        if isLastChangeMade == false { change = made }
     }
 }
