@@ -26,21 +26,21 @@ struct CallingTests {
         center.identify(one, as: 7)
         center.identify(two, as: 7)
         center.identify(three, as: 8)
-        center.keepCall(34_000, of: one)
-        center.keepCall(32_500, of: two)
+        center.keepCall(35_000, of: one)
+        center.keepCall(35_000, of: two)
         #expect(!center.mayKeep(1000, of: one))
         #expect(!center.mayKeep(1000, of: two))
         #expect(center.mayKeep(1000, of: three))
         #expect(center.center.mayKeepCall(of: one, byteCount: 1000, wantsAnswer: true), "a little more")
         #expect(!center.center.mayKeepCall(of: one, byteCount: 6000, wantsAnswer: true))
-        #expect(!center.mayKeep(13_501, of: three), "not more than there is")
+        #expect(!center.mayKeep(10_001, of: three), "not more than there is")
     }
 
     @Test("E4: a process gets seven times what it leaves, fifteen times for questions, and more for what was read")
     func exactShares() {
-        let center = Scenario([.waitingCallBytes: 81_920]).center
+        let center = Scenario([.waitingCallBytes: 80_000]).center
         for (bytes, wantsAnswer, isRead) in [
-            (67_200, false, false), (72_000, true, false), (74_400, false, true), (75_600, true, true),
+            (70_000, false, false), (75_000, true, false), (77_500, false, true), (78_750, true, true),
         ] {
             #expect(center.mayKeepCall(of: one, byteCount: bytes, wantsAnswer: wantsAnswer, isRead: isRead))
             #expect(!center.mayKeepCall(of: one, byteCount: bytes + 1, wantsAnswer: wantsAnswer, isRead: isRead))
@@ -49,12 +49,14 @@ struct CallingTests {
 
     @Test("E4: a flood of several processes leaves a reserve to those with a small backlog")
     func reserve() throws {
-        let center = Scenario([.waitingCallBytes: 1 << 20])
+        let center = Scenario([.waitingCallBytes: 16 << 20])
         for number in 0..<8 {
             let greedy = ClientName(unchecked: ":1.1\(number)")
             center.identify(greedy, as: UInt32(100 + number))
-            while center.center.mayKeepCall(of: greedy, byteCount: 1000, wantsAnswer: true, isRead: true) {
-                center.keepCall(1000, of: greedy)
+            for byteCount in [10_000, 500] {
+                while center.center.mayKeepCall(of: greedy, byteCount: byteCount, wantsAnswer: true, isRead: true) {
+                    center.keepCall(byteCount, of: greedy)
+                }
             }
         }
         center.identify(one, as: 7)
@@ -64,15 +66,15 @@ struct CallingTests {
         #expect(center.mayKeep(1000, of: two))
         #expect(!center.mayKeep(1097, of: two), "the backlog of its process would be above 4,096 bytes")
         var others = 0
-        while center.statistics.waitingCallBytes < 1 << 20 {
+        while center.statistics.waitingCallBytes < 16 << 20 {
             others += 1
             let other = ClientName(unchecked: ":1.2\(others)")
             center.identify(other, as: UInt32(200 + others))
             guard center.mayKeep(1000, of: other) else { break }
             center.keepCall(1000, of: other)
         }
-        #expect(center.statistics.waitingCallBytes <= 1 << 20, "however many there are")
-        #expect(others > 20, "the reserve is 65,536 bytes, of which the greedy use 4,096 each at most")
+        #expect(center.statistics.waitingCallBytes <= 16 << 20, "however many there are")
+        #expect(others > 200, "the reserve is 262,144 bytes")
         try center.center.checkInvariants()
     }
 

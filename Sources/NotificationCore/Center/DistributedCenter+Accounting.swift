@@ -89,12 +89,8 @@ extension DistributedCenter {
     }
 
     /// Whether an account stays within so many times what is left to others.
-    ///
-    /// - Parameter reserved: the part of the limit that this account may not use.
-    func isWithinShare(
-        _ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7, reserving reserved: Int = 0
-    ) -> Bool {
-        let left = Int(limits[resource.limit]) - reserved - totals[resource] - amount
+    func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
+        let left = Int(limits[resource.limit]) - totals[resource] - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 

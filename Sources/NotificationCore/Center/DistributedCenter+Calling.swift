@@ -20,19 +20,17 @@ extension DistributedCenter {
         of name: ClientName, byteCount: Int, wantsAnswer: Bool, isRead: Bool = false
     ) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
-        let limit = Int(limits[.waitingCallBytes])
-        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog {
-            return totals[.waitingCallBytes] + byteCount <= limit
-        }
+        let (limit, total) = (Int(limits[.waitingCallBytes]), totals[.waitingCallBytes] + byteCount)
+        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog { return total <= limit }
+        guard total <= limit - limit / Self.reserveDivisor else { return false }
         let share = isRead ? (wantsAnswer ? 63 : 31) : (wantsAnswer ? 15 : 7)
-        return isWithinShare(
-            peer, .waitingCallBytes, adding: byteCount, times: share, reserving: limit / Self.reserveDivisor)
+        return isWithinShare(peer, .waitingCallBytes, adding: byteCount, times: share)
     }
 
     /// The largest backlog of a process that may use the reserve, in bytes: a few calls.
     private static let smallBacklog = 4096
-    /// The reserve is this part of the limit.
-    private static let reserveDivisor = 16
+    /// The reserve is this part of the limit: what the largest share leaves.
+    private static let reserveDivisor = 64
 
     /// Whether calls of a connection are kept.
     public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
