@@ -353,7 +353,7 @@ public final class ServiceSession {
 
 /// A call whose result no program waits for.
 enum UnawaitedCall: Equatable {
-    /// What the program said last of its suspension.
+    /// The program's latest request about its suspension.
     case suspension
     case removal(ObserverID)
 }

@@ -113,7 +113,7 @@ extension Plan {
         let victim = addObserver(at: start)
         add(.follow, of: victim, at: start - 100_000)
         add(.activity(.inactive), of: victim, at: start)
-        // So much that it is asked whether it reads, and what it was told before counts as heard.
+        // Enough for a Ping, whose answer confirms the control signal before it.
         let poster = add(Role(), at: start - 300_000)
         var post = PostPlan(name: 0)
         post.options.deliverImmediately = true
