@@ -121,4 +121,19 @@ struct FairLinesTests {
         let result7 = order(&lines, taking: .microseconds(250))
         #expect(result7 == [100, 101, 200, 201, 102, 103, 202, 203])
     }
+
+    @Test("E4: what is put at the beginning of a line goes on with its turn, and takes nobody else's")
+    func prepending() {
+        var lines = FairLines<String, Int>()
+        lines.append(100, of: "a")
+        lines.append(200, of: "b")
+        let first = lines.popNext()
+        #expect(first == 100)
+        // What is left of it, though its line was empty meanwhile.
+        lines.prepend(101, of: "a")
+        lines.prepend(300, of: "c")
+        lines.noteTurn(.microseconds(100))
+        let rest = order(&lines, taking: .milliseconds(1))
+        #expect(rest == [101, 200, 300])
+    }
 }

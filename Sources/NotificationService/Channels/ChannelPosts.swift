@@ -62,10 +62,10 @@ final class ChannelPosts {
             throw BusError(.limitExceeded, message: "the caller does not read its answers")
         }
         if let before = channels[client] {
-            // What the client calls next waits in its line.
+            // What the client calls next comes behind it.
             assert(before.next == nil)
             before.next = call
-            end(before, .finishing(mayBeUnread: true))
+            end(before, .finishing(mayBeUnread: true), next: true)
             return
         }
         let account = callers[client]?.account ?? .connection(client)
@@ -195,12 +195,14 @@ final class ChannelPosts {
     // MARK: Ending
 
     /// Has a channel end when all is taken that its client has written, which comes in its turns, as ever.
-    private func end(_ channel: Channel, _ end: Channel.End) {
+    ///
+    /// - Parameter isNext: whether that comes before what else waits of its account.
+    private func end(_ channel: Channel, _ end: Channel.End, next isNext: Bool = false) {
         channel.end = end
         driver.effects.answers.release(for: channel)
         // The client can't write any more, so this comes to an end.
         channel.socket.stopReceiving()
-        if let calls { calls.keep(channel) } else { takeRest(of: channel) }
+        if let calls { calls.keep(channel, first: isNext) } else { takeRest(of: channel) }
     }
 
     private func endIfOver(_ channel: Channel) {

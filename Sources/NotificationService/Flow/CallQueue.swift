@@ -149,7 +149,7 @@ final class CallQueue {
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
         guard lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
-            oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
+            oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller, isRead: true)
         else {
             keep(call, of: caller, account, at: start)
             return true
@@ -157,16 +157,16 @@ final class CallQueue {
         defer {
             lines.note(connection.context.now - start, of: account, more: manyPosts.takeCount())
             if manyPosts.hasBegun(call) {
-                if !hasRoom(for: call, of: caller) { oversized = call }
+                if !hasRoom(for: call, of: caller, isRead: true) { oversized = call }
                 append(Call(call, of: caller, account))
             }
         }
         return serve()
     }
 
-    private func hasRoom(for call: Message, of caller: UniqueName) -> Bool {
+    private func hasRoom(for call: Message, of caller: UniqueName, isRead: Bool) -> Bool {
         driver.center.mayKeepCall(
-            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !call.expectsNoReply, isRead: true)
+            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !call.expectsNoReply, isRead: isRead)
     }
 
     /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
@@ -181,10 +181,16 @@ final class CallQueue {
     }
 
     /// Has a channel wait for its turn.
-    func keep(_ channel: Channel) {
-        guard !channel.isQueued else { return }
+    ///
+    /// - Parameter isFirst: whether nothing else of its account is served before it is at its end. The place that it may
+    ///   have in line is of no effect then.
+    func keep(_ channel: Channel, first isFirst: Bool = false) {
+        guard isFirst || !channel.isQueued else { return }
         channel.isQueued = true
-        append(Call(channel))
+        let call = Call(channel)
+        charge(call)
+        if isFirst { lines.prepend(call, of: call.account) } else { lines.append(call, of: call.account) }
+        start()
     }
 
     /// Keeps what the bus tells of a connection behind the calls of it that are kept.
@@ -210,6 +216,7 @@ final class CallQueue {
         while let call = pop() {
             if let message = call.message { messages.append(message) }
         }
+        oversized = nil
         return messages
     }
 
@@ -217,17 +224,13 @@ final class CallQueue {
 
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID, at now: Instant) {
         let call = Call(message, of: caller, account)
-        let driver = driver
         inbox.noteRead(call.byteCount, at: now)
         readingTime += Self.timePerMessage + .microseconds(call.byteCount / Self.bytesPerMicrosecond)
-        let wantsAnswer = !message.expectsNoReply
-        func mayKeep(isRead: Bool) -> Bool {
-            driver.center.mayKeepCall(
-                of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: wantsAnswer, isRead: isRead)
-        }
-        if !mayKeep(isRead: false) {
+        if !hasRoom(for: message, of: caller, isRead: false) {
             let isUnbounded = inbox.isUnbounded(at: now)
-            guard wantsAnswer || !isUnbounded, mayKeep(isRead: true) else { return lose(message, of: caller) }
+            guard !message.expectsNoReply || !isUnbounded, hasRoom(for: message, of: caller, isRead: true) else {
+                return lose(message, of: caller)
+            }
             if !inbox.isCatchingUp, !isUnbounded {
                 full = caller
                 connection.isPaused = true
@@ -255,7 +258,6 @@ final class CallQueue {
         driver.center.callIsTaken(of: call.caller, byteCount: call.byteCount + Self.overhead)
         byteCount -= call.byteCount
         tellConnection()
-        if call.message === oversized { oversized = nil }
         return call
     }
 
@@ -275,9 +277,10 @@ final class CallQueue {
             let (count, isMore) = serve(call)
             if credit < .max { credit -= min(count, credit) }
             if isMore {
-                if let message = call.message, !hasRoom(for: message, of: call.caller) { oversized = message }
                 charge(call)
-                lines.putBack(call, of: call.account)
+                lines.prepend(call, of: call.account)
+            } else if call.message === oversized {
+                oversized = nil
             }
             let now = connection.context.now
             lines.noteTurn(now - before)

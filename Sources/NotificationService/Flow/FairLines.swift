@@ -42,8 +42,8 @@ struct FairLines<Caller: Hashable, Item> {
     private var callers = 0
     private var callersBefore = 1
     private var turnUsed = Duration.zero
-    /// Whether what was taken last was the last of its line.
-    private var isLineEmpty = false
+    /// The line whose item is being served.
+    private var current: Line?
     /// How many items wait.
     private(set) var count = 0
 
@@ -92,26 +92,29 @@ struct FairLines<Caller: Hashable, Item> {
     mutating func popNext() -> Item? {
         guard let line = turns.first, let item = line.items.popFirst() else { return nil }
         count -= 1
-        isLineEmpty = line.items.isEmpty
-        if isLineEmpty { turns.popFirst() }
+        current = line
+        if line.items.isEmpty { turns.popFirst() }
         return item
     }
 
-    /// Puts back what ``popNext()`` gave: not all of it has been served. Call before ``noteTurn(_:)``.
-    mutating func putBack(_ item: Item, of caller: Caller) {
+    /// Puts something at the beginning of the caller's line, like what is left of what ``popNext()`` gave.
+    mutating func prepend(_ item: Item, of caller: Caller) {
         let line = line(of: caller)
-        if line.items.isEmpty { turns.prepend(line) }
+        if line.items.isEmpty {
+            if line === current { turns.prepend(line) } else { turns.append(line) }
+        }
         line.items.prepend(item)
         count += 1
-        isLineEmpty = false
     }
 
     /// So long it took to serve what ``popNext()`` gave. When the line has had its time, it is the next one's turn.
     mutating func noteTurn(_ time: Duration) {
         turnUsed += time
-        guard isLineEmpty || turnUsed >= Self.turnTime else { return }
+        let isItsTurn = turns.first === current
+        current = nil
+        guard !isItsTurn || turnUsed >= Self.turnTime else { return }
         turnUsed = .zero
-        if !isLineEmpty, let line = turns.popFirst() { turns.append(line) }
+        if isItsTurn, let line = turns.popFirst() { turns.append(line) }
     }
 
     private mutating func begin(at now: Instant) {
