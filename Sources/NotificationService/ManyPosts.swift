@@ -95,6 +95,7 @@ final class ManyPosts {
         driver.perform { effects in
             while !work.posts.isAtEnd, piece.hasRoom(at: driver.context.now) {
                 piece.take()
+                driver.noteServing()
                 let (name, post) = work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
                     // That a name is missing is for the post's own check to say.
                     #if CARILLON_PLANTED

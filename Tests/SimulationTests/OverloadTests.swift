@@ -55,4 +55,29 @@ struct OverloadTests {
         #expect(observer.announced > before)
         #expect(stage.world.violation == nil)
     }
+
+    @Test("E4, F1: of calls that are larger than what may wait, one is served at a time, and each gets an answer")
+    func larger() throws {
+        var manner = Bus.Manner()
+        manner.mostOutgoingBytes = 1 << 30
+        var limits = Limits()
+        limits[.waitingCallBytes] = 1 << 20
+        let stage = Stage(manner: manner, limits: limits, isSupervised: false, servingTime: 1000)
+        let posters = (0..<8).map { _ in stage.join() }
+        posters[0].observe(slot: 0, name: nil, object: nil, .drop, .default)
+        stage.pass(seconds: 2)
+        let center = try #require(stage.host.center)
+        let plans = [PostPlan](repeating: PostPlan(name: 0, byteCount: 4000), count: 400)
+        for poster in posters { poster.postMany(plans) }
+        var most: UInt64 = 0
+        for _ in 0..<6000 {
+            stage.pass(seconds: 0.01)
+            most = max(most, center.statistics.waitingCallBytes)
+        }
+        #expect(most > 1 << 20, "one is larger")
+        #expect(most < 4 << 20, "and two are not taken at once")
+        let outcomes = stage.ledger.posts.map(\.outcome)
+        #expect(outcomes.count == 3200 && outcomes.allSatisfy { $0 != .unknown })
+        #expect(stage.world.violation == nil)
+    }
 }
