@@ -110,22 +110,22 @@ extension ServiceSession {
             guard let self, connection === self.connection else { return }
             if case .failure(let error) = result, error.centerError == .limitExceeded {
                 repeatLater(call)
-            } else if refusedCalls.isEmpty {
-                overloadBackOff = BackOff()
+            } else if refusedCalls.waiting.isEmpty {
+                refusedCalls.backOff = BackOff()
             }
         }
     }
 
     private func repeatLater(_ call: UnawaitedCall) {
-        if !refusedCalls.contains(call) { refusedCalls.append(call) }
-        guard repetition == nil else { return }
-        repetition = bus.once(milliseconds: overloadBackOff.next()) { [weak self] in
+        if !refusedCalls.waiting.contains(call) { refusedCalls.waiting.append(call) }
+        guard refusedCalls.attempt == nil else { return }
+        refusedCalls.attempt = bus.once(milliseconds: refusedCalls.backOff.next()) { [weak self] in
             guard let self else { return }
-            repetition = nil
+            refusedCalls.attempt = nil
             // Otherwise the service is asked what it has, and both follow from that.
             guard case .ready = state else { return }
-            let calls = refusedCalls
-            refusedCalls = []
+            let calls = refusedCalls.waiting
+            refusedCalls.waiting = []
             for call in calls { callUnawaited(call) }
         }
     }

@@ -53,10 +53,7 @@ public final class ServiceSession {
     var isBusAsked = true
     private var isConnecting = false
     private var wasEverReady = false
-    /// Calls that an overloaded service refused, to be made again.
-    var refusedCalls: [UnawaitedCall] = []
-    var repetition: AnyObject?
-    var overloadBackOff = BackOff()
+    var refusedCalls = RefusedCalls()
     /// The last time that the service was asked; answers to earlier questions are not waited for.
     private var question = 0
     /// Who had the name when it was asked; nil where that was not known.
@@ -184,7 +181,7 @@ public final class ServiceSession {
         owners.reset()
         ownerDoubt = .none
         isSuspensionTakenBack = false
-        refusedCalls = []
+        refusedCalls.waiting = []
         registrations.reset()
         sequence.reset()
         batching = Batching()
@@ -254,7 +251,7 @@ public final class ServiceSession {
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
         channels.sentOnBus += 1
-        refusedCalls = []
+        refusedCalls.waiting = []
         if suspension != nil || isSuspensionTakenBack { callUnawaited(.suspension) }
         if !details.isEmpty { sendDetails() }
         if !registrations.isEmpty { askForBatches() }
@@ -356,6 +353,14 @@ enum UnawaitedCall: Equatable {
     /// The program's latest request about its suspension.
     case suspension
     case removal(ObserverID)
+}
+
+/// Calls that an overloaded service refused, to be made again.
+struct RefusedCalls {
+    var waiting: [UnawaitedCall] = []
+    /// Set while another attempt is due.
+    var attempt: AnyObject?
+    var backOff = BackOff()
 }
 
 /// Growing times between attempts.
