@@ -34,7 +34,7 @@ struct SearchTests {
         #expect(result.standardOutput.hasPrefix("\(own.count) runs"), "\(result)")
     }
 
-    /// Each takes about a minute where nothing else runs.
+    /// So many that each is done within the limit of a test among all others.
     private static let parts = 4
 
     @Test("Others, with all faults, break none either")
