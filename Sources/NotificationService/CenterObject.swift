@@ -324,7 +324,7 @@ package final class CenterObject {
                 message,
                 with: BusError(
                     .limitExceeded,
-                    message: "calls come faster than they can be served, and too many of this process wait"),
+                    message: "calls come faster than they can be served, and too many wait"),
                 from: answers)
         }
         calls.mayPost = { [gate] name, poster in (try? gate.check(poster) { .post(name: name) }) != nil }

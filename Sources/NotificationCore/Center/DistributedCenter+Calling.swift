@@ -27,6 +27,12 @@ extension DistributedCenter {
         return isWithinShare(peer, .waitingCallBytes, adding: byteCount, times: share)
     }
 
+    /// The bytes that all waiting calls together may still take, without the reserve.
+    public var roomForCalls: Int {
+        let limit = Int(limits[.waitingCallBytes])
+        return max(0, limit - limit / Self.reserveDivisor - totals[.waitingCallBytes])
+    }
+
     /// The largest backlog of a process that may use the reserve, in bytes: a few calls.
     private static let smallBacklog = 4096
     /// The reserve is this part of the limit: what the largest share leaves.

@@ -50,6 +50,8 @@ final class CallQueue {
         let caller: UniqueName
         let account: AccountID
         let byteCount: Int
+        /// The bytes that the core counts for it, while it waits.
+        var charged = 0
         /// One that has something to be read, which stays in its socket until then.
         let channel: Channel?
 
@@ -103,8 +105,9 @@ final class CallQueue {
     private var timer: EventSource?
     private var source: ReadySource!
 
-    /// A call of which a part was served although there was no room to keep the rest: one at a time, so that a limit is
-    /// exceeded by one message at most, and no limit is too small for a call that comes alone.
+    /// A call of many posts that is being served although there is no room to keep it: one at a time, so that no limit is
+    /// too small for such a call, and the memory of all that wait exceeds the limit by one message at most. It is charged
+    /// what room there is, without the reserve, so that others have their calls served beside it.
     private var oversized: Message?
     /// Calls of which a part was served, with what is left of them.
     private let manyPosts: ManyPosts
@@ -246,8 +249,12 @@ final class CallQueue {
     }
 
     private func charge(_ call: Call) {
+        let isOversized = call.message != nil && call.message === oversized
+        call.charged = call.byteCount + Self.overhead
+        // Something, by which the caller is known to have a call that waits.
+        if isOversized { call.charged = max(1, min(call.charged, driver.center.roomForCalls)) }
         driver.perform { effects in
-            driver.center.callIsKept(of: call.caller, byteCount: call.byteCount + Self.overhead, effects: &effects)
+            driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)
         }
         byteCount += call.byteCount
         tellConnection()
@@ -255,7 +262,7 @@ final class CallQueue {
 
     private func pop() -> Call? {
         guard let call = lines.popNext() else { return nil }
-        driver.center.callIsTaken(of: call.caller, byteCount: call.byteCount + Self.overhead)
+        driver.center.callIsTaken(of: call.caller, byteCount: call.charged)
         byteCount -= call.byteCount
         tellConnection()
         return call
