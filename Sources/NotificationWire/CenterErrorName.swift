@@ -57,12 +57,13 @@ extension BusError {
     /// Which of the service's own errors it is; nil for others, and for those of a later service.
     public var centerError: CenterErrorName? { CenterErrorName(rawValue: name.rawValue) }
 
-    /// Whether the service understood and said no, so that asking again would change nothing.
+    /// Whether the service understood and said no: asking again changes nothing, unless it is `LimitExceeded`, which may
+    /// pass.
     public var isRefusal: Bool {
         name.rawValue.hasPrefix("org.carillon.Error.") || name == Self.invalidArgsName
     }
 
-    /// Whether whoever has the service's name does not serve this client, so that asking again would change nothing.
+    /// Whether whoever has the service's name does not serve this client: as with ``isRefusal``.
     public var meansNotServed: Bool {
         isRefusal
             || name == "org.freedesktop.DBus.Error.AccessDenied" || meansAnotherProgram

@@ -49,15 +49,16 @@ extension ServiceSession {
 
     /// Asks the service, once, to send notifications together. One that does not know that goes on as ever.
     func askForBatches() {
-        guard !batching.isAsked, let connection else { return }
+        guard !batching.isAsked else { return }
         batching.isAsked = true
-        connection.call(SetClientOptions(ClientOptionsChange(batches: true)).message()) {
-            [weak self, weak connection] result in
-            guard let self, connection === self.connection, case .unknown = batching.knowledge else { return }
-            switch result {
-            case .success: batching.knowledge = .there
-            case .failure(let error): if error.meansAnotherProgram { batching.knowledge = .notThere }
-            }
+        callUnawaited(.batches)
+    }
+
+    func answeredBatches(_ result: Result<Message, BusError>) {
+        guard case .unknown = batching.knowledge else { return }
+        switch result {
+        case .success: batching.knowledge = .there
+        case .failure(let error): if error.meansAnotherProgram { batching.knowledge = .notThere }
         }
     }
 
@@ -87,7 +88,8 @@ extension ServiceSession {
                 if isStillThere, batching.knowledge == .onTrial { batching.knowledge = .unknown }
             }
             if case .failure(let error) = result, isStillThere, error.refusesManyPosts {
-                batching.knowledge = .notThere
+                // An overload passes, and a limit of posts in a call may be another one later.
+                batching.knowledge = error.meansAnotherProgram ? .notThere : .unknown
                 // Nothing of it was posted, nor anything behind it. Without a trial that would come out of order.
                 if isTrial {
                     sendOneByOne(posts, confirms: confirms)

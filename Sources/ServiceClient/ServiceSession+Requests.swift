@@ -69,7 +69,7 @@ extension ServiceSession {
             callUnawaited(.suspension)
         case .details(let word):
             details = word
-            sendDetails()
+            callUnawaited(.details)
         case .call(let call): send(call)
         case .barrier(let completion): sendBarrier(completion)
         }
@@ -99,44 +99,62 @@ extension ServiceSession {
         }
     }
 
-    /// Makes a call whose result the program does not wait for, again and again while an overloaded service refuses it (E4).
-    func callUnawaited(_ call: UnawaitedCall) {
-        let message =
-            switch call {
-            case .suspension: suspension.map { SetSuspended($0).message() } ?? FollowActivity().message()
-            case .removal(let id): RemoveObserver(id).message()
-            }
-        connection?.call(message) { [weak self, weak connection] result in
-            guard let self, connection === self.connection else { return }
+    /// Makes a call whose result the program does not wait for. Calls that an overloaded service refuses are repeated
+    /// until it accepts them, one at a time (E4).
+    func callUnawaited(_ call: UnawaitedCall, again isRepeated: Bool = false) {
+        let number = question
+        connection?.call(message(of: call)) { [weak self, weak connection] result in
+            // Another question to the service leads to all these calls again.
+            guard let self, connection === self.connection, number == question else { return }
+            if isRepeated { refusedCalls.isRepeating = false }
             if case .failure(let error) = result, error.centerError == .limitExceeded {
-                repeatLater(call)
-            } else if refusedCalls.waiting.isEmpty {
-                refusedCalls.backOff = BackOff()
+                refusedCalls.append(call)
+                repeatLater()
+            } else {
+                answered(call, result)
+                if isRepeated { repeatNext() }
             }
         }
     }
 
-    private func repeatLater(_ call: UnawaitedCall) {
-        if !refusedCalls.waiting.contains(call) { refusedCalls.waiting.append(call) }
-        guard refusedCalls.attempt == nil else { return }
+    private func message(of call: UnawaitedCall) -> Message {
+        switch call {
+        case .suspension: suspension.map { SetSuspended($0).message() } ?? FollowActivity().message()
+        case .removal(let id): RemoveObserver(id).message()
+        case .details: SetClientOptions(ClientOptionsChange(details: details)).message()
+        case .batches: SetClientOptions(ClientOptionsChange(batches: true)).message()
+        }
+    }
+
+    private func answered(_ call: UnawaitedCall, _ result: Result<Message, BusError>) {
+        switch call {
+        case .suspension, .removal: break
+        case .details:
+            // An older service does not know them, and one that has a policy may refuse.
+            if case .failure(let error) = result, error.isRefusal {
+                receiver.detailsRefused(because: ServiceError(error))
+            }
+        case .batches: answeredBatches(result)
+        }
+    }
+
+    private func repeatLater() {
+        guard refusedCalls.attempt == nil, !refusedCalls.isRepeating else { return }
         refusedCalls.attempt = bus.once(milliseconds: refusedCalls.backOff.next()) { [weak self] in
             guard let self else { return }
             refusedCalls.attempt = nil
-            // Otherwise the service is asked what it has, and both follow from that.
-            guard case .ready = state else { return }
-            let calls = refusedCalls.waiting
-            refusedCalls.waiting = []
-            for call in calls { callUnawaited(call) }
+            // Otherwise the service is asked what it has, and all of them follow from that.
+            if case .ready = state { repeatNext() }
         }
     }
 
-    /// Asks for details, which an older service does not know, and one that has a policy may refuse.
-    func sendDetails() {
-        connection?.call(SetClientOptions(ClientOptionsChange(details: details)).message()) { [weak self] result in
-            if case .failure(let error) = result, error.isRefusal {
-                self?.receiver.detailsRefused(because: ServiceError(error))
-            }
+    private func repeatNext() {
+        guard let call = refusedCalls.popFirst() else {
+            refusedCalls.backOff = BackOff()
+            return
         }
+        refusedCalls.isRepeating = true
+        callUnawaited(call, again: true)
     }
 
     func send(_ post: OutgoingPost, confirms: Int?) {

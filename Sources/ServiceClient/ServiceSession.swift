@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
+import Collections
 import DBus
 import NotificationCore
 import NotificationWire
@@ -55,7 +56,9 @@ public final class ServiceSession {
     private var wasEverReady = false
     var refusedCalls = RefusedCalls()
     /// The last time that the service was asked; answers to earlier questions are not waited for.
-    private var question = 0
+    private(set) var question = 0
+    /// Whether the service is asked piece by piece, as it refused to say all at once.
+    private var asksInPieces = false
     /// Who had the name when it was asked; nil where that was not known.
     private var asked: UniqueName?
     /// Set while the service is asked: its silence is told in the end.
@@ -181,7 +184,7 @@ public final class ServiceSession {
         owners.reset()
         ownerDoubt = .none
         isSuspensionTakenBack = false
-        refusedCalls.waiting = []
+        refusedCalls = RefusedCalls()
         registrations.reset()
         sequence.reset()
         batching = Batching()
@@ -211,33 +214,57 @@ public final class ServiceSession {
         state = .asking
         question += 1
         asked = owner
-        let number = question
-        connection.call(ListObservers(of: name.rawValue).message(startsService: startsService)) {
-            [weak self, weak connection] result in
-            guard let self, connection === self.connection, case .asking = state, number == question else { return }
-            switch result {
-            case .success(let reply): answered(reply)
-            case .failure(let error): askingFailed(error)
+        if asksInPieces {
+            askForPiece(behind: [], of: name, on: connection)
+        } else {
+            ask(ListObservers(of: name.rawValue), on: connection) { [unowned self] listed, sender in
+                answered(listed, by: sender)
             }
         }
         guard case .asking = state, silence == nil else { return }
         silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.tellSilence() }
     }
 
-    private func answered(_ reply: Message) {
-        let listed: [ListedObserver]
-        do throws(BusError) {
-            listed = try ListObservers.reply(in: reply)
-        } catch {
-            return notACenter(because: error)
+    /// Takes the answer unless another question was asked since.
+    private func ask<Method: CenterMethod>(
+        _ method: Method, on connection: any BusConnection,
+        _ take: @escaping (Method.Reply, _ sender: UniqueName?) -> Void
+    ) {
+        let number = question
+        connection.call(method.message(startsService: startsService)) { [weak self, weak connection] result in
+            guard let self, connection === self.connection, case .asking = state, number == question else { return }
+            switch result {
+            case .success(let reply):
+                do throws(BusError) {
+                    take(try Method.reply(in: reply), reply.sender)
+                } catch {
+                    notACenter(because: error)
+                }
+            case .failure(let error): askingFailed(error)
+            }
         }
+    }
+
+    private func askForPiece(behind listed: [ListedObserver], of name: UniqueName, on connection: any BusConnection) {
+        let last = listed.last?.id ?? ObserverID(rawValue: 0)
+        ask(ListObserversFrom(of: name.rawValue, after: last), on: connection) { [unowned self] piece, sender in
+            if piece.isEmpty {
+                answered(listed, by: sender)
+            } else {
+                askForPiece(behind: listed + piece.map(\.observer), of: name, on: connection)
+            }
+        }
+    }
+
+    private func answered(_ listed: [ListedObserver], by sender: UniqueName?) {
         // One that gave its name up since may answer as well, and knows nothing of what comes.
-        if let owner, owner != reply.sender { return askAgain() }
+        if let owner, owner != sender { return askAgain() }
         silence = nil
-        owners.answered(reply.sender)
+        asksInPieces = false
+        owners.answered(sender)
         // One that answers has the state of the one before, which has ended and written nothing since.
-        if let channel = channels.channel, channel.service != reply.sender { endChannel("the service is another one") }
-        channels.answered(reply.sender)
+        if let channel = channels.channel, channel.service != sender { endChannel("the service is another one") }
+        channels.answered(sender)
         let repair = registrations.compare(with: listed)
         // A service that remembers none of ours may not know us, and then counts our notifications from one.
         if !registrations.areAnyRemembered { sequence.mayBeginAnew() }
@@ -251,9 +278,9 @@ public final class ServiceSession {
         if wasEverReady, !registrations.isEmpty { receiver.mayHaveMissed(.serviceChanged) }
         wasEverReady = true
         channels.sentOnBus += 1
-        refusedCalls.waiting = []
+        refusedCalls = RefusedCalls()
         if suspension != nil || isSuspensionTakenBack { callUnawaited(.suspension) }
-        if !details.isEmpty { sendDetails() }
+        if !details.isEmpty { callUnawaited(.details) }
         if !registrations.isEmpty { askForBatches() }
         for id in repair.surplus { callUnawaited(.removal(id)) }
         for key in repair.missing { sendRegistration(of: key) }
@@ -274,10 +301,12 @@ public final class ServiceSession {
     private func askingFailed(_ error: BusError) {
         if error.meansAnotherProgram { return notACenter(because: error) }
         if error.centerError == .limitExceeded {
-            // It is overloaded. Posts wait for a while, and then fail.
+            // It is overloaded, or has more to say than one answer may hold. Posts wait for a while, and then fail.
+            silence = nil
+            asksInPieces = true
             let isLong = backOff.isLong
             tryAgainLater { [unowned self] in ask() }
-            if isLong { becomeAbsent(ServiceError(error), telling: .serviceUnavailable(error.message)) }
+            if isLong { becomeAbsent(ServiceError(error), telling: .notAnswering("\(Wire.busName): \(error.message)")) }
             return
         }
         guard error.meansNotServed || (error.meansNoService && owner == nil) else {
@@ -349,18 +378,33 @@ public final class ServiceSession {
 }
 
 /// A call whose result no program waits for.
-enum UnawaitedCall: Equatable {
+enum UnawaitedCall: Hashable {
     /// The program's latest request about its suspension.
     case suspension
     case removal(ObserverID)
+    case details
+    case batches
 }
 
 /// Calls that an overloaded service refused, to be made again.
 struct RefusedCalls {
-    var waiting: [UnawaitedCall] = []
+    private var waiting = Deque<UnawaitedCall>()
+    private var contained: Set<UnawaitedCall> = []
     /// Set while another attempt is due.
     var attempt: AnyObject?
+    /// Whether one of them is being made again.
+    var isRepeating = false
     var backOff = BackOff()
+
+    mutating func append(_ call: UnawaitedCall) {
+        if contained.insert(call).inserted { waiting.append(call) }
+    }
+
+    mutating func popFirst() -> UnawaitedCall? {
+        guard let call = waiting.popFirst() else { return nil }
+        contained.remove(call)
+        return call
+    }
 }
 
 /// Growing times between attempts.

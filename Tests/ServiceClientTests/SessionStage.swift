@@ -72,6 +72,16 @@ extension SessionTests {
                 switch call.member {
                 case ListObservers.member?:
                     return .success(call.answered { ListObservers.append(self.observers, to: &$0) })
+                case ListObserversFrom.member?:
+                    var reader = MessageReader(call)
+                    guard let wanted = try? ListObserversFrom(from: &reader) else { return nil }
+                    // Two in a piece.
+                    let piece = observers.filter { $0.id > wanted.after }.prefix(2)
+                    return .success(
+                        call.answered { writer in
+                            ListObserversFrom.append(
+                                piece.map { ListedRegistration(observer: $0, options: [:]) }, to: &writer)
+                        })
                 case AddObserver.member?:
                     var reader = MessageReader(call)
                     guard let wanted = try? AddObserver(from: &reader) else { return nil }
