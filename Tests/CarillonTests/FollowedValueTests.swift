@@ -167,6 +167,38 @@ struct FollowedValueTests {
         #expect(value.shown == "four", "what was made before is no longer what it goes back to")
     }
 
+    @Test("A refused change among others goes back to the last that was made", arguments: [false, true])
+    func refusedAmongOthers(isFirstAnsweredFirst: Bool) {
+        value.hear("old", 1)
+        let (first, second) = (value.begin("first"), value.begin("second"))
+        if isFirstAnsweredFirst {
+            #expect(!value.ended(first, isMade: true))
+            #expect(value.ended(second, isMade: false))
+            value.undoRefused()
+            #expect(value.shown == "first")
+        } else {
+            #expect(!value.ended(second, isMade: false))
+            value.undoRefused()
+            #expect(value.shown == "old")
+            #expect(value.ended(first, isMade: true))
+        }
+        value.failed(value.beginReading())
+        #expect(value.shown == "first" && value.known == "first")
+    }
+
+    @Test("What was made gives way to something newer of others when a later change is refused and nothing can be read")
+    func refusedBehindNewer() {
+        let made = value.begin("made")
+        #expect(value.ended(made, isMade: true))
+        value.hear("another's", 3)
+        let refused = value.begin("refused")
+        #expect(value.ended(refused, isMade: false))
+        value.undoRefused()
+        #expect(value.shown == "another's")
+        value.failed(value.beginReading())
+        #expect(value.shown == "another's" && value.known == "another's")
+    }
+
     @Test("What is removed does not come back with what was on its way")
     func removed() {
         let set = value.begin("set")

@@ -230,6 +230,8 @@ extension DistributedValue {
 
     private func ended(_ number: UInt64, _ outcome: Outcome) {
         let isMade = if case .success = outcome { true } else { false }
-        if state.withLock({ $0.followed.ended(number, isMade: isMade) }) { readForItself() }
+        var isToBeRead = false
+        make { isToBeRead = $0.followed.ended(number, isMade: isMade) }
+        if isToBeRead { readForItself() }
     }
 }

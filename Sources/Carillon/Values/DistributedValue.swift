@@ -234,7 +234,7 @@ public final class DistributedValue<Value: Codable & Sendable>: Observable, Send
     }
 
     /// What is replaced ends with no lock held: it may have a `deinit` of the program, which may come back here.
-    private func make<Failure: Error>(_ change: (inout State) throws(Failure) -> Void) throws(Failure) {
+    func make<Failure: Error>(_ change: (inout State) throws(Failure) -> Void) throws(Failure) {
         let before = try state.withLock { state throws(Failure) in
             let before = state
             try change(&state)

@@ -21,7 +21,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// What was set here since; nil where there is no such thing, and nothing in it for a removal.
     private var change: Content??
     /// The last change that the service made, until it has told what it keeps since: a refused one goes back to it.
-    private var made: Content??
+    private var made: Change?
     /// What is to be seen.
     var shown: Content? { change ?? known }
 
@@ -34,12 +34,19 @@ struct FollowedValue<Content: Sendable>: Sendable {
     private var readings: [UInt64: UInt64] = [:]
     private var lastReading: UInt64 = 0
 
+    private struct Change {
+        let number: UInt64
+        let content: Content?
+        /// Of the last thing that had arrived when it was made.
+        let place: UInt64
+    }
+
     private var lastChange: UInt64 = 0
-    private var unansweredChanges = 0
+    /// The contents of changes that the service has not answered.
+    private var unanswered: [UInt64: Content?] = [:]
     /// Removals among these, of which the service hears a step later than of what is set.
     private var removals: Set<UInt64> = []
-    /// Whether the service made the last one; nil while it has not answered.
-    private var isLastChangeMade: Bool?
+    private var isLastChangeRefused = false
 
     // MARK: What arrives
 
@@ -61,7 +68,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func beginReading() -> Reading {
         lastReading += 1
         readings[lastReading] = 0
-        return Reading(number: lastReading, change: unansweredChanges == 0 ? lastChange : nil)
+        return Reading(number: lastReading, change: unanswered.isEmpty ? lastChange : nil)
     }
 
     /// What the service keeps is there.
@@ -100,7 +107,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func failed(_ reading: Reading) {
         readings[reading.number] = nil
         guard reading.change == lastChange else { return }
-        if let content = isLastChangeMade == true ? change : made { known = content }
+        if let made = newestMade { known = made.content }
         (change, made) = (nil, nil)
     }
 
@@ -111,9 +118,8 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// - Returns: its number.
     mutating func begin(_ content: Content?) -> UInt64 {
         lastChange += 1
-        unansweredChanges += 1
-        if isLastChangeMade == true { made = change }
-        isLastChangeMade = nil
+        unanswered[lastChange] = .some(content)
+        isLastChangeRefused = false
         change = .some(content)
         if content == nil { removals.insert(lastChange) }
         return lastChange
@@ -131,14 +137,19 @@ struct FollowedValue<Content: Sendable>: Sendable {
     ///
     /// - Returns: whether it is to be asked now what it keeps.
     mutating func ended(_ number: UInt64, isMade: Bool) -> Bool {
-        unansweredChanges -= 1
         removals.remove(number)
-        if isLast(number) { isLastChangeMade = isMade }
-        return unansweredChanges == 0
+        if let content = unanswered.removeValue(forKey: number), isMade, number > made?.number ?? 0 {
+            made = Change(number: number, content: content, place: lastPlace)
+        }
+        if isLast(number) { isLastChangeRefused = !isMade }
+        return unanswered.isEmpty
     }
 
     /// Shows what there was before the last change, if that was refused.
     mutating func undoRefused() {
-        if isLastChangeMade == false { change = made }
+        if isLastChangeRefused { change = newestMade.map(\.content) }
     }
+
+    /// The last change that was made, unless something newer is known.
+    private var newestMade: Change? { made.flatMap { $0.place < knownPlace ? nil : $0 } }
 }
