@@ -4,7 +4,8 @@ import NotificationCore
 /// Moments that hardly ever come by themselves, in some of the runs: a mistake that shows in nothing else shows in one of
 /// them (A2, A4, D8, E3, E6). Each has clients of its own, who come for it.
 extension Plan {
-    /// Has numbers of its own, so that the rest of what a seed means is the same with and without.
+    /// Has numbers of its own, so that most of what a seed means is the same with and without: only what would excuse the
+    /// mistakes that are looked for is taken out.
     mutating func addMoments() {
         var random = Random(seed: seed, stream: 18)
         guard dials.faults > 0, random.happens(0.4 * dials.moments), dials.seconds > 3 else { return }
