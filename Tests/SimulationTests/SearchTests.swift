@@ -35,7 +35,7 @@ struct SearchTests {
     }
 
     /// So many that each is done within the limit of a test among all others.
-    private static let parts = 4
+    private static let parts = 8
 
     @Test("Others, with all faults, break none either")
     func faulty() throws {

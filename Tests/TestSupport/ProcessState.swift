@@ -27,6 +27,15 @@ public enum ProcessState {
         try eventually("process \(pid) has stopped") { try isStopped(pid) }
     }
 
+    /// Whether a process has a handler for a signal: before it has one, the signal may end it.
+    ///
+    /// - Throws: when there is no such process.
+    public static func handles(_ signal: Int32, _ pid: pid_t) throws -> Bool {
+        let status = try String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)
+        let caught = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
+        return (caught.flatMap { UInt64($0, radix: 16) } ?? 0) & 1 << UInt64(signal - 1) != 0
+    }
+
     private static func states(of pid: pid_t) throws -> [Character] {
         let tasks = "/proc/\(pid)/task"
         return try FileManager.default.contentsOfDirectory(atPath: tasks).compactMap { task in

@@ -106,6 +106,9 @@ struct FocusTests {
         } catch {
             throw NotInTime("\(error)\n\(locker.transcript)\n\(service.transcript)")
         }
+        try eventually("it can be asked to unlock: \(locker.transcript)", within: .start) {
+            try ProcessState.handles(SIGUSR1, locker.pid)
+        }
         locker.signal(SIGUSR1)
         _ = locker.exit(within: .work(.seconds(1), because: "a locker that takes no such signal is ended"))
         locker.terminate()
