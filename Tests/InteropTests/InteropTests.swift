@@ -68,8 +68,8 @@ struct InteropTests {
         #expect(
             names == [
                 "test_bad_input.py", "test_channel.py", "test_dbus_python.py", "test_gdbus.py", "test_introspection.py",
-                "test_policy.py", "test_posting_queue.py", "test_retained.py", "test_silent_libraries.py",
-                "test_suspension.py", "test_tools.py",
+                "test_package.py", "test_policy.py", "test_posting_queue.py", "test_retained.py",
+                "test_silent_libraries.py", "test_suspension.py", "test_tools.py",
             ])
     }
 
