@@ -86,6 +86,10 @@ enum StatusCommand {
         line("version", properties.version)
         line("activity", "\(properties.activitySource), \(properties.activityState)")
         if !properties.activityReason.isEmpty { line("", properties.activityReason, .warning) }
+        if let configuration = properties.configuration {
+            for file in configuration.files { line("configuration", file) }
+            for error in configuration.errors { line("refused", error, .bad) }
+        }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         for (label, text) in Self.text(of: properties.sessions) { line(label, text) }
         if let summary = bridge.map({ BridgeText.summary($0) }) { line(summary.label, summary.text, summary.style) }

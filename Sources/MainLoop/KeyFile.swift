@@ -30,6 +30,8 @@ public struct KeyFile {
         public let line: Int
     }
 
+    /// After so many faults a file is not read on.
+    public static let maxFaults = 20
     /// A larger file is no configuration, and is refused.
     public static let mostBytes = 1 << 20
     /// Lines that are neither blank nor comments, and the length of one: beyond these a file is no configuration either.
@@ -38,36 +40,67 @@ public struct KeyFile {
     public static let longestEntry = 4096
 
     public let path: String
-    /// In the order of the file; of a key that is given twice the last counts, and stands here once.
+    /// In the order of the file; of a key that is given twice the last counts, and stands here once. A line with a fault
+    /// stands here with an empty key, if it is known to which group it belongs.
     public let entries: [Entry]
+    /// The faults of the lines that are no entries, in the order of the file; or the one of a file that can't be read.
+    public let faults: [Fault]
 
     /// Reads the file at `path`, which may be a link to one. It is the user's or root's.
     ///
     /// - Returns: nil when there is no such file.
     /// - Throws: ``Fault`` when it can't be read or is no key file.
     public init?(path: String) throws(Fault) {
-        let bytes: [UInt8]
+        self.init(readableOf: path)
+        if let fault = faults.first { throw fault }
+    }
+
+    /// Reads those lines of the file at `path` that have no fault.
+    ///
+    /// - Returns: nil when there is no such file.
+    public init?(readableOf path: String) {
         do throws(FileError) {
-            guard let contents = try RegularFile.contents(of: path, atMost: Self.mostBytes) else { return nil }
-            bytes = contents
+            guard let bytes = try RegularFile.contents(of: path, atMost: Self.mostBytes) else { return nil }
+            self.init(readableOf: bytes, path: path)
         } catch {
-            throw Fault(path: path, line: nil, reason: error.description)
+            self.init(path: path, fault: error.description)
         }
-        try self.init(path: path, bytes: bytes)
+    }
+
+    /// As ``init(path:)``, for bytes that are in memory.
+    package init(path: String, bytes: [UInt8]) throws(Fault) {
+        self.init(readableOf: bytes, path: path)
+        if let fault = faults.first { throw fault }
     }
 
     /// The same for bytes that are in memory.
-    package init(path: String, bytes: [UInt8]) throws(Fault) {
-        self.path = path
+    package init(readableOf bytes: [UInt8], path: String) {
         guard bytes.withUnsafeBytes({ $0.isText }) else {
-            throw Fault(path: path, line: nil, reason: "the file is not valid UTF-8, or has a zero byte")
+            self.init(path: path, fault: "the file is not valid UTF-8, or has a zero byte")
+            return
         }
         var reader = Reader(path: path)
+        var faults: [Fault] = []
         var (number, start) = (0, 0)
-        while let line = bytes.withUnsafeBytes({ $0.nextLine(from: &start, number: &number) }) {
-            try reader.read(bytes[line], number: number)
+        while faults.count < Self.maxFaults, !reader.isFull,
+            let line = bytes.withUnsafeBytes({ $0.nextLine(from: &start, number: &number) })
+        {
+            do throws(Fault) {
+                try reader.read(bytes[line], number: number)
+            } catch {
+                faults.append(error)
+                reader.noteFaulty(number: number)
+            }
         }
-        entries = reader.entries.compactMap(\.self)
+        self.init(path: path, entries: reader.entries.compactMap(\.self), faults: faults)
+    }
+
+    private init(path: String, entries: [Entry] = [], faults: [Fault]) {
+        (self.path, self.entries, self.faults) = (path, entries, faults)
+    }
+
+    private init(path: String, fault reason: String) {
+        self.init(path: path, faults: [Fault(path: path, line: nil, reason: reason)])
     }
 
     /// The value of `entry` as one of two words.
@@ -135,10 +168,13 @@ private struct Reader {
 
     let path: String
     private var group: String?
+    private var isGroupFaulty = false
     /// Nil where the same key stands further down.
     private(set) var entries: [KeyFile.Entry?] = []
     private var places: [Place: Int] = [:]
     private var count = 0
+    /// Whether there are more entries than a configuration has.
+    var isFull: Bool { count > KeyFile.mostEntries }
 
     init(path: String) {
         self.path = path
@@ -156,12 +192,15 @@ private struct Reader {
         let line = bytes.trimmed
         if line.first == UInt8(ascii: "[") {
             let name = line.dropFirst().dropLast()
+            (group, isGroupFaulty) = (nil, true)
             guard line.last == UInt8(ascii: "]"), !name.isEmpty, !name.contains(where: { "[]".utf8.contains($0) }),
                 !name.contains(where: { $0 < 0x20 || $0 == 0x7F })
             else { throw fault("'\(shown(line))' is no name of a group") }
-            group = String(decoding: name, as: UTF8.self)
+            (group, isGroupFaulty) = (String(decoding: name, as: UTF8.self), false)
             return
         }
+        // Nobody knows what its keys are for.
+        guard !isGroupFaulty else { return }
         guard let separator = line.firstIndex(of: UInt8(ascii: "=")) else {
             throw fault("'\(shown(line))' is neither a group, nor a key with a value, nor a comment")
         }
@@ -177,6 +216,12 @@ private struct Reader {
             KeyFile.Entry(
                 group: group, key: name, value: String(decoding: Self.unescaped(value) ?? Array(value), as: UTF8.self),
                 line: number))
+    }
+
+    /// A line has a fault.
+    mutating func noteFaulty(number: Int) {
+        guard let group else { return }
+        entries.append(KeyFile.Entry(group: group, key: "", value: "", line: number))
     }
 
     /// The value with what GKeyFile's escapes stand for; nil when one is wrong: it stays as it is written, so that

@@ -378,6 +378,14 @@ struct CenterHandlers {
         }
     }
 
+    /// A sandbox is not told the paths of files.
+    private func shownConfiguration(for reader: UniqueName?) -> ShownConfiguration {
+        let isTold = reader.map { gate.sight(of: $0).isWhole } == true
+        return ShownConfiguration(
+            files: isTold ? configuration.files : [],
+            errors: isTold ? configuration.faults.map(\.description) : [])
+    }
+
     /// - Parameter reader: who reads them; nil for what is announced to all.
     func properties(for reader: UniqueName?) -> CenterProperties {
         let statistics = center.statistics
@@ -413,7 +421,8 @@ struct CenterHandlers {
                 }
             },
             // Whose sessions there are concerns no sandbox.
-            sessions: reader.map { gate.sight(of: $0).isWhole } == true ? sessions.shown : [:])
+            sessions: reader.map { gate.sight(of: $0).isWhole } == true ? sessions.shown : [:],
+            configuration: shownConfiguration(for: reader))
     }
 
     /// One call into the core, whose error is answered.

@@ -77,7 +77,7 @@ package final class CenterObject {
         callers.handle = { [unowned self] message in _ = handleNow(message) }
         driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
-        if inherited == nil { try? configuration.read() }  // a fault has been logged, and the standard values stay
+        if inherited == nil { configuration.begin() }
         applyConfiguration()
         configuration.onRead = { [unowned self] before in
             applyConfiguration()

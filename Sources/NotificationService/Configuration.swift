@@ -29,22 +29,67 @@ package struct Configuration: Equatable {
     /// Nobody needs a source whose word does not count.
     var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
 
-    /// Reads all files there are.
-    ///
-    /// - Parameter directories: the user's own comes first.
-    /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is not
-    ///   allowed.
-    init(directories: [String] = configurationDirectories()) throws(KeyFile.Fault) {
-        for directory in directories.reversed() {
-            guard let file = try KeyFile(path: directory + "/carillon/carillon.conf") else { continue }
-            for entry in file.entries { try apply(entry, of: file) }
+    /// What the configuration files say, file by file (E9).
+    package struct Reading {
+        /// Of each file without a fault all; of the others what can only restrict.
+        package var configuration: Configuration
+        /// The files that exist, the least important first.
+        package fileprivate(set) var files: [String] = []
+        package fileprivate(set) var faults: [KeyFile.Fault] = []
+
+        /// Without files.
+        package init(_ configuration: Configuration = .standard) { self.configuration = configuration }
+
+        /// Reads all files there are.
+        ///
+        /// - Parameter directories: the user's own comes first.
+        init(directories: [String]) {
+            self.init()
+            for directory in directories.reversed() {
+                if let file = KeyFile(readableOf: directory + "/carillon/carillon.conf") { add(file) }
+            }
+        }
+
+        /// The content of a single file, for a simulation.
+        package init(text: String) {
+            self.init()
+            add(KeyFile(readableOf: Array(text.utf8), path: "carillon.conf"))
+        }
+
+        private mutating func add(_ file: KeyFile) {
+            files.append(file.path)
+            var (next, faults) = (configuration, file.faults)
+            for entry in file.entries where !entry.key.isEmpty {
+                do throws(KeyFile.Fault) {
+                    try next.apply(entry, of: file)
+                } catch {
+                    faults.append(error)
+                }
+            }
+            if faults.isEmpty {
+                configuration = next
+            } else {
+                configuration.restrict(by: file)
+                self.faults += faults.sorted { $0.line ?? 0 < $1.line ?? 0 }.prefix(KeyFile.maxFaults)
+            }
         }
     }
 
-    /// The content of a single file, for a simulation.
-    package init(text: String) throws(KeyFile.Fault) {
-        let file = try KeyFile(path: "carillon.conf", bytes: Array(text.utf8))
-        for entry in file.entries { try apply(entry, of: file) }
+    /// Takes from a file with a fault what can only restrict (E9): a mistake must not give anybody more than the file would,
+    /// or the less important files do. A list of an application that has a fault itself is empty.
+    private mutating func restrict(by file: KeyFile) {
+        for entry in file.entries {
+            switch entry.group {
+            case "Limits":
+                guard let key = Limits.Key(rawValue: entry.key) else { continue }
+                let value = try? file.number(entry, 1...Limits.row(key).hardMaximum)
+                limits[key] = min(limits[key], value ?? limits[key])
+            case "Channels" where entry.value != "true": allowsChannels = false
+            case "Policy": policy.restrict(by: entry)
+            case let group where group.hasPrefix(Policy.groupPrefix): policy.restrictApplication(by: entry)
+            default: continue
+            }
+        }
     }
 
     private mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {

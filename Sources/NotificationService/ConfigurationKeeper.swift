@@ -4,25 +4,45 @@ import MainLoop
 /// What the configuration files said last, and who has to know when they are read again.
 final class ConfigurationKeeper {
     private(set) var current = Configuration.standard
-    /// Called after each reading without a fault, with what was in force before.
+    /// The files there were when they were read last, and what was wrong with them.
+    private(set) var files: [String] = []
+    private(set) var faults: [KeyFile.Fault] = []
+    /// Called after each reading without a fault but the first, with what was in force before.
     var onRead: ((_ before: Configuration) -> Void)?
-    private let readFiles: () throws(KeyFile.Fault) -> Configuration
+    private let readFiles: () -> Configuration.Reading
 
-    init(reading readFiles: @escaping () throws(KeyFile.Fault) -> Configuration) {
+    init(reading readFiles: @escaping () -> Configuration.Reading) {
         self.readFiles = readFiles
     }
 
-    /// Reads the files. With a fault in one of them, everything stays as it was.
-    ///
-    /// - Throws: the fault, with file and line. It has been logged.
-    func read() throws(KeyFile.Fault) {
-        do throws(KeyFile.Fault) {
-            let before = current
-            current = try readFiles()
-            onRead?(before)
-        } catch {
-            Log.warning("configuration refused, the old one stays: \(error)", ["CARILLON_REASON": error.reason])
-            throw error
+    /// Reads the files for the first time: what is without a fault is in force, file by file (E9).
+    func begin() {
+        current = take().configuration
+        for fault in faults {
+            Log.warning("configuration refused: \(fault)", ["CARILLON_REASON": fault.reason])
         }
+    }
+
+    /// Reads the files again. With a fault in one of them, everything stays as it was.
+    ///
+    /// - Throws: the first fault, with file and line. All have been logged.
+    func read() throws(KeyFile.Fault) {
+        let reading = take()
+        guard let first = faults.first else {
+            let before = current
+            current = reading.configuration
+            onRead?(before)
+            return
+        }
+        for fault in faults {
+            Log.warning("configuration refused, the old one stays: \(fault)", ["CARILLON_REASON": fault.reason])
+        }
+        throw first
+    }
+
+    private func take() -> Configuration.Reading {
+        let reading = readFiles()
+        (files, faults) = (reading.files, reading.faults)
+        return reading
     }
 }

@@ -25,7 +25,7 @@ package struct Machine {
     var session: SessionEnvironment
     /// Whether an application in a sandbox could have called until now.
     var maySandboxesCall: () -> Bool
-    var readConfiguration: () throws(KeyFile.Fault) -> Configuration
+    var readConfiguration: () -> Configuration.Reading
     /// What the kernel tells of sockets; nil where it does not.
     var sockets: () -> (any SocketTable)?
     /// The two ends of a stream that does not block; nil where there are no descriptors left.
@@ -50,7 +50,7 @@ package struct Machine {
             },
             runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(), processes: ProcFileSystem(), session: .own,
             maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
-            readConfiguration: { () throws(KeyFile.Fault) in try Configuration() }, sockets: { UnixSockets() },
+            readConfiguration: { .init(directories: configurationDirectories()) }, sockets: { UnixSockets() },
             letGoOfPages: UnusedPages.letGo,
             connectToSystemBus: { context, priority throws(BusError) in
                 try Connection(address: Connection.systemBusAddress, context: context, priority: priority)
@@ -61,7 +61,7 @@ package struct Machine {
     package static func simulated(
         address: String, runtimeDirectory: String, files: any StateFiles, processes: any ProcessTable,
         maySandboxesCall: Bool = false,
-        configuration: @escaping () throws(KeyFile.Fault) -> Configuration,
+        configuration: @escaping () -> Configuration.Reading,
         connect: @escaping (MainContext, EventSource.Priority) throws(BusError) -> Connection,
         makeStream: @escaping () -> (own: any ChannelStream, other: FileDescriptor)? = { nil },
         time: @escaping () -> Int64 = { 0 }, uptime: @escaping () -> Int64 = { 0 },

@@ -18,13 +18,15 @@ public struct CenterProperties: Sendable {
     public var statistics: NamedNumbers<StatisticsKey>
     /// The other sessions of the machine; empty for a service or a reader that has nothing to do with them.
     public var sessions: [String: PropertyList]
+    /// The configuration files, and what is wrong with them; nil for an older service.
+    public var configuration: ShownConfiguration?
     /// Those of a later service, by their names.
     public var others: [String: PropertyList] = [:]
 
     public init(
         version: String, activitySource: String, activityState: String, activityReason: String,
         policy: ShownPolicy, limits: NamedNumbers<Limits.Key>, statistics: NamedNumbers<StatisticsKey>,
-        sessions: [String: PropertyList] = [:]
+        sessions: [String: PropertyList] = [:], configuration: ShownConfiguration? = nil
     ) {
         self.version = version
         self.activitySource = activitySource
@@ -34,6 +36,7 @@ public struct CenterProperties: Sendable {
         self.limits = limits
         self.statistics = statistics
         self.sessions = sessions
+        self.configuration = configuration
     }
 
     /// The names on the bus.
@@ -46,6 +49,7 @@ public struct CenterProperties: Sendable {
         case limits = "Limits"
         case statistics = "Statistics"
         case sessions = "Sessions"
+        case configuration = "Configuration"
     }
 
     // MARK: Clients
@@ -76,6 +80,8 @@ public struct CenterProperties: Sendable {
         limits = try NamedNumbers(try rest.take(Name.limits.rawValue, \.dictionary))
         statistics = try NamedNumbers(try rest.take(Name.statistics.rawValue, \.dictionary))
         sessions = try rest.take(Name.sessions.rawValue, \.dictionary, orElse: [:])
+        let configuration = try rest.take(Name.configuration.rawValue, \.dictionary, orElse: [:])
+        self.configuration = configuration.isEmpty ? nil : try ShownConfiguration(configuration)
         others = rest.entries
     }
 
@@ -90,6 +96,7 @@ public struct CenterProperties: Sendable {
         entries[Name.limits.rawValue] = limits.propertyList
         entries[Name.statistics.rawValue] = statistics.propertyList
         entries[Name.sessions.rawValue] = .dictionary(sessions)
+        entries[Name.configuration.rawValue] = configuration.map { .dictionary($0.entries) }
         return entries
     }
 
@@ -111,7 +118,7 @@ public struct CenterProperties: Sendable {
                 $0.append(current(nil).activityReason)
             },
             Interface.Property(Name.policy.rawValue, "a{sv}", change: .invalidated) { writer, reader in
-                UserInfoCoding.append(checked: current(reader).policy.entries, to: &writer)
+                UserInfoCoding.append(checked: current(reader).policy.entries, emptyArraysOf: { _ in "s" }, to: &writer)
             },
             Interface.Property(Name.limits.rawValue, "a{sv}", change: .announced) { writer in
                 UserInfoCoding.append(current(nil).limits.entries.map { ($0.key, .uint64($0.value)) }, to: &writer)
@@ -127,7 +134,12 @@ public struct CenterProperties: Sendable {
                 }
             },
             Interface.Property(Name.sessions.rawValue, "a{sv}", change: .notAnnounced) { writer, reader in
-                UserInfoCoding.append(checked: current(reader).sessions, to: &writer)
+                UserInfoCoding.append(
+                    checked: current(reader).sessions, emptyArraysOf: { $0 == "peers" ? "a{sv}" : "s" }, to: &writer)
+            },
+            Interface.Property(Name.configuration.rawValue, "a{sv}", change: .notAnnounced) { writer, reader in
+                UserInfoCoding.append(
+                    checked: current(reader).configuration?.entries ?? [:], emptyArraysOf: { _ in "s" }, to: &writer)
             },
         ]
     }

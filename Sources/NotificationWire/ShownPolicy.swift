@@ -52,11 +52,3 @@ public struct ShownPolicy: Equatable, Sendable {
         ]
     }
 }
-
-extension PropertyList {
-    fileprivate var strings: [String]? {
-        guard case .array(let values) = self else { return nil }
-        let strings = values.compactMap(\.string)
-        return strings.count == values.count ? strings : nil
-    }
-}

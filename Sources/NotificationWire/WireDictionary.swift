@@ -40,4 +40,9 @@ extension PropertyList {
     var uint32: UInt32? { if case .uint32(let value) = self { value } else { nil } }
     var uint64: UInt64? { if case .uint64(let value) = self { value } else { nil } }
     var dictionary: [String: PropertyList]? { if case .dictionary(let value) = self { value } else { nil } }
+    var strings: [String]? {
+        guard case .array(let values) = self else { return nil }
+        let strings = values.compactMap(\.string)
+        return strings.count == values.count ? strings : nil
+    }
 }

@@ -362,8 +362,8 @@ class Looking(TestCase):
         self.assertEqual(
             set(everything),
             {
-                "Version", "ActivitySource", "ActivityState", "ActivityReason", "Policy", "Sessions", "Limits",
-                "Statistics",
+                "Version", "ActivitySource", "ActivityState", "ActivityReason", "Policy", "Sessions", "Configuration",
+                "Limits", "Statistics",
             },
         )
         self.assert_refused_by_name(

@@ -565,6 +565,7 @@ class Properties(carillon_interop.TestCase):
                         "ActivityReason": "s",
                         "Policy": "a{sv}",
                         "Sessions": "a{sv}",
+                        "Configuration": "a{sv}",
                         "Limits": "a{sv}",
                         "Statistics": "a{st}",
                     },

@@ -463,6 +463,25 @@ class Configuration(ConfigurationTestCase):
         self.hang_up()
         self.assertEqual([each[1]["Limits"]["object-length"] for each in self.settled_changes()], [3000, 3001])
 
+    def test_what_is_told_of_files(self):
+        """E9: the property names the files and their mistakes."""
+
+        def told():
+            return self.control.property("Configuration")
+
+        ours = [each for each in told()["files"] if each.startswith(os.path.dirname(self.path))]
+        self.assertEqual(ours, [])
+        self.configure(name_length=1500)
+        self.assertEqual((told()["files"][-1], told()["valid"], told()["errors"]), (self.path, True, []))
+        self.write("[Limits]", "name-length=1600", "clients=many", "rubbish")
+        self.assert_refused(INVALID_CONFIGURATION, self.control.call, "ReloadConfiguration")
+        first, second = told()["errors"]
+        self.assertTrue(first.startswith(f"{self.path}:3: ") and "many" in first, first)
+        self.assertTrue(second.startswith(f"{self.path}:4: ") and "rubbish" in second, second)
+        self.assertEqual((told()["valid"], self.control.limits()["name-length"]), (False, 1500))
+        self.configure(name_length=1600)
+        self.assertEqual((told()["valid"], told()["errors"]), (True, []))
+
     def test_mistakes(self):
         """E1, E2: a bad file is refused with file, line and reason; nothing of it is taken, and the old values stay."""
         self.configure(name_length=1500)

@@ -100,7 +100,7 @@ struct LinkEndTests {
             directory = try TemporaryDirectory()
             let machine = Machine.simulated(
                 address: "unix:path=/nowhere", runtimeDirectory: directory.path, files: SystemFiles(),
-                processes: NoProcesses(), configuration: { .standard },
+                processes: NoProcesses(), configuration: { .init() },
                 connect: { [unowned self] context, _ throws(BusError) in
                     let line = Line(number: lines.count + 1)
                     lines.append(line)

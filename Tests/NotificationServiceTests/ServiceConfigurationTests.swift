@@ -24,8 +24,14 @@ struct ServiceConfigurationTests {
         } catch {
             Issue.record(error)
         }
-        // There is one directory more than files.
-        return try Configuration(directories: (0...files.count).map { directory.entry("\($0)") })
+        let reading = reading(files.count)
+        if let fault = reading.faults.first { throw fault }
+        return reading.configuration
+    }
+
+    /// There is one directory more than files.
+    private func reading(_ count: Int) -> Configuration.Reading {
+        Configuration.Reading(directories: (0...count).map { directory.entry("\($0)") })
     }
 
     private func fault(_ text: String) throws -> (line: Int?, reason: String) {
@@ -34,9 +40,90 @@ struct ServiceConfigurationTests {
         return (fault.line, fault.reason)
     }
 
+    /// What holds of files one of which has a fault.
+    private func restricted(_ files: String...) throws -> Configuration.Reading {
+        for (number, text) in files.enumerated() {
+            try directory.write(text, to: "\(number)/carillon/carillon.conf")
+        }
+        let reading = reading(files.count)
+        #expect(!reading.faults.isEmpty)
+        return reading
+    }
+
+    @Test("E9: of a file with a fault only what restricts holds, and never more than a less important file says")
+    func faulty() throws {
+        let system = """
+            [Policy]
+            open-names=org.open.*
+            [Policy org.example.A]
+            post=org.a.*
+            [Limits]
+            clients=100
+            """
+        let user = """
+            [Policy]
+            open-names=*
+            unidentified=refuse
+            [Policy org.example.A]
+            post=*
+            [Policy org.example.B]
+            observe=org.b.*
+            post=org.b.* !!
+            [Policy org.example.C]
+            pots=org.c.*
+            [Policy org.example.D]
+            post
+            [Limits]
+            clients=200
+            observers=7
+            [Sessions]
+            export=*
+            [Channels]
+            channels=false
+            """
+        let reading = try restricted(user, system)
+        let configuration = reading.configuration
+        #expect(reading.files.map { String($0.split(separator: "/").dropLast(2).last!) } == ["1", "0"])
+        #expect(reading.faults.map(\.line) == [8, 10, 12])
+        let policy = configuration.policy
+        #expect(policy.openNames.map(\.description) == ["org.open.*"] && policy.unidentified == .refuse)
+        func lists(_ id: String) -> [String: [String]]? {
+            policy.applications[id].map { lists in
+                Dictionary(uniqueKeysWithValues: lists.map { ($0.key.rawValue, $0.value.map(\.description)) })
+            }
+        }
+        #expect(lists("org.example.A") == ["post": ["org.a.*"]])
+        #expect(lists("org.example.B") == ["observe": ["org.b.*"], "post": []])
+        #expect(lists("org.example.C") == ["observe": [], "post": []])
+        #expect(lists("org.example.D") == ["observe": [], "post": []])
+        #expect(configuration.limits[.clients] == 100 && configuration.limits[.observers] == 7)
+        #expect(!configuration.sessions.areNeeded && !configuration.allowsChannels)
+        // The other way round the user's file holds, whole.
+        let other = try restricted("[Policy org.example.A]\npost=*", system + "\n[Polcy]\na=1\n")
+        #expect(other.configuration.policy.applications["org.example.A"]?[.post]?.map(\.description) == ["*"])
+        #expect(other.faults.count == 1 && other.configuration.policy.openNames.isEmpty)
+    }
+
+    @Test("E9: a file that can't be read leaves the others as they are")
+    func unreadable() throws {
+        let system = "[Policy org.example.A]\npost=org.a.*\n[Limits]\nclients=9\n"
+        let plain = try read("", system)
+        let reading = try restricted("[Limits]\nclients=1\n\u{0}", system)
+        #expect(reading.configuration == plain)
+        #expect(reading.faults.count == 1 && reading.faults[0].line == nil)
+    }
+
+    @Test("All faults of a file are named, up to a bound, and a group that has one hides its keys")
+    func faults() throws {
+        let lines = (0..<100).map { "wrong\($0)=1" }.joined(separator: "\n")
+        #expect(try restricted("[Limits]\n" + lines).faults.count == KeyFile.maxFaults)
+        let reading = try restricted("[Limits\nclients=1\n[Limits]\nobservers=2\n= 3\n")
+        #expect(reading.faults.map(\.line) == [1, 5])
+    }
+
     @Test("Without files everything is as the standard has it")
     func nothing() throws {
-        let standard = try Configuration(directories: [])
+        let standard = Configuration.Reading(directories: []).configuration
         #expect(try standard == .standard && read() == standard && read("") == standard)
         #expect(standard.limits == Limits() && standard.suspendsAutomatically && standard.allowsChannels)
         #expect(standard.activitySource == .automatic && standard.activityChoice == .automatic)
@@ -120,19 +207,30 @@ struct ServiceConfigurationTests {
 
     @Test("A reading with a fault changes nothing, and is thrown on; one without is announced with what was before")
     func keeper() throws {
-        var next = Result<Configuration, KeyFile.Fault>.success(try read("[Limits]\nclients=7"))
-        let keeper = ConfigurationKeeper { () throws(KeyFile.Fault) in try next.get() }
-        var before: [UInt64] = []
-        keeper.onRead = { before.append($0.limits[.clients]) }
+        var next = Configuration.Reading(text: "[Limits]\nclients=7")
+        func text(_ text: String) { next = Configuration.Reading(text: text) }
+        let keeper = ConfigurationKeeper { next }
+        var told: [UInt64] = []
+        keeper.onRead = { told.append($0.limits[.clients]) }
+        keeper.begin()
+        #expect(keeper.current.limits[.clients] == 7 && keeper.files == ["carillon.conf"] && keeper.faults.isEmpty)
+        text("[Limits]\nclients=8\n[Sound]\nvolume=1")
+        let fault = try #require(throws: KeyFile.Fault.self) { try keeper.read() }
+        #expect(fault.line == 4 && keeper.faults == [fault] && keeper.current.limits[.clients] == 7)
+        text("[Limits]\nclients=9")
         try keeper.read()
-        #expect(keeper.current.limits[.clients] == 7)
-        let fault = try #require(throws: KeyFile.Fault.self) { _ = try read("[Sound]\nvolume=1") }
-        next = .failure(fault)
-        #expect(throws: fault) { try keeper.read() }
-        #expect(keeper.current.limits[.clients] == 7)
-        next = .success(try read("[Limits]\nclients=9"))
         try keeper.read()
-        #expect(keeper.current.limits[.clients] == 9)
-        #expect(before == [Limits()[.clients], 7])
+        #expect(keeper.current.limits[.clients] == 9 && keeper.faults.isEmpty)
+        #expect(told == [7, 9])
+    }
+
+    @Test("E9: a service that starts with a faulty file has the restrictions of all files")
+    func beginning() throws {
+        let keeper = ConfigurationKeeper {
+            Configuration.Reading(text: "[Policy org.example.A]\npost=org.a.*\n[Limits]\nclients=many\n")
+        }
+        keeper.begin()
+        #expect(keeper.faults.map(\.line) == [4])
+        #expect(keeper.current.policy.applications["org.example.A"]?[.post]?.map(\.description) == ["org.a.*"])
     }
 }

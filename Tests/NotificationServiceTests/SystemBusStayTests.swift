@@ -99,7 +99,7 @@ struct SystemBusStayTests {
         init() {
             let machine = Machine.simulated(
                 address: "", runtimeDirectory: "", files: SystemFiles(), processes: NoProcesses(),
-                configuration: { () throws(KeyFile.Fault) in Configuration.standard },
+                configuration: { .init() },
                 connect: { _, _ throws(BusError) in throw .failed("nobody connects") })
             sessions = Sessions(on: machine, context: bus.context)
             var rules = SessionRules()
@@ -168,7 +168,7 @@ struct SystemBusStayTests {
         let context = MainContext(clock: StageClock())
         let machine = Machine.simulated(
             address: "", runtimeDirectory: "", files: SystemFiles(), processes: NoProcesses(),
-            configuration: { () throws(KeyFile.Fault) in Configuration.standard },
+            configuration: { .init() },
             connect: { _, _ throws(BusError) in throw .failed("nobody connects") },
             connectToSystemBus: { context, _ throws(BusError) in Connection(transport, context: context) })
         let sessions = Sessions(on: machine, context: context)

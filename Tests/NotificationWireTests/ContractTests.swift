@@ -416,7 +416,8 @@ struct ContractTests {
                 openNames: ["a.*"], unidentified: "auto", confinesUnidentified: true,
                 applications: ["org.x.Y": ["post": [], "observe": ["*"]]]),
             limits: NamedNumbers { Limits()[$0] },
-            statistics: NamedNumbers { UInt64($0.rawValue.utf8.count) })
+            statistics: NamedNumbers { UInt64($0.rawValue.utf8.count) },
+            configuration: ShownConfiguration(files: ["/a"], errors: ["/a:1: why"]))
         let reply = Wire.methodCall("Reply")
         var writer = MessageWriter(reply)
         writer.array(of: "{sv}") { writer in
@@ -435,6 +436,7 @@ struct ContractTests {
         for key in StatisticsKey.allCases { #expect(back.statistics[key] == UInt64(key.rawValue.utf8.count)) }
         #expect(back.statistics.entries.map(\.key) == StatisticsKey.allCases.map(\.rawValue))
         #expect(back.policy == told.policy)
+        #expect(back.configuration == told.configuration && back.configuration?.isValid == false)
         #expect(back.others == ["Later": .boolean(true)])
         #expect(Set(back.entries.keys) == Set(CenterProperties.Name.allCases.map(\.rawValue) + ["Later"]))
     }

@@ -28,6 +28,27 @@ extension Policy {
         }
     }
 
+    /// Takes an entry of the group `[Policy]` of a file with a fault, if it can only restrict.
+    mutating func restrict(by entry: KeyFile.Entry) {
+        guard entry.key == Key.unidentified.rawValue else { return }
+        switch Unidentified(rawValue: entry.value) {
+        case .allow: break
+        case .automatic: if unidentified == .allow { unidentified = .automatic }
+        case .refuse, nil: unidentified = .refuse
+        }
+    }
+
+    /// Takes an entry of an application's group of a file with a fault, unless another file has such a list. A line with
+    /// a fault, and an action that nobody knows, stand for all actions.
+    mutating func restrictApplication(by entry: KeyFile.Entry) {
+        let id = String(entry.group.dropFirst(Self.groupPrefix.count))
+        for action in Action(rawValue: entry.key).map({ [$0] }) ?? Action.allCases {
+            guard applications[id]?[action] == nil else { continue }
+            let list = action.rawValue == entry.key ? try? NamePattern.list(entry.value) : nil
+            applications[id, default: [:]][action] = list ?? []
+        }
+    }
+
     /// Takes an entry of an application's group.
     mutating func applyApplication(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         let id = String(entry.group.dropFirst(Self.groupPrefix.count))

@@ -129,7 +129,7 @@ public struct BridgeStatus: Equatable, Sendable {
     }
 
     public func append(to writer: inout MessageWriter) {
-        UserInfoCoding.append(checked: entries, to: &writer)
+        UserInfoCoding.append(checked: entries, emptyArraysOf: { $0 == "hosts" ? "a{sv}" : "s" }, to: &writer)
     }
 
     /// All of it, by the contract's keys.
@@ -156,9 +156,4 @@ public struct BridgeStatus: Equatable, Sendable {
 
 extension PropertyList {
     fileprivate var elements: [PropertyList]? { if case .array(let value) = self { value } else { nil } }
-    fileprivate var strings: [String]? {
-        guard let elements else { return nil }
-        let strings = elements.compactMap(\.string)
-        return strings.count == elements.count ? strings : nil
-    }
 }

@@ -31,17 +31,44 @@ public enum UserInfoCoding {
         _ userInfo: [String: PropertyList], to writer: inout MessageWriter
     ) throws(CenterError) {
         try check(userInfo)
-        append(entries: userInfo, to: &writer)
+        append(entries: userInfo, .variants, to: &writer)
     }
 
     /// Appends what ``check(_:)`` has passed as an `a{sv}`.
+    ///
+    /// - Parameter emptyElements: the type of the elements of empty arrays, by the key that has them.
+    static func append(
+        checked userInfo: [String: PropertyList],
+        emptyArraysOf emptyElements: @escaping @Sendable (String) -> Signature, to writer: inout MessageWriter
+    ) {
+        append(entries: userInfo, Empty(elements: emptyElements), to: &writer)
+    }
+
+    /// The same with empty arrays of variants.
     static func append(checked userInfo: [String: PropertyList], to writer: inout MessageWriter) {
-        append(entries: userInfo, to: &writer)
+        append(entries: userInfo, .variants, to: &writer)
+    }
+
+    /// What the elements of an empty array would be.
+    private struct Empty: Sendable {
+        static let variants = Empty { _ in "v" }
+
+        let elements: @Sendable (String) -> Signature
+        /// Of the next dictionary around.
+        var key = ""
+
+        init(elements: @escaping @Sendable (String) -> Signature) { self.elements = elements }
+
+        func at(_ key: String) -> Empty {
+            var empty = self
+            empty.key = key
+            return empty
+        }
     }
 
     /// Appends entries in this order as an `a{sv}`.
     static func append(_ entries: [(key: String, value: PropertyList)], to writer: inout MessageWriter) {
-        append(entries: entries, to: &writer)
+        append(entries: entries, .variants, to: &writer)
     }
 
     // MARK: Reading
@@ -93,19 +120,21 @@ public enum UserInfoCoding {
     // MARK: Writing
 
     private static func append(
-        entries: some Sequence<(key: String, value: PropertyList)>, to writer: inout MessageWriter
+        entries: some Sequence<(key: String, value: PropertyList)>, _ empty: Empty,
+        to writer: inout MessageWriter
     ) {
         writer.array(of: "{sv}") { writer in
             for (key, value) in entries {
                 writer.dictEntry { writer in
                     writer.append(key)
-                    writer.variant(of: signature(of: value)) { append(value, to: &$0) }
+                    let empty = empty.at(key)
+                    writer.variant(of: signature(of: value, empty)) { append(value, empty, to: &$0) }
                 }
             }
         }
     }
 
-    private static func append(_ value: PropertyList, to writer: inout MessageWriter) {
+    private static func append(_ value: PropertyList, _ empty: Empty, to writer: inout MessageWriter) {
         switch value {
         case .string(let value): writer.append(value)
         case .boolean(let value): writer.append(value)
@@ -119,22 +148,24 @@ public enum UserInfoCoding {
         case .double(let value): writer.append(value)
         case .data(let bytes): writer.append(fixedArray: bytes)
         case .date(let microseconds): writer.structure { $0.append(microseconds) }
-        case .dictionary(let entries): append(entries: entries, to: &writer)
+        case .dictionary(let entries): append(entries: entries, empty, to: &writer)
         case .array(let elements):
-            let common = elementSignature(of: elements)
+            let common = elementSignature(of: elements, empty)
             writer.array(of: common ?? "v") { writer in
                 for element in elements {
                     if common != nil {
-                        append(element, to: &writer)
+                        append(element, empty, to: &writer)
                     } else {
-                        writer.variant(of: signature(of: element)) { append(element, to: &$0) }
+                        writer.variant(of: signature(of: element, empty)) {
+                            append(element, empty, to: &$0)
+                        }
                     }
                 }
             }
         }
     }
 
-    private static func signature(of value: PropertyList) -> Signature {
+    private static func signature(of value: PropertyList, _ empty: Empty) -> Signature {
         switch value {
         case .string: "s"
         case .boolean: "b"
@@ -149,19 +180,19 @@ public enum UserInfoCoding {
         case .data: "ay"
         case .date: "(x)"
         case .dictionary: "a{sv}"
-        case .array(let elements): .array(of: elementSignature(of: elements) ?? "v")
+        case .array(let elements): .array(of: elementSignature(of: elements, empty) ?? "v")
         }
     }
 
-    /// The type that all elements have, or nil when the array has to be one of variants: mixed, empty, of bytes
-    /// (which would read as data) or of arrays.
-    private static func elementSignature(of elements: [PropertyList]) -> Signature? {
-        guard let first = elements.first else { return nil }
+    /// The type that all elements have, or nil when the array has to be one of variants: mixed, of bytes (which would
+    /// read as data) or of arrays.
+    private static func elementSignature(of elements: [PropertyList], _ empty: Empty) -> Signature? {
+        guard let first = elements.first else { return empty.elements(empty.key) }
         switch first {
         case .uint8, .array: return nil
         default:
-            let common = signature(of: first)
-            return elements.allSatisfy { signature(of: $0) == common } ? common : nil
+            let common = signature(of: first, empty)
+            return elements.allSatisfy { signature(of: $0, empty) == common } ? common : nil
         }
     }
 }

@@ -61,7 +61,7 @@ final class ServiceStage {
         configure(&configuration)
         var machine = Machine.simulated(
             address: "unix:path=/nowhere", runtimeDirectory: directory.path, files: SystemFiles(),
-            processes: Processes(stage: self), configuration: { [unowned self] in self.configuration },
+            processes: Processes(stage: self), configuration: { [unowned self] in .init(self.configuration) },
             connect: { [unowned self] context, _ throws(BusError) in
                 let line = StageLine(number: lines.count + 1, on: self)
                 lines.append(line)

@@ -147,12 +147,12 @@ final class ServiceHost {
         let machine = Machine.simulated(
             address: Bus.address, runtimeDirectory: "/run/simulated", files: ProcessFiles(disk, of: process),
             processes: applications, maySandboxesCall: ledger.policy.areSandboxesThere,
-            configuration: { [unowned self, limits] () throws(KeyFile.Fault) in
-                var configuration = try Configuration(text: hasMistake ? "[Policy]\nopen-names\n" : policy.text)
-                configuration.limits = limits
-                configuration.allowsChannels = allowsChannels
-                configuration.suspendsAutomatically = suspendsAutomatically
-                return configuration
+            configuration: { [unowned self, limits] in
+                var reading = Configuration.Reading(text: hasMistake ? "[Policy]\nopen-names\n" : policy.text)
+                reading.configuration.limits = limits
+                reading.configuration.allowsChannels = allowsChannels
+                reading.configuration.suspendsAutomatically = suspendsAutomatically
+                return reading
             },
             connect: { [unowned self, unowned instance] context, priority throws(BusError) in
                 let peer = bus.connect(processID: instance.process.id)
