@@ -215,6 +215,12 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(counts, [1] * 20)
         self.assertEqual([each.object for each in await asyncio.gather(*waiting)], [str(each) for each in range(20)])
 
+    async def test_closed_before_it_is_registered(self):
+        self.center.observe(self.name).close()
+        await self.center.get(self.name)
+        self.assertEqual(await self.center.post(self.name), 0)
+        self.assertEqual(self.center._observations, [])
+
     async def test_mistakes(self):
         with self.assertRaises(carillon.Error) as refused:
             await self.center.observe(self.name, run_loop_mode="never")

@@ -38,6 +38,7 @@ class Observation(AsyncIterator[Event], AbstractAsyncContextManager):
     def __init__(self, center: "Center", body: tuple, events: Any) -> None:
         self._center, self._body, self._events = center, body, events
         self._id: int | None = None
+        self._is_closed = False
         self._registration = asyncio.ensure_future(self._begin(self._register()))
 
     def _register(self) -> "asyncio.Future[tuple]":
@@ -52,6 +53,8 @@ class Observation(AsyncIterator[Event], AbstractAsyncContextManager):
                     raise
                 registered = self._register()
         self._center._observations.append(self)
+        if self._is_closed:
+            self.close()
 
     def __await__(self) -> Generator[Any, None, "Observation"]:
         yield from asyncio.shield(self._registration).__await__()
@@ -68,7 +71,9 @@ class Observation(AsyncIterator[Event], AbstractAsyncContextManager):
 
     def close(self) -> None:
         """Stop observing. Events that were not taken are dropped."""
+        self._is_closed = True
         self._center._more.set()
+        # While it is being registered it is not in the list yet.
         with suppress(ValueError, ConnectionError):
             self._center._observations.remove(self)
             self._center._call(_center, "RemoveObserver", "t", self._id)
