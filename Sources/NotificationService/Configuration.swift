@@ -29,7 +29,7 @@ package struct Configuration: Equatable {
     /// Nobody needs a source whose word does not count.
     var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
 
-    /// What the configuration files say, file by file (E9).
+    /// The content of the configuration files, file by file (E9).
     package struct Reading {
         /// Of each file without a fault all; of the others what can only restrict.
         package var configuration: Configuration

@@ -49,7 +49,7 @@ public enum UserInfoCoding {
         append(entries: userInfo, .variants, to: &writer)
     }
 
-    /// What the elements of an empty array would be.
+    /// The types of the elements of empty arrays.
     private struct Empty: Sendable {
         static let variants = Empty { _ in "v" }
 
