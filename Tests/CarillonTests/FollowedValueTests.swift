@@ -221,6 +221,8 @@ struct FollowedValueTests {
 /// One value, and who decodes at once what comes of it.
 private final class Follower {
     private var value = FollowedValue<String>()
+    /// Of each change.
+    private var contents: [UInt64: String?] = [:]
 
     typealias Reading = FollowedValue<String>.Reading
 
@@ -242,8 +244,12 @@ private final class Follower {
     func beginReading() -> Reading { value.beginReading() }
     func failed(_ reading: Reading) { value.failed(reading) }
     func serviceChanged() { value.serviceChanged() }
-    func begin(_ content: String?) -> UInt64 { value.begin(content) }
-    func ended(_ number: UInt64, isMade: Bool) -> Bool { value.ended(number, isMade: isMade) }
+    func begin(_ content: String?) -> UInt64 {
+        let number = value.begin(content)
+        contents[number] = .some(content)
+        return number
+    }
+    func ended(_ number: UInt64, isMade: Bool) -> Bool { value.ended(number, contents[number] ?? nil, isMade: isMade) }
     func isLast(_ number: UInt64) -> Bool { value.isLast(number) }
     func willRemove(serial: UInt64) { value.willRemove(serial: serial) }
     func undoRefused() { value.undoRefused() }

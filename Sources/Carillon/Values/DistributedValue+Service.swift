@@ -180,7 +180,7 @@ extension DistributedValue {
             try center.submit(
                 post.completed { [weak self] result in
                     let outcome = result.map { _ in }.mapError(DistributedNotificationError.init)
-                    self?.ended(number, outcome)
+                    self?.ended(number, content, outcome)
                     completion(outcome)
                 })
         }
@@ -195,10 +195,10 @@ extension DistributedValue {
             get { result in
                 do throws(DistributedNotificationError) {
                     if try self.remove(try result.get(), number, completion) { return }
-                    self.ended(number, .success(()))
+                    self.ended(number, nil, .success(()))
                     completion(.success(()))
                 } catch {
-                    self.ended(number, .failure(error))
+                    self.ended(number, nil, .failure(error))
                     completion(.failure(error))
                 }
             }
@@ -221,17 +221,17 @@ extension DistributedValue {
             center.submit(
                 .call(RemoveRetained(name: name.rawValue, object: object ?? "")) { [weak self] result in
                     let outcome = result.map { _ in }.mapError(DistributedNotificationError.init)
-                    self?.ended(number, outcome)
+                    self?.ended(number, nil, outcome)
                     completion(outcome)
                 })
             return true
         }
     }
 
-    private func ended(_ number: UInt64, _ outcome: Outcome) {
+    private func ended(_ number: UInt64, _ content: Content?, _ outcome: Outcome) {
         let isMade = if case .success = outcome { true } else { false }
         var isToBeRead = false
-        make { isToBeRead = $0.followed.ended(number, isMade: isMade) }
+        make { isToBeRead = $0.followed.ended(number, content, isMade: isMade) }
         if isToBeRead { readForItself() }
     }
 }

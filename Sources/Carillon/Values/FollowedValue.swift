@@ -42,10 +42,10 @@ struct FollowedValue<Content: Sendable>: Sendable {
     }
 
     private var lastChange: UInt64 = 0
-    /// The contents of changes that the service has not answered.
-    private var unanswered: [UInt64: Content?] = [:]
+    /// Changes that the service has not answered.
+    private var unanswered = 0
     /// Removals among these, of which the service hears a step later than of what is set.
-    private var removals: Set<UInt64> = []
+    private var removals = 0
     private var isLastChangeRefused = false
 
     // MARK: What arrives
@@ -68,7 +68,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func beginReading() -> Reading {
         lastReading += 1
         readings[lastReading] = 0
-        return Reading(number: lastReading, change: unanswered.isEmpty ? lastChange : nil)
+        return Reading(number: lastReading, change: unanswered == 0 ? lastChange : nil)
     }
 
     /// What the service keeps is there.
@@ -81,7 +81,7 @@ struct FollowedValue<Content: Sendable>: Sendable {
     mutating func answered(_ reading: Reading, serial: UInt64, isLast: Bool) -> UInt64? {
         let greatest = readings.removeValue(forKey: reading.number) ?? 0
         // It goes on: the newest comes that way.
-        if greatest > serial || !removals.isEmpty { return isLast ? 0 : nil }
+        if greatest > serial || removals > 0 { return isLast ? 0 : nil }
         // Nothing tells what came before a value that is gone.
         if serial > 0 { readSerial = serial }
         lastPlace += 1
@@ -118,10 +118,10 @@ struct FollowedValue<Content: Sendable>: Sendable {
     /// - Returns: its number.
     mutating func begin(_ content: Content?) -> UInt64 {
         lastChange += 1
-        unanswered[lastChange] = .some(content)
+        unanswered += 1
         isLastChangeRefused = false
         change = .some(content)
-        if content == nil { removals.insert(lastChange) }
+        if content == nil { removals += 1 }
         return lastChange
     }
 
@@ -133,16 +133,18 @@ struct FollowedValue<Content: Sendable>: Sendable {
         readSerial = serial
     }
 
-    /// The service has done it, or refused.
+    /// The service has done it, or refused; once for each change.
     ///
+    /// - Parameter content: that of the change.
     /// - Returns: whether it is to be asked now what it keeps.
-    mutating func ended(_ number: UInt64, isMade: Bool) -> Bool {
-        removals.remove(number)
-        if let content = unanswered.removeValue(forKey: number), isMade, number > made?.number ?? 0 {
+    mutating func ended(_ number: UInt64, _ content: Content?, isMade: Bool) -> Bool {
+        unanswered -= 1
+        if content == nil { removals -= 1 }
+        if isMade, number > made?.number ?? 0 {
             made = Change(number: number, content: content, place: lastPlace)
         }
         if isLast(number) { isLastChangeRefused = !isMade }
-        return unanswered.isEmpty
+        return unanswered == 0
     }
 
     /// Shows what there was before the last change, if that was refused.
