@@ -45,11 +45,13 @@ extension ServiceSession {
         ownerDoubt = .resting(timer, isDue: false)
     }
 
-    /// - Parameter completion: gets the owner's unique name and process, as far as the bus tells them.
-    func describeOwner(_ completion: @escaping (String) -> Void) {
+    /// - Parameter completion: gets the owner's unique name and process, as far as the bus tells them; nil where nobody
+    ///   has the name.
+    func describeOwner(_ completion: @escaping (String?) -> Void) {
         guard let connection else { return completion("another program") }
         connection.nameOwner(of: Wire.busName) { [weak connection] result in
-            guard let connection, case .success(let owner) = result else { return completion("another program") }
+            guard let connection, let known = result.owner else { return completion("another program") }
+            guard let owner = known else { return completion(nil) }
             connection.processID(of: owner) { result in
                 guard case .success(let processID) = result, processID > 0 else { return completion("\(owner)") }
                 let name = programName(of: processID)

@@ -222,7 +222,7 @@ public final class ServiceSession {
             }
         }
         guard case .asking = state, silence == nil else { return }
-        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.tellSilence() }
+        awaitAnswer()
     }
 
     /// Takes the answer unless another question was asked since.
@@ -245,15 +245,25 @@ public final class ServiceSession {
         }
     }
 
-    private func askForPiece(behind listed: [ListedObserver], of name: UniqueName, on connection: any BusConnection) {
-        let last = listed.last?.id ?? ObserverID(rawValue: 0)
+    private func askForPiece(
+        behind listed: consuming [ListedObserver], of name: UniqueName, on connection: any BusConnection
+    ) {
+        var all = listed
+        let last = all.last?.id ?? ObserverID(rawValue: 0)
         ask(ListObserversFrom(of: name.rawValue, after: last), on: connection) { [unowned self] piece, sender in
-            if piece.isEmpty {
-                answered(listed, by: sender)
-            } else {
-                askForPiece(behind: listed + piece.map(\.observer), of: name, on: connection)
-            }
+            guard let first = piece.first else { return answered(all, by: sender) }
+            // Each piece is behind the one before, or there would be no end.
+            guard first.observer.id > last,
+                zip(piece, piece.dropFirst()).allSatisfy({ $0.observer.id < $1.observer.id })
+            else { return notACenter(because: .invalidArgs("the observers are not in the order of their numbers")) }
+            all += piece.map(\.observer)
+            awaitAnswer()
+            askForPiece(behind: all, of: name, on: connection)
         }
+    }
+
+    private func awaitAnswer() {
+        silence = bus.once(milliseconds: Self.patienceMilliseconds) { [weak self] in self?.tellSilence() }
     }
 
     private func answered(_ listed: [ListedObserver], by sender: UniqueName?) {
@@ -299,7 +309,12 @@ public final class ServiceSession {
     }
 
     private func askingFailed(_ error: BusError) {
-        if error.meansAnotherProgram { return notACenter(because: error) }
+        if error.meansAnotherProgram {
+            guard asksInPieces else { return notACenter(because: error) }
+            // An older service, perhaps, that can't be asked so.
+            asksInPieces = false
+            return tryAgainLater { [unowned self] in ask() }
+        }
         if error.centerError == .limitExceeded {
             // It is overloaded, or has more to say than one answer may hold. Posts wait for a while, and then fail.
             silence = nil
@@ -333,7 +348,8 @@ public final class ServiceSession {
         let number = question
         describeOwner { [weak self] owner in
             guard let self, case .asking = state, number == question else { return }
-            let words = "\(Wire.busName) is owned by \(owner), which does not answer as a notification center"
+            let words =
+                "\(Wire.busName) is owned by \(owner ?? "another program"), which does not answer as a notification center"
             becomeAbsent(.nameTaken("\(words): \(error)"), telling: .nameTaken("\(words): \(error)"))
         }
     }
@@ -345,7 +361,10 @@ public final class ServiceSession {
         let number = question
         describeOwner { [weak self] owner in
             guard let self, case .asking = state, number == question else { return }
-            receiver.stateChanged(.notAnswering("\(Wire.busName) is owned by \(owner), which does not answer"))
+            receiver.stateChanged(
+                .notAnswering(
+                    owner.map { "\(Wire.busName) is owned by \($0), which does not answer" }
+                        ?? "\(Wire.busName) has no owner yet, as the service is still being started"))
         }
     }
 

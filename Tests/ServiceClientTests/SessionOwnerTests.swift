@@ -231,10 +231,11 @@ struct SessionOwnerTests {
         stage.bus.pass(milliseconds: 4_000)
         #expect(stage.takeTold().isEmpty)
         stage.bus.answer = { call in
-            call.member == "GetNameOwner" ? .failure(BusError(name: Self.serviceUnknown, message: "")) : nil
+            call.member == "GetNameOwner" ? .failure(BusError(name: BusError.nameHasNoOwnerName, message: "")) : nil
         }
         stage.bus.pass(milliseconds: 2_000)
-        #expect(stage.takeTold() == [#"notAnswering("\#(name) is owned by another program, which does not answer")"#])
+        #expect(
+            stage.takeTold() == [#"notAnswering("\#(name) has no owner yet, as the service is still being started")"#])
         stage.serve()
         stage.bus.connection.answerFirst(
             stage.bus.answer(ListObservers(of: ":1.1").message())!)
