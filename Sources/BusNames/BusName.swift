@@ -20,6 +20,12 @@ public struct UniqueName: BusName, Comparable {
     public static func < (left: UniqueName, right: UniqueName) -> Bool {
         left.rawValue < right.rawValue
     }
+
+    /// Whether this connection came to the bus before the other: buses count them.
+    public func isOlder(than other: UniqueName) -> Bool {
+        let (count, others) = (rawValue.utf8.count, other.rawValue.utf8.count)
+        return count == others ? rawValue < other.rawValue : count < others
+    }
 }
 
 /// A name that a connection asked the bus for, such as `org.example.App`.

@@ -29,6 +29,7 @@ struct CenterHandlers {
                 method(RemoveObserver.self, needs: { _ in .nothing }, handler: removeObserver),
                 method(RemoveObservers.self, needs: { _ in .nothing }, handler: removeObservers),
                 method(PostCall.self, needs: Self.postNeeds, answers: post),
+                method(PostJSON.self, needs: Self.postNeeds, answers: postJSON),
                 method(SetSuspended.self, needs: { _ in .nothing }, handler: setSuspended),
                 method(FollowActivity.self, needs: { _ in .nothing }, handler: followActivity),
                 method(
@@ -160,6 +161,17 @@ struct CenterHandlers {
         let post = try Post(call.message, limits: center.limits, checking: center.checkPost)
         try call.expectNoDescriptors()
         try gate.check(post.options, ofPost: post.name, call.sender)
+        try make(post, of: call)
+    }
+
+    func postJSON(_ call: MethodCall) throws(BusError) {
+        var arguments = call.arguments
+        let post = try PostJSON(from: &arguments).post(limits: center.limits, checking: center.checkPost)
+        try call.expectNoDescriptors()
+        try make(post, of: call)
+    }
+
+    private func make(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
         let receipt = try perform { effects throws(CenterError) in
             try center.post(
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
@@ -234,12 +246,11 @@ struct CenterHandlers {
                 sight.shows(name) && names?.contains(name) != false
             }
             var room = Wire.mostAnswerBytes
-            call.reply(
-                to: ListPosters.self,
-                posters.map(listed).prefix { poster in
-                    room -= poster.byteCount
-                    return room >= 0
-                })
+            let busiest = posters.map(listed).prefix { poster in
+                room -= poster.byteCount
+                return room >= 0
+            }
+            call.reply(to: ListPosters.self, busiest.sorted { $0.name.isOlder(than: $1.name) })
         }
     }
 

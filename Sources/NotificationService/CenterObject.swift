@@ -346,7 +346,7 @@ package final class CenterObject {
     }
 
     private static let withoutBarrier = [
-        PostCall.member, PostMany.member, SetSuspended.member, FollowActivity.member,
+        PostCall.member, PostJSON.member, PostMany.member, SetSuspended.member, FollowActivity.member,
     ]
 
     // MARK: Changes

@@ -61,7 +61,7 @@ final class Refusals {
 
     /// Calls that are refused as a whole count as one post, also one of many: nobody has counted what is in it.
     private static func isOfPosts(_ call: Message) -> Bool {
-        call.hasMember(PostCall.member) || call.hasMember(PostMany.member)
+        call.hasMember(PostCall.member) || call.hasMember(PostMany.member) || call.hasMember(PostJSON.member)
     }
 
     /// The bus refused a signal of ours: its limits are narrower than a window and the largest userInfo.

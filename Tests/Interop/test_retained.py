@@ -76,7 +76,8 @@ class Values(TestCase):
             {"while-connected": True},
             {"retain": True, "while-connected": True, "posting-style": "at-exit"},
             {"retain": True, "expires-after": dbus.UInt32(0)},
-            {"retain": True, "expires-after": dbus.Int32(1)},
+            {"retain": True, "expires-after": dbus.Int32(-1)},
+            {"retain": True, "expires-after": 1.0},
         ):
             with self.subTest(options):
                 self.assert_refused_by_name(INVALID_OPTION, poster.post, self.name, "", None, options)

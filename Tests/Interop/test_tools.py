@@ -18,6 +18,8 @@ from carillon_interop import (
     INTERFACE,
     INVALID_ARGS,
     INVALID_NAME,
+    INVALID_USER_INFO,
+    LIMIT_EXCEEDED,
     OBJECT_PATH,
     PATIENCE,
     PEER,
@@ -247,15 +249,55 @@ class Busctl(TestCase):
             self.assertEqual(payload["data"][2], {"weight": {"type": "x", "data": 4711}})
 
 
+@needs("qdbus")
+class QDBus(TestCase):
+    """qdbus has no syntax for a{sv} either. It knows the session bus only by its address in the environment."""
+
+    def test_post(self):
+        self.control.add_observer(self.name)
+        environment = {**os.environ, "QT_SELECT": "5", "DBUS_SESSION_BUS_ADDRESS": bus_address()}
+        posted = subprocess.run(
+            ["qdbus", BUS_NAME, OBJECT_PATH, f"{INTERFACE}.PostJSON", self.name, "bell", '{"weight": 4711}'],
+            env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True,
+        )  # fmt: skip
+        self.assertEqual(posted.stdout, "1\n")
+        (notification,) = self.control.wait_for(1)
+        self.assertEqual(notification.user_info.print_(True), "{'weight': <int64 4711>}")
+
+
 @needs("dbus-send")
 class DBusSend(TestCase):
-    """dbus-send has no syntax for a{sv}, so it can't post."""
+    """dbus-send has no syntax for a{sv}, so it posts with PostJSON."""
 
     def send(self, member, *arguments, interface=INTERFACE, path=OBJECT_PATH, check=True):
         return run(
             "dbus-send", f"--bus={bus_address()}", "--print-reply", f"--reply-timeout={PATIENCE * 1000}",
             f"--dest={BUS_NAME}", path, f"{interface}.{member}", *arguments, check=check,
         )  # fmt: skip
+
+    def test_post(self):
+        self.control.add_observer(self.name)
+        user_info = 'string:{"weight": 4711, "tones": ["c", 1.0]}'
+        posted = self.send("PostJSON", f"string:{self.name}", "string:bell", user_info)
+        self.assertIn("uint32 1", posted.stdout)
+        self.assertIn("uint32 1", self.send("PostJSON", f"string:{self.name}", "string:", "string:").stdout)
+        first, second = self.control.wait_for(2)
+        self.assertEqual((first.name, first.object, second.object), (self.name, "bell", ""))
+        self.assertEqual(first.user_info.print_(True), "{'weight': <int64 4711>, 'tones': <[<'c'>, <1.0>]>}")
+        self.assertEqual(second.user_info.print_(True), "@a{sv} {}")
+
+    def test_post_errors(self):
+        for user_info, error in (
+            ("[1]", INVALID_USER_INFO), ("{", INVALID_USER_INFO), ('{"a": null}', INVALID_USER_INFO),
+            ('{"a": 1, "a": 2}', INVALID_USER_INFO), ('{"a": 1e999}', INVALID_USER_INFO),
+            ('{"a": "%s"}' % ("x" * 200_000), LIMIT_EXCEEDED), ("%s1%s" % ('{"a": ' * 40, "}" * 40), None),
+        ):  # fmt: skip
+            with self.subTest(user_info=user_info[:40]):
+                result = self.send("PostJSON", f"string:{self.name}", "string:", f"string:{user_info}", check=False)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(error or "org.carillon.Error.", result.stderr)
+        result = self.send("PostJSON", "string:", "string:", "string:", check=False)
+        self.assertIn(INVALID_NAME, result.stderr)
 
     def test_listing(self):
         observer = self.control.add_observer(self.name, "bell")
@@ -368,6 +410,13 @@ class QtCodeGeneration(TestCase):
         self.assertRegex(lines[2], r"^BAT0 80 posted by :\d")
         self.assertRegex(lines[3], r"^BAT1 5 posted by :\d")
         self.assertEqual(lines[4:], ["2 values are kept"])
+
+    def test_all_interfaces(self):
+        folder = os.path.dirname(DEFAULT_PATH)
+        for name in sorted(os.listdir(folder)):
+            for kind in ("-p", "-a"):
+                with self.subTest(name=name, kind=kind):
+                    self.generate(kind, f"made{kind[1]}", f"{folder}/{name}")
 
     def test_what_the_service_says_of_itself(self):
         """The other side of the interface, too."""

@@ -24,7 +24,7 @@ struct AnswerOrderTests {
 
     /// What is called at last. A new method is one more case.
     enum Last: CaseIterable, Sendable {
-        case post, postMany, channel, addObserver, removeObserver, removeObservers, listClients, listPosters,
+        case post, postJSON, postMany, channel, addObserver, removeObserver, removeObservers, listClients, listPosters,
             listObservers
         case listObserversFrom, setClientOptions, getClient, explain, followInterest, followValues, get, removeRetained
         case withdrawPosts, openChannel, overrideSuspension, reload, properties, ping, unknown
@@ -32,6 +32,7 @@ struct AnswerOrderTests {
         func message(of client: StageClient) throws -> Message {
             switch self {
             case .post: try PostCall(name: "Ding").message()
+            case .postJSON: PostJSON(name: "Ding").message()
             case .postMany: PostMany([try PostCall(name: "Ding")]).message()
             case .addObserver: AddObserver(name: "Other", object: "").message()
             case .removeObserver: RemoveObserver(ObserverID(rawValue: 4711)).message()
@@ -105,6 +106,6 @@ struct AnswerOrderTests {
         poster.onAnswer = { if $0 == serial { seen = observer.notifications.count } }
         try stage.run("an answer to \(last)") { seen != nil }
         // A post is answered behind itself.
-        #expect(seen == Self.count + ([.post, .postMany].contains(last) ? 1 : 0))
+        #expect(seen == Self.count + ([.post, .postJSON, .postMany].contains(last) ? 1 : 0))
     }
 }

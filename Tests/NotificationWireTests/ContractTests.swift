@@ -103,7 +103,7 @@ struct ContractTests {
         #expect(try reply(RemoveRetainedFrom.self, 3) == 3)
         for (options, key): ([String: PropertyList], String) in [
             (["while-connected": .boolean(true)], "while-connected"), (["expires-after": .uint32(0)], "expires-after"),
-            (["expires-after": .int32(60)], "expires-after"), (["retain": .string("yes")], "retain"),
+            (["expires-after": .int32(-60)], "expires-after"), (["retain": .string("yes")], "retain"),
             (["retain": .boolean(false), "while-connected": .boolean(true)], "while-connected"),
         ] {
             let call = Wire.methodCall(PostCall.member)

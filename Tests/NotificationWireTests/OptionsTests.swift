@@ -52,9 +52,73 @@ struct OptionsTests {
             var reader = MessageReader(message)
             #expect(try ObserverOptions(from: &reader) == options)
         }
-        expectInvalid("minimum-interval", "expected a number (u), got type 's'") {
+        expectInvalid("minimum-interval", "expected an integer, got type 's'") {
             try observer { $0.entry("minimum-interval", "200") }
         }
+    }
+
+    /// An integer, and how it is written.
+    struct Integer: Sendable, CustomStringConvertible {
+        let description: String
+        let write: @Sendable (inout MessageWriter, String) -> Void
+
+        init<Number: FixedSizeType & FixedWidthInteger & Sendable>(_ number: Number) {
+            description = "\(Number.self) \(number)"
+            write = { $0.entry($1, number) }
+        }
+    }
+
+    @Test(
+        "B12: a number may come as an integer of any type",
+        arguments: [
+            Integer(UInt8(60)), Integer(Int16(60)), Integer(UInt16(60)), Integer(Int32(60)), Integer(UInt32(60)),
+            Integer(Int64(60)), Integer(UInt64(60)),
+        ])
+    func integers(integer: Integer) throws {
+        #expect(try observer { integer.write(&$0, "minimum-interval") } == ObserverOptions(minimumInterval: 60))
+        #expect(try post { integer.write(&$0, "expires-after") }.expiresAfter == 60)
+        #expect(try arrivedPost { integer.write(&$0, "expires-after") }.expiresAfter == 60)
+    }
+
+    @Test(
+        "B12: one that does not fit is refused",
+        arguments: [
+            (Integer(Int16(-1)), "-1"), (Integer(Int32.min), "-2147483648"), (Integer(Int64(-60)), "-60"),
+            (Integer(UInt64.max), "18446744073709551615"), (Integer(Int64(1) << 32), "4294967296"),
+        ])
+    func numbersOutOfRange(integer: Integer, text: String) {
+        let reason = "\(text) is not a number from 0 to 4294967295"
+        expectInvalid("minimum-interval", reason) { try observer { integer.write(&$0, "minimum-interval") } }
+        expectInvalid("expires-after", reason) { try post { integer.write(&$0, "expires-after") } }
+        let error = #expect(throws: BusError.self) { try arrivedPost { integer.write(&$0, "expires-after") } }
+        #expect(error?.message.contains(reason) == true)
+    }
+
+    @Test("B12: a number of another type is refused")
+    func noIntegers() {
+        expectInvalid("expires-after", "expected an integer, got type 'd'") {
+            try post { $0.entry("expires-after", 60.0) }
+        }
+        for body in [
+            { $0.entry("expires-after", 60.0) }, { $0.entry("expires-after", true) },
+            { $0.entry("expires-after", "60") },
+        ]
+            as [(inout MessageWriter) -> Void]
+        {
+            let error = #expect(throws: BusError.self) { try arrivedPost(body) }
+            #expect(error?.message.contains("expected an integer, got type") == true)
+        }
+    }
+
+    /// The options of a post as the service reads them.
+    private func arrivedPost(_ body: (inout MessageWriter) -> Void) throws -> PostOptions {
+        let message = Wire.methodCall(PostCall.member)
+        var writer = MessageWriter(message)
+        writer.append("Ding")
+        writer.append("")
+        writer.array(of: "{sv}") { _ in }
+        writer.array(of: "{sv}", body)
+        return try Post(message, limits: Limits()) { _, _ in }.options
     }
 
     @Test("Options with their default values are left out, so that a service that does not know them takes the rest")

@@ -93,7 +93,7 @@ struct SessionsWireTests {
         }
         let later = try message(["number": .uint64(1), "color": .string("red")])
         #expect(try SessionNotification.place(of: later).number == 1)
-        for options: [String: PropertyList] in [[:], ["number": .uint64(0)], ["number": .uint32(1)]] {
+        for options: [String: PropertyList] in [[:], ["number": .uint64(0)], ["number": .int32(-1)]] {
             let error = #expect(throws: BusError.self) { try SessionNotification.place(of: message(options)) }
             #expect(error?.centerError == .invalidOption, "\(options)")
         }
@@ -114,7 +114,7 @@ struct SessionsWireTests {
         }
         #expect(try read(message(["number": .uint64(1)])).options.number == 1)
         for options: [String: PropertyList] in [
-            [:], ["number": .uint64(0)], ["number": .uint32(1)], ["number": .uint64(1), "color": .string("red")],
+            [:], ["number": .uint64(0)], ["number": .int32(-1)], ["number": .uint64(1), "color": .string("red")],
             ["number": .uint64(1), "expires-after": .uint32(0)], ["number": .uint64(1), "retain": .string("yes")],
         ] {
             #expect(throws: BusError.self, "\(options)") { try read(message(options)) }

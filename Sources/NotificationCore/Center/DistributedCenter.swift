@@ -383,9 +383,12 @@ public final class DistributedCenter {
     public var clientStatuses: [ClientStatus] {
         defer { eventEnded() }
         meter.count(peers.count)
-        return peers.values.compactMap { peer in
+        let statuses = peers.values.compactMap { peer in
             peer.isClient || peer.flow.state != .open ? ClientStatus(peer, client(of: peer)) : nil
         }
+        meter.countSort(of: statuses.count)
+        // In the order in which they connected.
+        return statuses.sorted { $0.name.isOlder(than: $1.name) }
     }
 
     /// Connections that have posted, those with the most accepted posts first.

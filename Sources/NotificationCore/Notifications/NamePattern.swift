@@ -35,6 +35,21 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Whether all names of another are names of this one.
+    private func covers(_ other: NamePattern) -> Bool {
+        if self == .all || self == other { return true }
+        return switch other {
+        case .all: false
+        case .below(let text), .exactly(let text): matches(text)
+        }
+    }
+
+    /// The names that both lists have.
+    package static func common(of one: [NamePattern], and other: [NamePattern]) -> [NamePattern] {
+        one.filter { pattern in other.contains { $0.covers(pattern) } }
+            + other.filter { pattern in !one.contains(pattern) && one.contains { $0.covers(pattern) } }
+    }
+
     package var description: String {
         switch self {
         case .all: "*"

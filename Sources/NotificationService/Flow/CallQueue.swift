@@ -160,7 +160,7 @@ final class CallQueue {
         defer {
             lines.note(connection.context.now - start, of: account, more: manyPosts.takeCount())
             if manyPosts.hasBegun(call) {
-                if !hasRoom(for: call, of: caller, isRead: true) { oversized = call }
+                if oversized == nil, !hasRoom(for: call, of: caller, isRead: true) { oversized = call }
                 append(Call(call, of: caller, account))
             }
         }
@@ -380,6 +380,8 @@ final class CallQueue {
         let outlines =
             if message.hasMember(PostCall.member) {
                 (try? PostOutline(of: message)).map { [$0] } ?? []
+            } else if message.hasMember(PostJSON.member) {
+                (try? PostOutline(ofJSON: message)).map { [$0] } ?? []
             } else if message.hasMember(PostMany.member), message.hasSignature("a(ssa{sv}a{sv})") {
                 ArrivedPosts.outlines(of: message, limits: driver.center.limits)
             } else {

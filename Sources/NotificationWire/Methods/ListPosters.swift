@@ -2,7 +2,7 @@
 import BusNames
 import DBus
 
-/// The connections on the bus that have posted, the busiest first (B3).
+/// The connections on the bus that have posted: the busiest, in the order in which they connected (B3).
 ///
 /// An answer with fewer than ``most`` need not be all: the service bounds it by its size too.
 public struct ListPosters: CenterMethod {

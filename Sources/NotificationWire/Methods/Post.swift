@@ -151,6 +151,12 @@ public struct PostOutline: Hashable, Sendable {
         self = found!
     }
 
+    /// Of a call of ``PostJSON``.
+    public init(ofJSON call: Message) throws(BusError) {
+        (name, object) = try Post<WireUserInfo>.nameAndObject(of: call)
+        isImmediate = false
+    }
+
     init(at arguments: inout MarshalledReader) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.readNameAndObject(&arguments)
         guard let userInfo = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }

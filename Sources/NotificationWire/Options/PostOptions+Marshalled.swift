@@ -71,19 +71,27 @@ struct MarshalledOption {
         return number == 1
     }
 
-    mutating func number() throws(BusError) -> UInt32 {
-        try expect("u", "a number (u)")
-        guard let number = value.readUInt32() else { throw BusError.malformedArguments }
-        return number
+    mutating func number<Number: FixedWidthInteger>() throws(BusError) -> Number {
+        let integer: Int128? =
+            switch value.bytes[type].count == 1 ? value.bytes[type.lowerBound] : 0 {
+            case UInt8(ascii: "y"): integer(UInt8.self)
+            case UInt8(ascii: "n"): integer(Int16.self)
+            case UInt8(ascii: "q"): integer(UInt16.self)
+            case UInt8(ascii: "i"): integer(Int32.self)
+            case UInt8(ascii: "u"): integer(UInt32.self)
+            case UInt8(ascii: "x"): integer(Int64.self)
+            case UInt8(ascii: "t"): integer(UInt64.self)
+            default: throw wrongType("an integer")
+            }
+        guard let integer else { throw BusError.malformedArguments }
+        return try mappingCenterErrors { () throws(CenterError) in try WireOption.number(integer, of: key) }
     }
 
-    mutating func longNumber() throws(BusError) -> UInt64 {
-        try expect("t", "a number (t)")
-        guard value.align(to: 8), let low = value.readUInt32(), let high = value.readUInt32() else {
-            throw BusError.malformedArguments
-        }
-        // In the byte order of the machine, of which there is one here that matters.
-        return 1.littleEndian == 1 ? UInt64(high) << 32 | UInt64(low) : UInt64(low) << 32 | UInt64(high)
+    /// Nil where it is not there as D-Bus lays it out.
+    private mutating func integer<Number: FixedWidthInteger & BitwiseCopyable>(_: Number.Type) -> Int128? {
+        let size = MemoryLayout<Number>.size
+        guard value.skip(size) else { return nil }
+        return Int128(value.bytes.loadUnaligned(fromByteOffset: value.offset - size, as: Number.self))
     }
 
     mutating func text() throws(BusError) -> String {
@@ -113,7 +121,11 @@ struct MarshalledOption {
 
     private func expect(_ wanted: StaticString, _ description: String) throws(BusError) {
         guard !wanted.withUTF8Buffer({ value.bytes[type].elementsEqual($0) }) else { return }
+        throw wrongType(description)
+    }
+
+    private func wrongType(_ description: String) -> BusError {
         let found = String(decoding: value.bytes[type], as: UTF8.self)
-        throw BusError(WireOption.wrongType(of: key, expected: description, found: found))
+        return BusError(WireOption.wrongType(of: key, expected: description, found: found))
     }
 }

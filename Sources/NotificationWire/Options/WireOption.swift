@@ -15,16 +15,22 @@ struct WireOption {
         return boolean
     }
 
-    func number() throws(CenterError) -> UInt32 {
+    /// A number that came as an integer of any type.
+    func number<Number: FixedWidthInteger>() throws(CenterError) -> Number {
         var value = value
-        guard let number = try? value.read(UInt32.self) else { throw wrongType("a number (u)") }
-        return number
-    }
-
-    func longNumber() throws(CenterError) -> UInt64 {
-        var value = value
-        guard let number = try? value.read(UInt64.self) else { throw wrongType("a number (t)") }
-        return number
+        let integer: Int128? =
+            switch value.nextSignature {
+            case "y": (try? value.read(UInt8.self)).map { Int128($0) }
+            case "n": (try? value.read(Int16.self)).map { Int128($0) }
+            case "q": (try? value.read(UInt16.self)).map { Int128($0) }
+            case "i": (try? value.read(Int32.self)).map { Int128($0) }
+            case "u": (try? value.read(UInt32.self)).map { Int128($0) }
+            case "x": (try? value.read(Int64.self)).map { Int128($0) }
+            case "t": (try? value.read(UInt64.self)).map { Int128($0) }
+            default: nil
+            }
+        guard let integer else { throw wrongType("an integer") }
+        return try Self.number(integer, of: key)
     }
 
     func text() throws(CenterError) -> String {
@@ -64,6 +70,13 @@ struct WireOption {
             throw .invalidOption(key, reason: "'\(text.prefix(64))' is none of: \(known)")
         }
         return choice
+    }
+
+    static func number<Number: FixedWidthInteger>(_ integer: Int128, of key: String) throws(CenterError) -> Number {
+        guard let number = Number(exactly: integer) else {
+            throw .invalidOption(key, reason: "\(integer) is not a number from \(Number.min) to \(Number.max)")
+        }
+        return number
     }
 
     static func wrongType(of key: String, expected: String, found: String) -> CenterError {

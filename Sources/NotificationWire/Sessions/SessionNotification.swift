@@ -54,8 +54,8 @@ public struct SessionNotification {
             for _ in 0..<3 { reader.skip() }
             try readOptions(&reader) { option throws(CenterError) in
                 switch option.key {
-                case "number": place.number = try option.longNumber()
-                case "lost": place.lost = try option.longNumber()
+                case "number": place.number = try option.number()
+                case "lost": place.lost = try option.number()
                 default: break
                 }
             }
@@ -136,8 +136,8 @@ extension SessionNotification.Options {
         self.init()
         try readMarshalledOptions(at: entries, of: arguments) { option throws(BusError) in
             switch option.key {
-            case "number": number = try option.longNumber()
-            case "lost": lost = try option.longNumber()
+            case "number": number = try option.number()
+            case "lost": lost = try option.number()
             case "deliver-immediately": deliverImmediately = try option.boolean()
             case "retain": isRetained = try option.boolean()
             case "expires-after": expiresAfter = try option.number()
