@@ -24,20 +24,23 @@ public final class Bridge {
     private let connection: Connection
     private let ended: (End) -> Void
     private var crossing: Crossing
+    private var reading: BridgeConfiguration.Reading
     private var exporter: ObjectExporter!
 
     /// - Parameters:
+    ///   - reading: the configuration, in which the bridge is on.
     ///   - address: of the session bus.
     ///   - ended: called when the bridge can't go on.
     /// - Throws: ``End``.
     public init(
-        _ configuration: BridgeConfiguration, address: String, context: MainContext = .default,
+        _ reading: BridgeConfiguration.Reading, address: String, context: MainContext = .default,
         ended: @escaping (End) -> Void
     ) throws(End) {
         self.address = address
         self.context = context
         self.ended = ended
-        crossing = try Self.crossing(configuration, address, context)
+        self.reading = reading
+        crossing = try Self.crossing(reading.configuration, address, context)
         do throws(BusError) {
             connection = try Connection(address: address, context: context)
         } catch {
@@ -80,8 +83,11 @@ public final class Bridge {
     /// - Throws: what is wrong with it; then everything stays as it is.
     public func reload() throws(BusError) {
         let next: Crossing
+        reading = BridgeConfiguration.Reading()
         do {
-            let configuration = try BridgeConfiguration()
+            for fault in reading.faults.dropFirst() { Log.warning("configuration refused: \(fault)") }
+            if let first = reading.faults.first { throw first }
+            let configuration = reading.configuration
             guard configuration != crossing.configuration else { return }
             guard configuration.isOn else {
                 throw End.configuration("no broker is configured any more; end the bridge instead")
@@ -112,7 +118,9 @@ public final class Bridge {
                 Interface.Method(BridgeWire.getStatus, in: [], out: dictionary) {
                     [unowned self] call throws(BusError) in
                     try call.expectNoDescriptors()
-                    let status = crossing.status
+                    var status = crossing.status
+                    status.files = reading.files
+                    status.errors = reading.faults.map(\.description)
                     call.reply { status.append(to: &$0) }
                 },
                 Interface.Method(

@@ -55,19 +55,75 @@ public struct BridgeConfiguration: Equatable {
     var tls: Security? { usesTLS ? security : nil }
     var origin: Origin { Origin(host: host, user: user)! }
 
-    /// Reads all files there are.
-    ///
-    /// - Throws: the first fault: a file that can't be read, a group or key that does not exist, a value that is not
-    ///   allowed.
-    public init() throws(KeyFile.Fault) {
-        try self.init(directories: configurationDirectories())
+    /// The content of the configuration files, file by file (E9).
+    public struct Reading {
+        /// Of each file without a fault all; of the others what can only restrict.
+        public private(set) var configuration = BridgeConfiguration(standard: ())
+        /// The files that exist, the least important first.
+        public private(set) var files: [String] = []
+        /// A group or key that does not exist, a value that is not allowed, a file that can't be read.
+        public private(set) var faults: [KeyFile.Fault] = []
+
+        /// Reads all files there are.
+        public init() { self.init(directories: configurationDirectories()) }
+
+        /// - Parameter directories: those that may have `carillon/bridge.conf`; the user's own comes first.
+        init(directories: [String]) {
+            self.init(paths: directories.reversed().map { $0 + "/carillon/bridge.conf" })
+        }
+
+        /// Reads those of these files that exist.
+        ///
+        /// - Parameter paths: the least important first.
+        public init(paths: [String]) {
+            for path in paths {
+                if let file = KeyFile(readableOf: path) { add(file) }
+            }
+        }
+
+        private mutating func add(_ file: KeyFile) {
+            files.append(file.path)
+            var (next, faults) = (configuration, file.faults)
+            for entry in file.entries where !entry.key.isEmpty {
+                do throws(KeyFile.Fault) {
+                    try next.apply(entry, of: file)
+                } catch {
+                    faults.append(error)
+                }
+            }
+            if faults.isEmpty {
+                configuration = next
+            } else {
+                configuration.restrict(by: file)
+                self.faults += faults.sorted { $0.line ?? 0 < $1.line ?? 0 }.prefix(KeyFile.maxFaults)
+            }
+        }
     }
 
-    /// - Parameter directories: those with `carillon/bridge.conf`, of which an earlier one has the last word.
-    init(directories: [String]) throws(KeyFile.Fault) {
-        for directory in directories.reversed() {
-            guard let file = try KeyFile(path: directory + "/carillon/bridge.conf") else { continue }
-            for entry in file.entries { try apply(entry, of: file) }
+    /// Takes from a file with a fault what can only restrict (E9). The bridge is off where the file says with whom it is to
+    /// speak, or as whom: nothing goes to a broker or a realm that the file may have been about to change. A line with a
+    /// fault may stand for any key of its group, and a group that does not exist for any group.
+    private mutating func restrict(by file: KeyFile) {
+        if file.hasUnknownEntries { brokerHost = "" }
+        for entry in file.entries {
+            let keys = Self.groups[entry.group, default: []]
+            let known = keys.first { $0.name == entry.key }?.key
+            switch known {
+            case .exports: exports = NamePattern.common(of: exports, and: (try? NamePattern.list(entry.value)) ?? [])
+            case .imports: imports = NamePattern.common(of: imports, and: (try? NamePattern.list(entry.value)) ?? [])
+            case .presence where entry.value != "true": followsPresence = false
+            case .presence, .binaryNames: break
+            case .queue, .queueBytes, .inFlight, .receiveMaximum, .subscriptions:
+                var other = self
+                guard (try? other.apply(entry, of: file)) != nil else { break }
+                queue.count = min(queue.count, other.queue.count)
+                queue.byteCount = min(queue.byteCount, other.queue.byteCount)
+                inFlight = min(inFlight, other.inFlight)
+                receiveMaximum = min(receiveMaximum, other.receiveMaximum)
+                mostSubscriptions = min(mostSubscriptions, other.mostSubscriptions)
+            case nil where entry.group == "Limits": break
+            default: brokerHost = ""
+            }
         }
     }
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import CGLib
 
-/// Command-line options, parsed by GLib's `GOption`, which also writes `--help`.
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Command-line options, parsed by GLib's `GOption`, which also composes `--help`.
 ///
 /// Declare the options, call ``parse(_:)`` once, then ask for the values. Arguments are taken as UTF-8 whatever the
 /// locale is, so that a script under `LC_ALL=C` can pass any name. Threads: one thread only.
@@ -51,6 +57,7 @@ public final class CommandLineParser {
     }
 
     private let program: String
+    private let stopsAtFirstArgument: Bool
     private let texts: (usage: String, summary: String, description: String)
     private var declared: [Declarations.Option] = []
     private let context: OpaquePointer
@@ -69,6 +76,7 @@ public final class CommandLineParser {
         program: String, usage: String, summary: String, description: String = "", stopsAtFirstArgument: Bool = false
     ) {
         self.program = program
+        self.stopsAtFirstArgument = stopsAtFirstArgument
         texts = (usage, summary, description)
         g_set_prgname(program)
         context = g_option_context_new(usage)
@@ -114,20 +122,11 @@ public final class CommandLineParser {
             initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)
     }
 
-    /// Parses the process's arguments, all of which have to be options.
-    ///
-    /// - Throws: as ``parse(_:)``, and for an argument that is none.
-    public func parseOptions() throws(UsageError) {
-        if let argument = try parse(try Self.processArguments()).first {
-            throw UsageError("unexpected argument '\(argument)'")
-        }
-    }
-
     /// Parses `arguments` (without the program's name) and returns what is no option, in order.
     ///
-    /// `--help` prints and ends the process with status 0, as GOption does.
+    /// `--help` prints the help and ends the process; see ``end(writing:)``.
     ///
-    /// - Throws: ``UsageError`` for an unknown option, a missing value, or text that is not UTF-8.
+    /// - Throws: ``UsageError`` for an unknown option, a missing value, a value of a flag, or text that is not UTF-8.
     public func parse(_ arguments: [String]) throws(UsageError) -> [String] {
         if arguments == [Self.inquiry] {
             let help = Declarations.Option(long: "help", short: "h", placeholder: nil, help: "Show help options")
@@ -136,12 +135,14 @@ public final class CommandLineParser {
                     usage: texts.usage, summary: texts.summary, description: texts.description,
                     options: declared + [help]))
         }
+        let (arguments, wantsHelp) = try checked(arguments)
         // GLib leaves some "--" in the vector and takes others out; what it collects itself has none.
         let rest: Option<[String]> = declare(
             "", nil, G_OPTION_ARG_FILENAME_ARRAY, "", nil,
             initial: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?.none)  // G_OPTION_REMAINING
         entries.append(GOptionEntry())
         g_option_context_add_main_entries(context, entries, nil)
+        if wantsHelp { Self.end(writing: help) }
         // GLib steals strings from the vector and shortens it, so it gets its own copy.
         var vector = g_new(UnsafeMutablePointer<CChar>?.self, count: arguments.count + 2)
         vector![0] = g_strdup(program)
@@ -153,6 +154,76 @@ public final class CommandLineParser {
             throw UsageError(String(cString: error!.pointee.message))
         }
         return value(rest)
+    }
+
+    /// What `--help` prints, without the last line's end. Ask for it behind ``parse(_:)``, which tells GLib the options.
+    public var help: String {
+        let text = g_option_context_get_help(context, 1, nil)!
+        defer { g_free(text) }
+        return String(decoding: String(cString: text).utf8.reversed().drop { $0 == 0x0A }.reversed(), as: UTF8.self)
+    }
+
+    /// The exit status of a program whose standard output can't be written.
+    public static let outputFailed: Int32 = 5
+
+    /// Writes the whole output of a run, such as the help or the version, and ends the process: with status 0, or with
+    /// ``outputFailed`` and an error on standard error.
+    public static func end(writing text: String) -> Never {
+        do throws(StreamError) {
+            try writeLine(text)
+            exit(0)
+        } catch {
+            let program = g_get_prgname().map { String(cString: $0) } ?? ""
+            printError("\(program): standard output: \(error)")
+            exit(outputFailed)
+        }
+    }
+
+    /// The arguments with the spelling that options are declared in, and whether one of them asks for the help.
+    ///
+    /// - Throws: ``UsageError`` where GLib would ignore the value of a flag, and for an option that is not declared.
+    private func checked(_ arguments: [String]) throws(UsageError) -> (arguments: [String], wantsHelp: Bool) {
+        var arguments = arguments
+        var isValue = false
+        for (index, argument) in arguments.enumerated() {
+            if isValue {
+                isValue = false
+            } else if argument == "--" {
+                break
+            } else if argument.hasPrefix("--") {
+                let parts = argument.dropFirst(2).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                // British and American; options are declared in the latter.
+                let name = parts[0].split(separator: "-", omittingEmptySubsequences: false)
+                    .map { $0 == "behaviour" ? "behavior" : $0 == "colour" ? "color" : $0 }.joined(separator: "-")
+                let option = declared.first { $0.long == name }
+                guard option != nil || name == "help" else {
+                    let closest = Spelling.closest(to: name, among: declared.map(\.long) + ["help"])
+                    throw UsageError(
+                        "there is no option --\(name)" + (closest.map { "; did you mean '--\($0)'?" } ?? ""))
+                }
+                let takesValue = option?.placeholder != nil
+                if !takesValue, parts.count > 1 {
+                    throw UsageError("--\(name) takes no value; '\(parts[1])' was given")
+                }
+                if option == nil { return (arguments, true) }
+                isValue = takesValue && parts.count == 1
+                arguments[index] = "--" + name + argument.dropFirst(2 + parts[0].count)
+            } else if argument.hasPrefix("-"), argument != "-" {
+                let letters = Array(argument.dropFirst())
+                for (place, letter) in letters.enumerated() {
+                    if letter == "h" || letter == "?" { return (arguments, true) }
+                    guard let option = declared.first(where: { $0.short == letter }) else {
+                        throw UsageError("there is no option -\(letter)")
+                    }
+                    guard option.placeholder != nil else { continue }
+                    isValue = place == letters.count - 1
+                    break
+                }
+            } else if stopsAtFirstArgument {
+                break
+            }
+        }
+        return (arguments, false)
     }
 
     public func value(_ option: Option<Bool>) -> Bool {

@@ -30,7 +30,7 @@ public struct KeyFile {
         public let line: Int
     }
 
-    /// After so many faults a file is not read on.
+    /// So many faults of a file are told.
     public static let maxFaults = 20
     /// A larger file is no configuration, and is refused.
     public static let mostBytes = 1 << 20
@@ -45,6 +45,8 @@ public struct KeyFile {
     public let entries: [Entry]
     /// The faults of the lines that are no entries, in the order of the file; or the one of a file that can't be read.
     public let faults: [Fault]
+    /// Whether there may be entries in it that are not known: it can't be read to its end, or the name of a group can't.
+    public let hasUnknownEntries: Bool
 
     /// Reads the file at `path`, which may be a link to one. It is the user's or root's.
     ///
@@ -60,7 +62,13 @@ public struct KeyFile {
     /// - Returns: nil when there is no such file.
     public init?(readableOf path: String) {
         do throws(FileError) {
-            guard let bytes = try RegularFile.contents(of: path, atMost: Self.mostBytes) else { return nil }
+            guard let bytes = try RegularFile.contents(of: path, atMost: Self.mostBytes) else {
+                // The system says of a link to nothing what it says of nothing.
+                var status = stat()
+                guard lstat(path, &status) == 0 else { return nil }
+                self.init(path: path, fault: "it is a link to no file")
+                return
+            }
             self.init(readableOf: bytes, path: path)
         } catch {
             self.init(path: path, fault: error.description)
@@ -75,32 +83,32 @@ public struct KeyFile {
 
     /// The same for bytes that are in memory.
     package init(readableOf bytes: [UInt8], path: String) {
-        guard bytes.withUnsafeBytes({ $0.isText }) else {
-            self.init(path: path, fault: "the file is not valid UTF-8, or has a zero byte")
-            return
-        }
         var reader = Reader(path: path)
         var faults: [Fault] = []
         var (number, start) = (0, 0)
-        while faults.count < Self.maxFaults, !reader.isFull,
+        while !reader.isFull,
             let line = bytes.withUnsafeBytes({ $0.nextLine(from: &start, number: &number) })
         {
             do throws(Fault) {
                 try reader.read(bytes[line], number: number)
             } catch {
-                faults.append(error)
+                if faults.count < Self.maxFaults { faults.append(error) }
                 reader.noteFaulty(number: number)
             }
         }
-        self.init(path: path, entries: reader.entries.compactMap(\.self), faults: faults)
+        self.init(
+            path: path, entries: reader.entries.compactMap(\.self), faults: faults,
+            hasUnknownEntries: reader.hasUnknownEntries)
     }
 
-    private init(path: String, entries: [Entry] = [], faults: [Fault]) {
+    private init(path: String, entries: [Entry], faults: [Fault], hasUnknownEntries: Bool) {
         (self.path, self.entries, self.faults) = (path, entries, faults)
+        self.hasUnknownEntries = hasUnknownEntries
     }
 
     private init(path: String, fault reason: String) {
-        self.init(path: path, faults: [Fault(path: path, line: nil, reason: reason)])
+        let fault = Fault(path: path, line: nil, reason: reason)
+        self.init(path: path, entries: [], faults: [fault], hasUnknownEntries: true)
     }
 
     /// The value of `entry` as one of two words.
@@ -175,6 +183,9 @@ private struct Reader {
     private var count = 0
     /// Whether there are more entries than a configuration has.
     var isFull: Bool { count > KeyFile.mostEntries }
+    /// As ``KeyFile/hasUnknownEntries``.
+    private var hasUnknownGroup = false
+    var hasUnknownEntries: Bool { isFull || hasUnknownGroup }
 
     init(path: String) {
         self.path = path
@@ -189,6 +200,9 @@ private struct Reader {
         count += 1
         guard count <= KeyFile.mostEntries else { throw fault("there are more than \(KeyFile.mostEntries) entries") }
         guard bytes.count <= KeyFile.longestEntry else { throw fault("'\(shown(bytes))' is too long") }
+        guard bytes.withUnsafeBytes({ $0.isText }) else {
+            throw fault("'\(shown(bytes))' is not valid UTF-8, or has a zero byte")
+        }
         let line = bytes.trimmed
         if line.first == UInt8(ascii: "[") {
             let name = line.dropFirst().dropLast()
@@ -220,7 +234,10 @@ private struct Reader {
 
     /// A line has a fault.
     mutating func noteFaulty(number: Int) {
-        guard let group else { return }
+        guard let group else {
+            hasUnknownGroup = true
+            return
+        }
         entries.append(KeyFile.Entry(group: group, key: "", value: "", line: number))
     }
 

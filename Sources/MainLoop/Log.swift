@@ -32,6 +32,14 @@ public enum Log {
         g_setenv("G_MESSAGES_DEBUG", domain, 1)
     }
 
+    /// Whether standard error goes to the journal, which keeps the levels apart.
+    public static var goesToJournal: Bool { g_log_writer_is_journald(2) != 0 }
+
+    /// Leaves out ``Level/notice``. Call before other threads start.
+    public static func hideNotices() { hidesNotices.store(true, ordering: .relaxed) }
+
+    private static let hidesNotices = Atomic<Bool>(false)
+
     /// Has every line that this thread logs in `body`, of each level, go to `sink` and nowhere else: a simulation has them
     /// among all else that happens.
     package static func redirected<Result>(
@@ -87,6 +95,7 @@ public enum Log {
 
     private static func write(_ level: Level, _ message: () -> String, _ fields: () -> Fields) {
         if isRedirected.load(ordering: .relaxed), let sink = sinkOfThread.value { return sink.write(level, message) }
+        if level == .notice, hidesNotices.load(ordering: .relaxed) { return }
         let flags = level.glib
         // Most calls are at levels that are off.
         guard g_log_writer_default_would_drop(flags, domain) == 0 else { return }

@@ -44,11 +44,21 @@ package struct Configuration: Equatable {
         ///
         /// - Parameter directories: the user's own comes first.
         init(directories: [String]) {
+            self.init(paths: directories.reversed().map { $0 + "/carillon/carillon.conf" })
+        }
+
+        /// Reads those of these files that exist.
+        ///
+        /// - Parameter paths: the least important first.
+        package init(paths: [String]) {
             self.init()
-            for directory in directories.reversed() {
-                if let file = KeyFile(readableOf: directory + "/carillon/carillon.conf") { add(file) }
+            for path in paths {
+                if let file = KeyFile(readableOf: path) { add(file) }
             }
         }
+
+        /// Reads the files of the XDG configuration directories.
+        package static func ofMachine() -> Reading { Reading(directories: configurationDirectories()) }
 
         /// The content of a single file, for a simulation.
         package init(text: String) {
@@ -76,8 +86,11 @@ package struct Configuration: Equatable {
     }
 
     /// Takes from a file with a fault what can only restrict (E9): a mistake must not give anybody more than the file would,
-    /// or the less important files do. A list of an application that has a fault itself is empty.
+    /// or the less important files do. A line with a fault may stand for any key of its group, and a group that does not
+    /// exist for any group, unless its name is close to that of one that restricts nobody.
     private mutating func restrict(by file: KeyFile) {
+        if file.hasUnknownEntries { restrictSharing() }
+        var lists: [String: Policy.Restriction] = [:]
         for entry in file.entries {
             switch entry.group {
             case "Limits":
@@ -85,11 +98,25 @@ package struct Configuration: Equatable {
                 let value = try? file.number(entry, 1...Limits.row(key).hardMaximum)
                 limits[key] = min(limits[key], value ?? limits[key])
             case "Channels" where entry.value != "true": allowsChannels = false
+            case "Channels", "Activity": continue
             case "Policy": policy.restrict(by: entry)
-            case let group where group.hasPrefix(Policy.groupPrefix): policy.restrictApplication(by: entry)
-            default: continue
+            case let group where SessionRules.groups.contains(group): sessions.restrict(by: entry, of: file)
+            case let group where group.hasPrefix(Self.activityPrefix): continue
+            case let group where group.hasPrefix(Policy.groupPrefix):
+                lists[String(group.dropFirst(Policy.groupPrefix.count)), default: .init()].add(entry)
+            case let group:
+                guard Spelling.closest(to: group, among: ["Limits", "Channels", "Activity"]) == nil else { continue }
+                restrictSharing()
             }
         }
+        for (application, restriction) in lists { policy.restrict(application, by: restriction) }
+    }
+
+    /// Nothing goes to applications in a sandbox, or to other sessions, that a file which can't be read may have forbidden.
+    private mutating func restrictSharing() {
+        policy.openNames = []
+        policy.unidentified = .refuse
+        sessions = SessionRules()
     }
 
     private mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {

@@ -17,31 +17,28 @@ final class ConfigurationKeeper {
 
     /// Reads the files for the first time: what is without a fault is in force, file by file (E9).
     func begin() {
-        current = take().configuration
-        for fault in faults {
-            Log.warning("configuration refused: \(fault)", ["CARILLON_REASON": fault.reason])
-        }
+        current = take(saying: "configuration refused").configuration
     }
 
     /// Reads the files again. With a fault in one of them, everything stays as it was.
     ///
-    /// - Throws: the first fault, with file and line. All have been logged.
+    /// - Throws: the first fault, with file and line. All have been logged, the same ones once.
     func read() throws(KeyFile.Fault) {
-        let reading = take()
+        let reading = take(saying: "configuration refused, the old one stays")
         guard let first = faults.first else {
             let before = current
             current = reading.configuration
             onRead?(before)
             return
         }
-        for fault in faults {
-            Log.warning("configuration refused, the old one stays: \(fault)", ["CARILLON_REASON": fault.reason])
-        }
         throw first
     }
 
-    private func take() -> Configuration.Reading {
+    private func take(saying words: String) -> Configuration.Reading {
         let reading = readFiles()
+        if reading.faults != faults {
+            for fault in reading.faults { Log.warning("\(words): \(fault)", ["CARILLON_REASON": fault.reason]) }
+        }
         (files, faults) = (reading.files, reading.faults)
         return reading
     }

@@ -50,7 +50,7 @@ package struct Machine {
             },
             runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(), processes: ProcFileSystem(), session: .own,
             maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
-            readConfiguration: { .init(directories: configurationDirectories()) }, sockets: { UnixSockets() },
+            readConfiguration: { .ofMachine() }, sockets: { UnixSockets() },
             letGoOfPages: UnusedPages.letGo,
             connectToSystemBus: { context, priority throws(BusError) in
                 try Connection(address: Connection.systemBusAddress, context: context, priority: priority)

@@ -143,7 +143,7 @@ public final class Service {
         case .nameTaken where attempts > Self.mostAttemptsForName: end(.nameTaken)
         case .disconnected, .refused, .nameTaken:
             if case .disconnected = reason, attempts == 0 {
-                Log.warning("the bus closed the connection; connecting again", ["CARILLON_REASON": "disconnected"])
+                Log.notice("the bus closed the connection; connecting again", ["CARILLON_REASON": "disconnected"])
             }
             connectLater()
         }

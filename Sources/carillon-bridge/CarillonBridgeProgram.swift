@@ -19,50 +19,58 @@ struct CarillonBridgeProgram {
         case noBus = 2
         case nameTaken = 3
         case disconnected = 4
+        /// By ``CommandLineParser/end(writing:)``.
+        case outputFailed = 5
     }
 
     static func main() {
         let parser = CommandLineParser(
-            program: "carillon-bridge", usage: "",
+            program: "carillon-bridge", usage: "[--check [FILE ...]]",
             summary: "Joins the session's notification center to those of other machines, by an MQTT broker.")
         let version = parser.flag("version", help: "Show the version and exit")
         let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
-        let check = parser.flag("check", help: "Read the configuration, say what is wrong with it, and exit")
+        let check = parser.flag("check", help: "Check FILE, or the configuration that there is, and exit")
+        var files: [String] = []
         do throws(CommandLineParser.UsageError) {
-            try parser.parseOptions()
+            files = try parser.parse(try CommandLineParser.processArguments())
+            if let file = files.first, !parser.value(check) {
+                throw CommandLineParser.UsageError("unexpected argument '\(file)'")
+            }
         } catch {
             printError("carillon-bridge: \(error)\nTry 'carillon-bridge --help'.")
             exit(ExitCode.usage.rawValue)
         }
         if parser.value(version) {
-            print("carillon-bridge \(Wire.softwareVersion)")
-            exit(ExitCode.done.rawValue)
+            CommandLineParser.end(writing: "carillon-bridge \(Wire.softwareVersion)")
+        }
+        if parser.value(check) {
+            let reading = files.isEmpty ? BridgeConfiguration.Reading() : BridgeConfiguration.Reading(paths: files)
+            ConfigurationReport(
+                files: reading.files, faults: reading.faults, named: files,
+                none: "there is no carillon/bridge.conf: the bridge is off"
+            ).end()
         }
         Log.useStandardError()
         if parser.value(verbose) { Log.showAll() }
-        let configuration: BridgeConfiguration
-        do throws(KeyFile.Fault) {
-            configuration = try BridgeConfiguration()
-        } catch {
-            Log.critical("\(error)")
-            exit(ExitCode.usage.rawValue)
-        }
-        guard configuration.isOn else {
+        let reading = BridgeConfiguration.Reading()
+        guard reading.configuration.isOn else {
+            for fault in reading.faults { Log.critical("configuration refused: \(fault)") }
+            guard reading.faults.isEmpty else { exit(ExitCode.usage.rawValue) }
             Log.notice("off: no broker is configured; see carillon-bridge(1) and bridge.conf")
             exit(ExitCode.done.rawValue)
         }
-        if parser.value(check) { exit(ExitCode.done.rawValue) }
-        exit(run(configuration).rawValue)
+        for fault in reading.faults { Log.warning("configuration refused: \(fault)") }
+        exit(run(reading).rawValue)
     }
 
     /// Runs until a signal, or until the bridge can't go on.
-    private static func run(_ configuration: BridgeConfiguration) -> ExitCode {
+    private static func run(_ reading: BridgeConfiguration.Reading) -> ExitCode {
         // A reader that is gone is an error of the write; OpenSSL writes to sockets as to files.
         signal(SIGPIPE, SIG_IGN)
         let loop = EventLoop()
         var result = ExitCode.done
         do throws(Bridge.End) {
-            let bridge = try Bridge(configuration, address: try sessionBusAddress()) { reason in
+            let bridge = try Bridge(reading, address: try sessionBusAddress()) { reason in
                 result = report(reason)
                 loop.quit()
             }

@@ -19,25 +19,44 @@ struct Carillond {
         case noBus = 2
         case nameTaken = 3
         case disconnected = 4
+        /// By ``CommandLineParser/end(writing:)``.
+        case outputFailed = 5
     }
 
     static func main() {
         let parser = CommandLineParser(
-            program: "carillond", usage: "", summary: "Serves the distributed notification center on the session bus.")
+            program: "carillond", usage: "[--check [FILE ...]]",
+            summary: "Serves the distributed notification center on the session bus.")
         let version = parser.flag("version", help: "Show the version and exit")
         let verbose = parser.flag("verbose", short: "v", help: "Log everything, also what is normal")
+        let check = parser.flag("check", help: "Check FILE, or the configuration that there is, and exit")
+        var files: [String] = []
         do throws(CommandLineParser.UsageError) {
-            try parser.parseOptions()
+            files = try parser.parse(try CommandLineParser.processArguments())
+            if let file = files.first, !parser.value(check) {
+                throw CommandLineParser.UsageError("unexpected argument '\(file)'")
+            }
         } catch {
             printError("carillond: \(error)\nTry 'carillond --help'.")
             exit(ExitCode.usage.rawValue)
         }
         if parser.value(version) {
-            print("carillond \(Wire.softwareVersion)")
-            exit(ExitCode.done.rawValue)
+            CommandLineParser.end(writing: "carillond \(Wire.softwareVersion)")
+        }
+        if parser.value(check) {
+            let reading = files.isEmpty ? Configuration.Reading.ofMachine() : Configuration.Reading(paths: files)
+            ConfigurationReport(
+                files: reading.files, faults: reading.faults, named: files,
+                none: "there is no carillon/carillon.conf: the defaults are in force"
+            ).end()
         }
         Log.useStandardError()
-        if parser.value(verbose) { Log.showAll() }
+        if parser.value(verbose) {
+            Log.showAll()
+        } else if getenv("DBUS_STARTER_ADDRESS") != nil, !Log.goesToJournal {
+            // Started by a bus, as by that of dbus-run-session: somebody else's terminal gets only what went wrong.
+            Log.hideNotices()
+        }
         exit(serve().rawValue)
     }
 
@@ -88,7 +107,8 @@ struct Carillond {
             Log.critical("the bus took \(Wire.busName) away from this process")
             return .nameTaken
         case .busGone:
-            Log.critical("the bus closed the connection, and is gone")
+            // How a session ends.
+            Log.notice("the bus closed the connection, and is gone")
             return .disconnected
         case .disconnected:
             Log.critical("the bus closed the connection, and takes no other; the state is kept")

@@ -28,9 +28,79 @@ struct ConfigurationTests {
                 atPath: directory.entry("\(place)/carillon"), withIntermediateDirectories: true)
             try directory.write(text, to: "\(place)/carillon/bridge.conf")
         }
-        let configuration = try BridgeConfiguration(directories: ["user", "none", "system"].map(directory.entry))
+        let reading = BridgeConfiguration.Reading(directories: ["user", "none", "system"].map(directory.entry))
+        let configuration = reading.configuration
         #expect(configuration.brokerHost == "mine" && configuration.port == 4711)
-        #expect(configuration.exports.count == 1)
+        #expect(configuration.exports.count == 1 && reading.faults.isEmpty)
+        #expect(reading.files == ["system", "user"].map { directory.entry("\($0)/carillon/bridge.conf") })
+    }
+
+    private static let system = """
+        [Broker]
+        host=ours
+        [Bridge]
+        export=org.a.*;org.b.C;org.d
+        import=*
+        [Limits]
+        queue=100
+        in-flight=5
+        """
+
+    /// That of two files, of which the user's has a mistake.
+    private func read(user text: String) throws -> BridgeConfiguration {
+        let directory = try TemporaryDirectory()
+        try directory.write(Self.system, to: "system")
+        try directory.write(text, to: "user")
+        let reading = BridgeConfiguration.Reading(paths: ["system", "user"].map(directory.entry))
+        #expect(!reading.faults.isEmpty && reading.faults.allSatisfy { $0.path == directory.entry("user") })
+        return reading.configuration
+    }
+
+    @Test("E9: of a file with a mistake only what restricts is in force")
+    func restricting() throws {
+        let configuration = try read(
+            user: """
+                [Bridge]
+                export=org.a.b.*;org.b.*;org.e
+                import=org.f;org.g.*
+                presence=false
+                [Limits]
+                queue=7
+                in-flight=6
+                receive-maximum=x
+                """)
+        #expect(configuration.isOn && configuration.brokerHost == "ours")
+        #expect(Set(configuration.exports.map(\.description)) == ["org.b.C", "org.a.b.*"])
+        #expect(configuration.imports.map(\.description) == ["org.f", "org.g.*"])
+        #expect(!configuration.followsPresence && configuration.queue.count == 7 && configuration.inFlight == 5)
+        #expect(configuration.receiveMaximum == BridgeConfiguration(standard: ()).receiveMaximum)
+    }
+
+    @Test(
+        "E9: a file with a mistake that tells with whom to speak, or as whom, turns the bridge off",
+        arguments: [
+            "[Broker]\nhost=mine\n[Bridge]\nx=1", "[Broker]\ntls=false\n[Bridge]\nx=1", "[Broker]\nhots=mine",
+            "[Bridge]\nrealm=other\n[Limits]\nqueue=0", "[Bridge]\nhost=a\n[Limits]\nqueue=0",
+            "[Bridge]\nuser=a\n[Limits]\nqueue=0", "[Bridge]\nraelm=other", "[Bridge]\nexport",
+            "[Brigde]\nexport=a", "host=mine", "[Broker\nhost=mine", "[Bridge]\nexport=\u{0}",
+        ])
+    func off(text: String) throws {
+        #expect(try !read(user: text).isOn)
+    }
+
+    @Test(
+        "E9: a mistake that can't be about them leaves the bridge on",
+        arguments: ["[Limits]\nqueue=0", "[Bridge]\ncbor=a*b", "[Bridge]\npresence=no", "[Limits]\n\u{0}"])
+    func on(text: String) throws {
+        let configuration = try read(user: text)
+        #expect(configuration.isOn && configuration.exports.count == 3)
+        #expect(configuration.followsPresence == !text.contains("presence"))
+    }
+
+    @Test("E9: a list that has the mistake itself is empty")
+    func faultyList() throws {
+        let configuration = try read(user: "[Bridge]\nexport=a*b")
+        #expect(configuration.isOn && configuration.exports.isEmpty && configuration.imports.count == 1)
     }
 
     @Test("Without a broker it is off, and its lists are empty")

@@ -87,7 +87,9 @@ struct CommandLineParserTests {
         arguments: [
             (["--nonsense"], "--nonsense"), (["-x"], "-x"), (["--text"], "--text"), (["-t"], "-t"),
             (["one", "--list"], "--list"),
-            (["--flag=1", "--nonsense=1"], "--nonsense"), (["--größe"], "--größe"),
+            (["--flag=1"], "--flag takes no value; '1' was given"), (["--nonsense=1"], "--nonsense"),
+            (["--flag="], "--flag takes no value"), (["--lits", "a"], "did you mean '--list'?"), (["-fx"], "-x"),
+            (["--größe"], "--größe"),
         ])
     func usageErrors(arguments: [String], name: String) {
         #expect {

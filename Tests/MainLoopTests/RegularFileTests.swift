@@ -149,15 +149,19 @@ struct KeyFileTests {
         #expect(fault(text)?.line == line)
     }
 
-    @Test("What is no text is refused as a whole")
+    @Test("A line that is no text is a fault of that line; a comment may be anything")
     func noText() throws {
         let directory = try TemporaryDirectory()
         let path = directory.path + "/file"
-        for bytes: [UInt8] in [[0xFF, 0xFE], [0], Array("[A]\nk=\u{0}".utf8)] {
+        for (bytes, line) in [([0xFF, 0xFE], 1), ([0], 1), (Array("[A]\nk=\u{0}\nl=1".utf8), 2)] as [([UInt8], Int)] {
             try Data(bytes).write(to: URL(filePath: path))
             let fault = #expect(throws: KeyFile.Fault.self) { try KeyFile(path: path) }
-            #expect(fault?.line == nil)
+            #expect(fault?.line == line)
+            let file = try #require(KeyFile(readableOf: path))
+            #expect(file.entries.map(\.key) == (line == 2 ? ["", "l"] : []) && file.hasUnknownEntries == (line == 1))
         }
+        try Data(Array("[A]\n# Gr".utf8) + [0xFC] + Array("n\nk=1".utf8)).write(to: URL(filePath: path))
+        #expect(try KeyFile(path: path)?.entries.map(\.key) == ["k"])
     }
 
     @Test("A file of any contents is read in time in proportion to its size, up to a mebibyte")

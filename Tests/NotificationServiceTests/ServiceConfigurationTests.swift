@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import DesktopActivity
+import Foundation
 import MainLoop
 import NotificationCore
 import TestLimits
@@ -92,7 +93,7 @@ struct ServiceConfigurationTests {
                 Dictionary(uniqueKeysWithValues: lists.map { ($0.key.rawValue, $0.value.map(\.description)) })
             }
         }
-        #expect(lists("org.example.A") == ["post": ["org.a.*"]])
+        #expect(lists("org.example.A") == ["post": ["org.a.*"]], "of two lists the names that both have")
         #expect(lists("org.example.B") == ["observe": ["org.b.*"], "post": []])
         #expect(lists("org.example.C") == ["observe": [], "post": []])
         #expect(lists("org.example.D") == ["observe": [], "post": []])
@@ -104,13 +105,96 @@ struct ServiceConfigurationTests {
         #expect(other.faults.count == 1 && other.configuration.policy.openNames.isEmpty)
     }
 
-    @Test("E9: a file that can't be read leaves the others as they are")
+    @Test("E9: what a file with a fault takes away is taken away", arguments: ["oops", "[Limits]\nclients=0", "\u{0}"])
+    func takesAway(fault: String) throws {
+        let system = """
+            [Policy]
+            open-names=*
+            [Policy org.example.A]
+            post=*
+            observe=org.a.*;org.c.D
+            [Sessions]
+            export=*
+            import=1:*;2:org.x.*
+            """
+        let user = """
+            [Policy]
+            open-names=org.open.*
+            [Policy org.example.A]
+            post=
+            observe=org.a.B;org.c.*
+            [Sessions]
+            export=org.y.Z
+            import=2:org.x.Y
+            """
+        let configuration = try restricted(user + "\n" + fault, system).configuration
+        let lists = try #require(configuration.policy.applications["org.example.A"])
+        #expect(
+            lists[.post]?.isEmpty == true && Set(lists[.observe]?.map(\.description) ?? []) == ["org.a.B", "org.c.D"])
+        // A line without a group of its own may stand for any list of the last one.
+        let isOfSessions = fault != "[Limits]\nclients=0"
+        #expect(configuration.policy.openNames.map(\.description) == ["org.open.*"])
+        #expect(configuration.sessions.export.map(\.description) == (isOfSessions ? [] : ["org.y.Z"]))
+        #expect(
+            configuration.sessions.imports.mapValues { $0.map(\.description) }
+                == (isOfSessions ? [:] : [2: ["org.x.Y"]]))
+    }
+
+    @Test("E9: a line with a fault stands for the lists that the group of an application lacks, wherever it is")
+    func faultyLineOfApplication() throws {
+        for text in ["oops\npost=org.a.*", "post=org.a.*\noops", "post=org.a.*\nobsrve=*"] {
+            let lists = try restricted("[Policy org.example.A]\n" + text).configuration.policy.applications[
+                "org.example.A"]
+            #expect(lists?[.post]?.map(\.description) == ["org.a.*"] && lists?[.observe]?.isEmpty == true, "\(text)")
+        }
+    }
+
+    private static let open = "[Policy]\nopen-names=*\n[Sessions]\nexport=*\n[Limits]\nclients=9\n"
+
+    @Test(
+        "E9: a file that can't be read to its end, or has a group that nobody knows, shares nothing",
+        arguments: ["[Polcy]\nopen-names=", "[Policy\nopen-names=", "export=\n", "[Sesions]\nexport="])
+    func unknownEntries(text: String) throws {
+        let configuration = try restricted(text, Self.open).configuration
+        #expect(configuration.policy.openNames.isEmpty && configuration.policy.unidentified == .refuse)
+        #expect(!configuration.sessions.areNeeded && configuration.limits[.clients] == 9)
+    }
+
+    @Test(
+        "E9: a misspelled group that restricts nobody changes nothing",
+        arguments: ["[Limts]\nclients=1", "[Activty]\nsource=none", "[Chanels]\nchannels=true"])
+    func harmlessGroup(text: String) throws {
+        let plain = try read("", Self.open)
+        #expect(try restricted(text, Self.open).configuration == plain)
+    }
+
+    @Test("E9: a directory, or a link to nothing, is a file that can't be read")
     func unreadable() throws {
-        let system = "[Policy org.example.A]\npost=org.a.*\n[Limits]\nclients=9\n"
-        let plain = try read("", system)
-        let reading = try restricted("[Limits]\nclients=1\n\u{0}", system)
-        #expect(reading.configuration == plain)
-        #expect(reading.faults.count == 1 && reading.faults[0].line == nil)
+        for isLink in [true, false] {
+            let directory = try TemporaryDirectory()
+            try directory.write(Self.open, to: "1/carillon/carillon.conf")
+            let path = directory.entry("0/carillon")
+            if isLink {
+                try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+                try FileManager.default.createSymbolicLink(
+                    atPath: path + "/carillon.conf", withDestinationPath: "/nowhere/at/all")
+            } else {
+                try FileManager.default.createDirectory(
+                    atPath: path + "/carillon.conf", withIntermediateDirectories: true)
+            }
+            let reading = Configuration.Reading(directories: [directory.entry("0"), directory.entry("1")])
+            #expect(reading.faults.count == 1 && reading.faults[0].line == nil && reading.files.count == 2)
+            #expect(reading.configuration.policy.openNames.isEmpty && !reading.configuration.sessions.areNeeded)
+            #expect(reading.configuration.limits[.clients] == 9)
+        }
+    }
+
+    @Test("E9: more faults than are told hide nothing that restricts")
+    func behindManyFaults() throws {
+        let text = String(repeating: "oops\n", count: 50)
+        let configuration = try restricted("[Activity]\n\(text)[Limits]\nclients=7\n[Channels]\nchannels=false\n")
+        #expect(configuration.faults.count == KeyFile.maxFaults)
+        #expect(configuration.configuration.limits[.clients] == 7 && !configuration.configuration.allowsChannels)
     }
 
     @Test("All faults of a file are named, up to a bound, and a group that has one hides its keys")

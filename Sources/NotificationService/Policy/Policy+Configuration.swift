@@ -28,9 +28,14 @@ extension Policy {
         }
     }
 
-    /// Takes an entry of the group `[Policy]` of a file with a fault, if it can only restrict.
+    /// Takes an entry of the group `[Policy]` of a file with a fault, as far as it can only restrict.
     mutating func restrict(by entry: KeyFile.Entry) {
-        guard entry.key == Key.unidentified.rawValue else { return }
+        let key = Key(rawValue: entry.key)
+        if key != .unidentified {
+            openNames = NamePattern.common(
+                of: openNames, and: key.flatMap { _ in try? NamePattern.list(entry.value) } ?? [])
+        }
+        guard key != .openNames else { return }
         switch Unidentified(rawValue: entry.value) {
         case .allow: break
         case .automatic: if unidentified == .allow { unidentified = .automatic }
@@ -38,14 +43,29 @@ extension Policy {
         }
     }
 
-    /// Takes an entry of an application's group of a file with a fault, unless another file has such a list. A line with
-    /// a fault, and an action that nobody knows, stand for all actions.
-    mutating func restrictApplication(by entry: KeyFile.Entry) {
-        let id = String(entry.group.dropFirst(Self.groupPrefix.count))
-        for action in Action(rawValue: entry.key).map({ [$0] }) ?? Action.allCases {
-            guard applications[id]?[action] == nil else { continue }
-            let list = action.rawValue == entry.key ? try? NamePattern.list(entry.value) : nil
-            applications[id, default: [:]][action] = list ?? []
+    /// The group of an application in a file with a fault.
+    struct Restriction {
+        fileprivate var lists: [Action: [NamePattern]] = [:]
+        fileprivate var hasFaultyLine = false
+
+        /// A list that has a fault itself is empty.
+        mutating func add(_ entry: KeyFile.Entry) {
+            if let action = Action(rawValue: entry.key) {
+                lists[action] = (try? NamePattern.list(entry.value)) ?? []
+            } else {
+                hasFaultyLine = true
+            }
+        }
+    }
+
+    /// Leaves an application what a file with a fault and the less important ones both give it. A line with a fault stands
+    /// for the lists that the group does not have.
+    mutating func restrict(_ application: String, by restriction: Restriction) {
+        for action in Action.allCases {
+            guard let list = restriction.lists[action] ?? (restriction.hasFaultyLine ? [] : nil) else { continue }
+            let before = applications[application]?[action]
+            applications[application, default: [:]][action] =
+                before.map { NamePattern.common(of: $0, and: list) } ?? list
         }
     }
 

@@ -57,6 +57,21 @@ extension SessionRules {
         }
     }
 
+    /// Takes an entry of a file with a fault, as far as it can only restrict.
+    mutating func restrict(by entry: KeyFile.Entry, of file: KeyFile) {
+        var other = SessionRules()
+        try? other.apply(entry, of: file)
+        let key = Key(rawValue: entry.key)
+        if key ?? .export == .export { export = NamePattern.common(of: export, and: other.export) }
+        if key ?? .imports == .imports { Self.restrict(&imports, to: other.imports) }
+        if key ?? .retained == .retained { Self.restrict(&retained, to: other.retained) }
+    }
+
+    private static func restrict(_ names: inout [UInt32: [NamePattern]], to others: [UInt32: [NamePattern]]) {
+        for (user, list) in names { names[user] = NamePattern.common(of: list, and: others[user] ?? []) }
+        names = names.filter { !$0.value.isEmpty }
+    }
+
     /// `1000:org.example.*;com.example.Ding;anna:org.example.*`: a user's names go on to the next user.
     private static func namesByUser(
         _ entry: KeyFile.Entry, of file: KeyFile

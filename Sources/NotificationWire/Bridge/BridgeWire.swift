@@ -84,6 +84,10 @@ public struct BridgeStatus: Equatable, Sendable {
     /// Hosts of which messages lose their properties on the way.
     public var stripped: [String] = []
     public var hosts: [Host] = []
+    /// The configuration files, the least important first.
+    public var files: [String] = []
+    /// What is wrong with them: `FILE:LINE: reason`.
+    public var errors: [String] = []
 
     public init() {}
 
@@ -126,6 +130,8 @@ public struct BridgeStatus: Equatable, Sendable {
                     software: try entries.take("software", { $0.string }, orElse: "")))
         }
         self.hosts = hosts
+        files = try entries.take("configuration-files", { $0.strings }, orElse: [])
+        errors = try entries.take("configuration-errors", { $0.strings }, orElse: [])
     }
 
     public func append(to writer: inout MessageWriter) {
@@ -149,7 +155,7 @@ public struct BridgeStatus: Equatable, Sendable {
             "in-flight": .uint32(inFlight), "exported": .uint64(exported), "imported": .uint64(imported),
             "lost-out": .uint64(lostOutwards), "lost-in": .uint64(lostInwards), "refused": .uint64(refused),
             "duplicates": .uint64(repeated), "acknowledgement": .uint64(acknowledgement), "stripped": list(stripped),
-            "hosts": .array(hosts),
+            "hosts": .array(hosts), "configuration-files": list(files), "configuration-errors": list(errors),
         ]
     }
 }
