@@ -10,65 +10,76 @@ import MainLoop
 /// `carillon COMMAND …`
 @main
 struct CarillonTool {
-    static func command(_ name: String) -> (([String]) throws(UsageError) -> ExitCode)? {
-        switch name {
-        case "post": PostCommand.run
-        case "observe": ObserveCommand.run
-        case "wait": WaitCommand.run
-        case "monitor": MonitorCommand.run
-        case "replay": ReplayCommand.run
-        case "status": StatusCommand.run
-        case "clients": ListCommand.runClients
-        case "observers": ListCommand.runObservers
-        case "get": ValuesCommand.runGet
-        case "forget": ValuesCommand.runForget
-        case "retained": ValuesCommand.runRetained
-        case "top": TopCommand.run
-        case "why": WhyCommand.run
-        case "bridge": BridgeCommand.run
-        case "suspend": OverrideCommand.runSuspend
-        case "resume": OverrideCommand.runResume
-        case "follow": OverrideCommand.runFollow
+    typealias Run = @Sendable ([String]) throws(UsageError) -> ExitCode
+
+    struct Command: Sendable {
+        let name: String
+        let help: String
+        let run: Run
+    }
+
+    /// In the order of the help.
+    static let commands = [
+        Command(name: "post", help: "Post a notification", run: PostCommand.run),
+        Command(name: "observe", help: "Print the notifications that arrive", run: ObserveCommand.run),
+        Command(name: "wait", help: "Wait for a notification, which a command may cause", run: WaitCommand.run),
+        Command(name: "monitor", help: "Print all posts, without counting as a receiver", run: MonitorCommand.run),
+        Command(name: "replay", help: "Post again what was recorded", run: ReplayCommand.run),
+        Command(name: "status", help: "Show the state and the counters of the service", run: StatusCommand.run),
+        Command(name: "top", help: "Show them again and again, on the whole screen", run: TopCommand.run),
+        Command(name: "clients", help: "List the programs that use the service", run: ListCommand.runClients),
+        Command(name: "observers", help: "List their observers", run: ListCommand.runObservers),
+        Command(name: "get", help: "Print the retained values of a name", run: ValuesCommand.runGet),
+        Command(name: "forget", help: "Remove the retained values of a name", run: ValuesCommand.runForget),
+        Command(name: "retained", help: "List all retained values", run: ValuesCommand.runRetained),
+        Command(name: "why", help: "Tell why a program does not get something", run: WhyCommand.run),
+        Command(name: "suspend", help: "Suspend a program, to test it", run: OverrideCommand.runSuspend),
+        Command(name: "resume", help: "Have a program count as active, to test it", run: OverrideCommand.runResume),
+        Command(name: "follow", help: "Undo suspend and resume", run: OverrideCommand.runFollow),
+        Command(name: "bridge", help: "Look at the bridge to other machines", run: BridgeCommand.run),
+        Command(name: "check", help: "Check configuration files", run: CheckCommand.run),
+        Command(name: "reload", help: "Have the service read its configuration again", run: ReloadCommand.run),
+        Command(name: "help", help: "Show the help of a command", run: HelpCommand.run),
+    ]
+
+    static func command(_ name: String) -> Run? {
         // For the shells, and so not in the help.
-        case "complete": CompleteCommand.run
-        default: nil
-        }
+        if name == "complete" { return CompleteCommand.run }
+        return commands.first { $0.name == name }?.run
     }
 
     static func main() {
         do throws(UsageError) {
-            exit(try run(try CommandLineParser.processArguments()).rawValue)
+            let arguments = try CommandLineParser.processArguments()
+            do throws(UsageError) {
+                exit(try run(arguments).rawValue)
+            } catch {
+                let name = arguments.first.flatMap { command($0) == nil ? nil : $0 }
+                fail(error, help: name.map { "carillon \($0) --help" })
+            }
         } catch {
-            printError("carillon: \(error)\nTry 'carillon --help'.")
-            exit(ExitCode.usage.rawValue)
+            fail(error, help: nil)
         }
     }
 
+    private static func fail(_ error: UsageError, help: String?) -> Never {
+        printError("carillon: \(error)\nTry '\(help ?? "carillon --help")'.")
+        exit(ExitCode.usage.rawValue)
+    }
+
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
+        let width = commands.map(\.name.count).max() ?? 0
+        let list = commands.map { command in
+            "  \(command.name)\(String(repeating: " ", count: width - command.name.count))  \(command.help)"
+        }
         let parser = CommandLineParser(
             program: "carillon", usage: "COMMAND ...",
             summary: "Posts and observes distributed notifications, and looks into the service.",
             description: """
                 Commands:
-                  post       Post a notification
-                  observe    Print the notifications that arrive
-                  wait       Wait for a notification, which a command may cause
-                  monitor    Print all that is posted, without counting as a receiver
-                  replay     Post again what was recorded
-                  status     Show what the service is doing
-                  top        Show it again and again, on the whole screen
-                  clients    List the programs that it knows
-                  observers  List their observers
-                  get        Print the values that are kept of a name
-                  forget     Remove them
-                  retained   List all values that are kept
-                  why        Tell why a program does not get something
-                  suspend    Suspend a program, to test it
-                  resume     Have a program count as active, to test it
-                  follow     Take either back
-                  bridge     Look at the bridge to other machines
+                \(list.joined(separator: "\n"))
 
-                'carillon COMMAND --help' tells more.
+                'carillon help COMMAND' tells more.
 
                 Exit status: 0 done, 1 wrong usage or refused, 2 no bus or no service, 3 timed out, 4 notifications
                 were lost, 5 standard output can't be written, 6 there is no such value or client, 7 a command of
@@ -78,8 +89,17 @@ struct CarillonTool {
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
-        guard let name = rest.first else { throw UsageError("no command given") }
-        guard let run = command(name) else { throw UsageError("there is no command '\(name)'") }
+        guard let name = rest.first else {
+            printError(parser.help)
+            return .usage
+        }
+        guard let run = command(name) else { throw unknown(name) }
         return try run(Array(rest.dropFirst()))
+    }
+
+    /// The error for a command that there is not.
+    static func unknown(_ name: String) -> UsageError {
+        let closest = Spelling.closest(to: name, among: commands.map(\.name))
+        return UsageError("there is no command '\(name)'" + (closest.map { "; did you mean '\($0)'?" } ?? ""))
     }
 }

@@ -12,14 +12,19 @@ enum ListCommand {
         let parser = CommandLineParser(
             program: "carillon clients", usage: "", summary: "Lists the programs that the service knows.",
             description: description)
-        let posters = parser.flag("posters", short: "p", help: "List who has posted instead, the busiest first")
+        let posters = parser.flag("posters", help: "List who has posted instead, the busiest first")
         guard let (isJSON, terminal, rest) = try parse(parser, arguments) else { return Output.writeVersion() }
         if let extra = rest.first { throw UsageError("clients takes no argument '\(extra)'") }
         let wantsPosters = parser.value(posters)
         return CommandSession.run(startsService: false) { session in
             guard !wantsPosters else {
                 return session.ask(ListPosters()) { posters in
-                    show(posters.map(\.entries), columns: posterColumns, isJSON: isJSON, on: terminal, session)
+                    // Of those that posted as much the one that came first.
+                    let busiest = posters.enumerated().sorted {
+                        ($1.element.posted, $0.offset) < ($0.element.posted, $1.offset)
+                    }
+                    show(
+                        busiest.map(\.element.entries), columns: posterColumns, isJSON: isJSON, on: terminal, session)
                 }
             }
             session.ask(ListClients()) { clients in
@@ -115,15 +120,27 @@ enum ListCommand {
                 return Table.Column(column, isNumber ? .right : .left)
             })
         for row in rows {
-            table.append(columns.map { column in row.first { $0.key == column }.map(cell) ?? "*" })
+            // An older service does not know all of them.
+            table.append(columns.map { column in row.first { $0.key == column }.map(cell) ?? Table.Cell(Sign.unknown) })
         }
         for line in table.lines(on: terminal) { session.print(line) }
+        let hidden = table.hiddenColumns(on: terminal)
+        if !hidden.isEmpty {
+            session.print(
+                terminal.styled(
+                    "(no room for \(hidden.joined(separator: ", ")): a wider terminal or --json has them)", .dim))
+        }
     }
 
     private static func cell(_ entry: (key: String, value: PropertyList)) -> Table.Cell {
-        let text = NotificationFormat.readable(entry.value.readable)
-        // Any name and object is the empty string on the bus; a person reads a star more easily.
-        return Table.Cell(text.isEmpty ? "*" : text, style(of: entry.key, entry.value))
+        let text =
+            switch (entry.key, entry.value) {
+            case ("process", .string("")), ("pid", .uint32(0)): Sign.unknown
+            case ("name", .string("")), ("object", .string("")): Sign.any
+            case (_, .string("")), ("cause", .string("none")): Sign.none
+            default: NotificationFormat.readable(entry.value.readable)
+            }
+        return Table.Cell(text, style(of: entry.key, entry.value))
     }
 
     /// What somebody who looks for trouble should see first.

@@ -28,8 +28,7 @@ enum StatusCommand {
                     } else {
                         // Sentences are whole on a narrow terminal, too.
                         let paper = Terminal(width: nil, hasColors: terminal.hasColors)
-                        let lines = lines(of: properties, bridge: bridge)
-                        for line in lines.lines(on: paper, showsTitles: false) { session.print(line) }
+                        for line in lines(of: properties, bridge: bridge, on: paper) { session.print(line) }
                     }
                     session.finish(.done)
                 }
@@ -78,31 +77,44 @@ enum StatusCommand {
         return lines
     }
 
-    private static func lines(of properties: CenterProperties, bridge: BridgeStatus?) -> Table {
-        var table = Table([Table.Column("label"), Table.Column("value")])
+    /// What it is and does, then its counters by groups, with what each counts.
+    private static func lines(
+        of properties: CenterProperties, bridge: BridgeStatus?, on terminal: Terminal
+    ) -> [String] {
+        var about = Table([Table.Column("label"), Table.Column("value")])
         func line(_ label: String, _ value: String, _ style: Terminal.Style? = nil) {
-            table.append([Table.Cell(label, .dim), Table.Cell(value, style)])
+            about.append([Table.Cell(label, .dim), Table.Cell(value, style)])
         }
         line("version", properties.version)
         line("activity", "\(properties.activitySource), \(properties.activityState)")
         if !properties.activityReason.isEmpty { line("", properties.activityReason, .warning) }
         if let configuration = properties.configuration {
             for file in configuration.files { line("configuration", file) }
-            for error in configuration.errors { line("refused", error, .bad) }
+            for error in configuration.errors { line("mistake", error, .bad) }
         }
         for (label, text) in Self.text(of: properties.policy) { line(label, text) }
         for (label, text) in Self.text(of: properties.sessions) { line(label, text) }
         if let summary = bridge.map({ BridgeText.summary($0) }) { line(summary.label, summary.text, summary.style) }
-        let main: [StatisticsKey] = [.clients, .observers, .posted, .delivered, .queued, .dropped]
-        let others = properties.statistics.entries.filter { entry in !main.contains { $0.rawValue == entry.key } }
-        for key in main {
-            if let count = properties.statistics[key] {
-                line(key.rawValue, "\(count)", key == .dropped && count > 0 ? .bad : nil)
+
+        var counters = Table([Table.Column("key"), Table.Column("count", .right), Table.Column("help")])
+        var titles: [Int: String] = [:]
+        let entries = properties.statistics.entries
+        for group in StatisticsText.Group.allCases {
+            let members = entries.filter { StatisticsText.group(of: $0.key) == group }
+            if !members.isEmpty { titles[counters.rows.count] = group.rawValue }
+            for (key, count) in members {
+                let text = key.split(separator: "-").contains("bytes") ? Readable.size(count) : "\(count)"
+                let style: Terminal.Style? = count > 0 && StatisticsText.isLoss(key) ? .bad : nil
+                counters.append([
+                    Table.Cell("  " + key), Table.Cell(text, style), Table.Cell(StatisticsText.help(of: key), .dim),
+                ])
             }
         }
-        for (key, count) in others.sorted(by: { $0.key < $1.key }) {
-            line(key, key.hasSuffix("bytes") ? Readable.size(count) : "\(count)")
+        var lines = about.lines(on: terminal, showsTitles: false)
+        for (number, line) in counters.lines(on: terminal, showsTitles: false).enumerated() {
+            if let title = titles[number] { lines += ["", terminal.styled(title, .bold)] }
+            lines.append(line)
         }
-        return table
+        return lines
     }
 }

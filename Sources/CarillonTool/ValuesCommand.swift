@@ -98,12 +98,13 @@ enum ValuesCommand {
             (["name", "object", "posted", "poster", "app"] + (showsOrigin ? ["from"] : [])).map { Table.Column($0) })
         for value in values {
             let age = value.time.map { Readable.ago(seconds: Double(now - $0) / 1e6) }
-            let object = value.object.isEmpty ? "*" : NotificationFormat.readable(value.object)
-            let origin = showsOrigin ? [Table.Cell(value.origin.map(NotificationFormat.harmless) ?? "-")] : []
+            let object = value.object.isEmpty ? Sign.none : NotificationFormat.readable(value.object)
+            let origin = showsOrigin ? [Table.Cell(value.origin.map(NotificationFormat.harmless) ?? Sign.none)] : []
             table.append(
                 [
-                    Table.Cell(NotificationFormat.readable(value.name)), Table.Cell(object), Table.Cell(age ?? "-"),
-                    Table.Cell(value.poster ?? "-"), Table.Cell(value.details["app"]?.readable ?? "-"),
+                    Table.Cell(NotificationFormat.readable(value.name)), Table.Cell(object),
+                    Table.Cell(age ?? Sign.unknown),
+                    Table.Cell(value.poster ?? Sign.unknown), Table.Cell(value.details["app"]?.readable ?? Sign.none),
                 ] + origin)
         }
         for line in table.lines(on: terminal) { session.print(line) }

@@ -23,11 +23,15 @@ enum WhyCommand {
         let name = rest.count > 1 ? rest[1] : ""
         if rest.count > 1, name.isEmpty { throw UsageError("'' is no name of a notification") }
         if name.isEmpty, parser.value(object) != nil { throw UsageError("--object needs a NAME") }
+        let terminal = Terminal()
         let (chosen, isJSON, wanted) = (try ChosenClients(text), parser.value(json), parser.value(object) ?? "")
         return CommandSession.run(startsService: false) { session in
             chosen.ask({ Explain($0.name.rawValue, name: name, object: wanted) }, on: session) { client, reasons in
                 guard isJSON else {
-                    return reasons.forEach { session.print(NotificationFormat.harmless($0)) }
+                    for reason in reasons {
+                        terminal.wrapped(NotificationFormat.harmless(reason)).forEach { session.print($0) }
+                    }
+                    return
                 }
                 session.print(
                     PropertyListJSON.object([

@@ -53,7 +53,8 @@ struct CompleteTests {
         #expect(try bus.processID(ofOwner: ServiceProcess.busName) == nil)
         let nowhere = ["DBUS_SESSION_BUS_ADDRESS": "unix:path=/nonexistent/bus"]
         #expect(try complete("get", "", environment: nowhere) == ["words"])
-        #expect(try complete("forg", environment: nowhere) == ["words", "forget\tRemove them"])
+        #expect(
+            try complete("forg", environment: nowhere) == ["words", "forget\tRemove the retained values of a name"])
     }
 
     @Test("A service that does not answer is not waited for")

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import NotificationWire
 import TestLimits
 import TestSupport
 import Testing
+
+@testable import CarillonTool
 
 /// What `carillon status`, `clients` and `observers` show.
 @Suite("B3: carillon looks into the service", .serialized, .limited)
@@ -38,7 +41,13 @@ struct StatusTests {
         for words in [
             ["posted", "2"], ["delivered", "1"], ["clients", "1"], ["observers", "1"], ["queued-bytes", "0 B"],
         ] {
-            #expect(text.contains { self.words($0) == words }, "\(text)")
+            let line = try #require(text.first { $0.hasPrefix("  \(words[0]) ") }, "\(text)")
+            #expect(Array(self.words(line.trimmingCharacters(in: .whitespaces)).prefix(2)) == words, "\(text)")
+        }
+        let titles = text.filter { line in StatisticsText.Group.allCases.contains { $0.rawValue == line } }
+        #expect(titles == ["Now", "Waiting now", "Since the service started", "Lost or refused since then"])
+        for key in StatisticsKey.allCases {
+            #expect(text.contains { $0.hasPrefix("  \(key.rawValue) ") && words($0).count == 3 }, "\(key): \(text)")
         }
         let object = try json(try #require(try lines(bell.run("status", "--json")).first))
         let statistics = try #require(object["Statistics"] as? [String: Any])
@@ -61,7 +70,7 @@ struct StatusTests {
         #expect(
             table.dropFirst().map { Array($0[1...4]) }
                 == [["\(poster.pid)", "python3", "2", "0"], ["\(both.pid)", "python3", "1", "0"]], "\(table)")
-        let rows = try lines(bell.run("clients", "-p", "--json")).map(json)
+        let rows = try lines(bell.run("clients", "--posters", "--json")).map(json)
         #expect(rows.map { $0["posted"] as? Int } == [2, 1] && rows.map { $0["refused"] as? Int } == [0, 0])
         #expect(rows.map { $0["pid"] as? Int } == [Int(poster.pid), Int(both.pid)])
         #expect(try lines(bell.run("clients")).count == 3, "without those that only post")

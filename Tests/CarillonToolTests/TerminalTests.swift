@@ -44,6 +44,33 @@ struct TerminalTests {
             #expect(lines[3].hasSuffix("…"), "\(lines)")
         }
         if width >= 32 { #expect(lines == table().lines(on: paper)) }
+        let hidden = table().hiddenColumns(on: Terminal(width: width, hasColors: false))
+        #expect(hidden == (width < 15 ? ["count", "object"] : width < 25 ? ["object"] : []), "\(lines)")
+        for title in hidden { #expect(!lines[0].contains(title), "\(lines)") }
+    }
+
+    @Test("A column has room for its title, or is left out")
+    func titlesAreWhole() {
+        var table = Table([Table.Column("name"), Table.Column("suspended"), Table.Column("flow")])
+        table.append(["Ding", "true", "open"])
+        #expect(
+            table.lines(on: Terminal(width: 21, hasColors: false)) == [
+                "name  suspended  flow", "Ding  true       open",
+            ])
+        #expect(table.lines(on: Terminal(width: 20, hasColors: false)) == ["name  suspended", "Ding  true"])
+    }
+
+    @Test(
+        "A sentence is broken between words",
+        arguments: [
+            (nil, "Ding is not observed", ["Ding is not observed"]),
+            (20, "Ding is not observed", ["Ding is not observed"]),
+            (19, "Ding is not observed", ["Ding is not", "  observed"]),
+            (6, "Ding is not observed", ["Ding", "  is", "  not", "  observed"]), (3, "", [""]),
+            (5, "鐘 樓", ["鐘 樓"]), (4, "鐘 樓", ["鐘", "  樓"]),
+        ])
+    func wrapped(width: Int?, text: String, lines: [String]) {
+        #expect(Terminal(width: width, hasColors: false).wrapped(text) == lines)
     }
 
     @Test("A number is whole or not there")

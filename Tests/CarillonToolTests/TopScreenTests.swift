@@ -11,7 +11,7 @@ import Testing
 struct TopScreenTests {
     /// The command on a screen, run by a shell there.
     private func start(
-        on bus: PrivateBus, _ arguments: String = "-i 0.2", columns: Int = 120, lines: Int = 30,
+        on bus: PrivateBus, _ arguments: String = "--interval 0.2", columns: Int = 120, lines: Int = 30,
         environment: [String: String] = [:]
     ) throws -> TmuxScreen {
         let screen = try TmuxScreen(
@@ -33,7 +33,7 @@ struct TopScreenTests {
     }
 
     private func observers(_ lines: [String]) -> [Substring] {
-        lines.filter { $0.hasPrefix(":") }.map { $0.split(separator: " ")[3] }
+        lines.filter { $0.hasPrefix(":") }.map { $0.split(separator: " ")[4] }
     }
 
     @Test("Clients with what they do; keys choose order, filter, view; the help tells the keys")
@@ -51,7 +51,7 @@ struct TopScreenTests {
         #expect(shown.contains { $0.hasPrefix("activity ") }, "\(shown)")
         #expect(shown[29].hasPrefix("q quit  h help"), "\(shown)")
         let table = try #require(shown.first { $0.hasPrefix("name ") })
-        for title in ["program", "observers", "post/s↓", "queued", "flow", "suspended", "dropped", "channel"] {
+        for title in ["pid", "program", "observers", "post/s↓", "queued", "flow", "suspended", "dropped", "channel"] {
             #expect(table.contains(title), "\(table)")
         }
         #expect(rows(shown, below: "name ").count == 3)
@@ -62,7 +62,7 @@ struct TopScreenTests {
             guard let row = try screen.lines().first(where: { $0.hasPrefix(":") })?.split(separator: " ") else {
                 return false
             }
-            return row[1] == "python3" && (Double(row[4]) ?? 0) > 0
+            return row[2] == "python3" && (Double(row[5]) ?? 0) > 0
         }
 
         // Whether it observes or not.
@@ -72,7 +72,7 @@ struct TopScreenTests {
             guard let row = try screen.lines().first(where: { $0.hasPrefix(":") })?.split(separator: " ") else {
                 return false
             }
-            return row[1] == "python3" && row[3] == "0" && (Double(row[4]) ?? 0) > 0
+            return row[2] == "python3" && row[4] == "0" && (Double(row[5]) ?? 0) > 0
         }
         silent.end()
         try screen.wait("it is gone") { rows($0, below: "name ").count == 3 }
@@ -125,7 +125,7 @@ struct TopScreenTests {
         try screen.wait(for: "paused")
         try bell.post("Dong", "--retain")
         // Pausing has nothing to wait for but a question that would have been answered by then.
-        _ = try bell.run("top", "--json", "-n", "4", "-i", "0.2")
+        _ = try bell.run("top", "--json", "-n", "4", "--interval", "0.2")
         #expect(try screen.lines().contains { $0.contains("values 2") })
         try screen.press("p")
         try screen.wait(for: "values 3")
@@ -169,7 +169,7 @@ struct TopScreenTests {
     func size() throws {
         let bell = try Bell()
         for n in 1...30 { try bell.post("value.\(n)", "--retain") }
-        let screen = try start(on: bell.bus, "-i 0.2 --view values", lines: 24)
+        let screen = try start(on: bell.bus, "--interval 0.2 --view values", lines: 24)
         try screen.wait("the first rows") { lines in
             rows(lines, below: "name").first == "value.1" && lines[23].hasSuffix("rows 1-17 of 30")
         }
@@ -237,7 +237,7 @@ struct TopScreenTests {
         let bell = try Bell()
         let screen = try TmuxScreen(environment: bell.bus.environment)
         try screen.run("bash --norc")
-        try screen.run("clear; '\(try Bell.path())' top -i 0.2")
+        try screen.run("clear; '\(try Bell.path())' top --interval 0.2")
         try screen.wait(for: "process \(bell.service.pid), up ")
         try screen.press("C-z")
         try screen.wait(for: "Stopped")

@@ -117,7 +117,7 @@ struct TopTests {
         // While it does not answer, the service does.
         try bridge.stop()
         _ = try top.nextLine { ((try? json($0))?["bridge-error"] as? String)?.isEmpty == false }
-        let stopped = try bell.run("top", "--batch", "-n", "2", "-i", "0.1")
+        let stopped = try bell.run("top", "--batch", "-n", "2", "--interval", "0.1")
         #expect(stopped.exitCode == 0 && stopped.standardOutput.contains("\nbridge does not answer\n"), "\(stopped)")
         bridge.signal(SIGCONT)
         _ = try top.nextLine { shown($0)["exported"] as? Int == 112 }
@@ -132,7 +132,8 @@ struct TopTests {
         for (name, n) in [("org.b", "1"), ("org.a", "2"), ("other", "3")] {
             try bell.post(name, "--retain", "n=\(n)", "text=\(String(repeating: "x", count: 100 * Int(n)!))")
         }
-        let result = try bell.run("top", "--batch", "-n", "2", "-i", "0.1", "--view", "values", "--filter", "ORG.")
+        let result = try bell.run(
+            "top", "--batch", "-n", "2", "--interval", "0.1", "--view", "values", "--filter", "ORG.")
         #expect(result.exitCode == 0 && result.standardError == "", "\(result)")
         let pages = result.standardOutput.split(separator: "carillon top  ")
         #expect(pages.count == 2, "\(result)")
@@ -171,7 +172,7 @@ struct TopTests {
     @Test("E3: once there was a service the next is waited for, and none is started", arguments: BusKind.available)
     func restart(kind: BusKind) throws {
         let bell = try Bell(kind)
-        let top = try top(bell, "--json", "-i", "0.1")
+        let top = try top(bell, "--json", "--interval", "0.1")
         _ = try top.nextLine()
         try bell.service.kill()
         _ = try top.nextErrorLine { $0.hasPrefix("carillon: waiting for the service: ") }
@@ -188,7 +189,8 @@ struct TopTests {
     func output() throws {
         let bell = try Bell()
         let result = try Command.run(
-            "sh", ["-c", "\"$0\" top --json -i 0.1 >/dev/full", try Bell.path()], environment: bell.bus.environment)
+            "sh", ["-c", "\"$0\" top --json --interval 0.1 >/dev/full", try Bell.path()],
+            environment: bell.bus.environment)
         #expect(result.exitCode == 5, "\(result)")
     }
 

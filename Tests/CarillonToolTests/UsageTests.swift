@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import MainLoop
 import TestLimits
 import TestSupport
 import Testing
+
+@testable import CarillonTool
 
 /// What `carillon` refuses, with which exit code, and what it says then.
 @Suite("carillon: usage and refusals", .serialized, .limited)
@@ -11,8 +14,24 @@ struct UsageTests {
     @Test(
         "B3: wrong usage is exit code 1 and says what is wrong, before the bus is tried",
         arguments: [
-            ([], "no command given"),
-            (["ring"], "there is no command 'ring'"),
+            (["ring"], "there is no command 'ring'\nTry 'carillon --help'."),
+            (["pots"], "there is no command 'pots'; did you mean 'post'?\nTry 'carillon --help'."),
+            (["help", "obsrve"], "there is no command 'obsrve'; did you mean 'observe'?\nTry 'carillon help --help'."),
+            (["help", "post", "observe"], "help takes one COMMAND"),
+            (["post", "Ding", "--retian"], "there is no option --retian; did you mean '--retain'?"),
+            (["observe", "--versoin"], "did you mean '--version'?\nTry 'carillon observe --help'."),
+            (["post", "Ding", "--retain=false"], "--retain takes no value; 'false' was given"),
+            (["observe", "--json=no"], "--json takes no value; 'no' was given"),
+            (["post", "Ding", "--help=yes"], "--help takes no value"),
+            (["post", "-x", "Ding"], "there is no option -x\nTry 'carillon post --help'."),
+            (["reload", "now"], "reload takes no argument 'now'"),
+            (["check", ""], "'' is no FILE"),
+            (["post", "Ding", "--expires", "0"], "--expires: '0' is not a time from 1 to 4294967295 seconds"),
+            (["post", "Ding", "--expires", "1.5"], "--expires: '1.5' is not a whole number of seconds"),
+            (["post", "Ding", "--expires", "5 m"], "--expires: '5 m' is not a time such as 90"),
+            (["post", "Ding", "--repeat", "4000001"], "--repeat: '4000001' is not a whole number from 1 to 4000000"),
+            (["replay", "x", "--speed", "0"], "--speed: '0' is not a number from 0.001 to 1000"),
+            (["observe", "--interval", "0.0001"], "is not a time from 0.001 to 4000000 seconds"),
             (["--no-such-option"], "--no-such-option"),
             (["post"], "post needs a NAME"),
             (["post", "--no-such-option", "Ding"], "--no-such-option"),
@@ -65,14 +84,14 @@ struct UsageTests {
             (["observe", "--no-such-option"], "--no-such-option"),
             (["observe", "--run-loop-mode", "idle"], "--run-loop-mode: 'idle' is none of"),
             (["observe", "--suspension-behavior", ""], "--suspension-behavior: '' is none of: drop, coalesce"),
-            (["observe", "--count", "0"], "--count: '0' is not a number"),
-            (["observe", "--count", "-1"], "--count: '-1' is not a number"),
-            (["observe", "--count", "1.5"], "--count: '1.5' is not a number"),
-            (["observe", "--count", "x"], "--count: 'x' is not a number"),
+            (["observe", "--count", "0"], "--count: '0' is not a whole number"),
+            (["observe", "--count", "-1"], "--count: '-1' is not a whole number"),
+            (["observe", "--count", "1.5"], "--count: '1.5' is not a whole number"),
+            (["observe", "--count", "x"], "--count: 'x' is not a whole number"),
             (["observe", "--count", "99999999999999999999"], "--count"),
-            (["observe", "--timeout", "0"], "--timeout: '0' is not a number"),
-            (["observe", "--timeout", "nan"], "--timeout: 'nan' is not a number"),
-            (["observe", "--timeout", "inf"], "--timeout: 'inf' is not a number"),
+            (["observe", "--timeout", "0"], "--timeout: '0' is not a time from 0.001"),
+            (["observe", "--timeout", "nan"], "--timeout: 'nan' is not a time such as"),
+            (["observe", "--timeout", "inf"], "--timeout: 'inf' is not a time such as"),
             (["observe", ""], "is no name of a notification"),
         ])
     func usage(arguments: [String], message: String) throws {
@@ -81,6 +100,72 @@ struct UsageTests {
         #expect(result.standardError.contains(message), "\(result)")
         #expect(result.standardError.hasPrefix("carillon: "), "\(result)")
         #expect(result.standardOutput.isEmpty, "\(result)")
+    }
+
+    @Test("Called bare it lists its commands: exit code 1")
+    func bare() throws {
+        let result = try runWithoutBus([])
+        #expect(result.status == .exited(1) && result.standardOutput.isEmpty, "\(result)")
+        for command in CarillonTool.commands {
+            #expect(result.standardError.contains("\n  \(command.name) "), "\(result)")
+        }
+    }
+
+    @Test("help COMMAND is COMMAND --help", arguments: CarillonTool.commands.map(\.name))
+    func helpOfCommand(name: String) throws {
+        let result = try runWithoutBus(["help", name])
+        #expect(result.status == .exited(0) && result.standardError.isEmpty, "\(result)")
+        #expect(result.standardOutput.hasPrefix("Usage:\n  carillon \(name)"), "\(result)")
+        #expect(try runWithoutBus([name, "--help"]).standardOutput == result.standardOutput)
+    }
+
+    @Test("help alone is --help")
+    func helpAlone() throws {
+        #expect(try runWithoutBus(["help"]).standardOutput == runWithoutBus(["--help"]).standardOutput)
+    }
+
+    @Test("The British spelling is understood")
+    func british() throws {
+        let result = try runWithoutBus(["observe", "--suspension-behaviour", "drop", "--colour=never"])
+        #expect(result.status == .exited(2), "it is the bus that is missing: \(result)")
+    }
+
+    @Test("A short option means the same to every command")
+    func shortOptions() throws {
+        var meanings: [Character: Set<String>] = [:]
+        for command in CarillonTool.commands {
+            let error = #expect(throws: UsageError.self) { try command.run([CommandLineParser.inquiry]) }
+            for option in try #require(error?.declarations).options {
+                if let short = option.short { meanings[short, default: []].insert(option.long) }
+            }
+        }
+        #expect(meanings.count > 10)
+        for (short, names) in meanings { #expect(names.count == 1, "-\(short): \(names)") }
+    }
+
+    @Test(
+        "Help and version that can't be written: exit code 5",
+        arguments: [
+            "carillon --help", "carillon help post", "carillon post --version", "carillond --help",
+            "carillond --version",
+        ])
+    func fullDisk(command: String) throws {
+        let words = command.split(separator: " ").map(String.init)
+        let result = try Command.run(
+            "sh", ["-c", "\"$0\" \"$@\" >/dev/full", try Executables.path(of: words[0])] + words.dropFirst(),
+            environment: environmentWithoutBus)
+        #expect(result.status == .exited(5) && result.standardError.contains("standard output: "), "\(result)")
+    }
+
+    @Test(
+        "Times",
+        arguments: [
+            ("90", 90), ("0.5", 0.5), ("5m", 300), ("1h30m", 5400), ("2d", 172_800), ("250ms", 0.25), ("1m5s", 65),
+            ("1.5h", 5400), ("5min", 300), ("0s", 0), ("", nil), ("m", nil), ("5x", nil), ("1h30", nil), ("30m1h", nil),
+            ("5m5m", nil), ("-5", nil), ("5 m", nil), ("1e3", nil), (".5", nil), ("٥", nil), ("1..2", nil), ("5M", nil),
+        ] as [(String, Double?)])
+    func times(text: String, seconds: Double?) {
+        #expect(NumberArguments.seconds(in: text) == seconds)
     }
 
     @Test(

@@ -48,6 +48,10 @@ enum BridgeText {
             ("here", "\(status.host)/\(status.user) in the realm \(status.realm)", nil),
             ("exports", names(status.exports), nil), ("imports", names(status.imports), nil),
             ("subscriptions", "\(status.subscriptions)", nil),
+        ]
+        lines += status.files.map { ("configuration", NotificationFormat.harmless($0), nil) }
+        lines += status.errors.map { ("mistake", NotificationFormat.harmless($0), .bad) }
+        lines += [
             ("out", "\(status.exported)\(lost(status.lostOutwards))", status.lostOutwards > 0 ? .bad : nil),
             ("in", "\(status.imported)\(lost(status.lostInwards))", status.lostInwards > 0 ? .bad : nil),
             ("waiting", "\(status.queued), \(size); \(status.inFlight) not confirmed by the broker", nil),

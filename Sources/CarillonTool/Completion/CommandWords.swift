@@ -29,14 +29,15 @@ struct CommandWords {
     /// The one whose value comes next.
     private var pending: Option?
     private var hasOptionsEnded = false
-    private let isInCommand: Bool
+    /// Nil before it.
+    private let command: String?
 
     /// - Parameter words: all before the one that is being typed, without the program's name.
     init(before words: some Collection<String>) {
         let own = words.drop { $0.hasPrefix("-") }
-        isInCommand = !own.isEmpty
+        command = own.first
         declarations =
-            if let name = own.first { CarillonTool.command(name).flatMap(Self.declarations) } else {
+            if let name = command { CarillonTool.command(name).flatMap(Self.declarations) } else {
                 Self.declarations(of: CarillonTool.run)
             }
         for word in own.dropFirst() { take(word) }
@@ -94,18 +95,12 @@ struct CommandWords {
             return .words(
                 declarations.options.map { Candidate(word: "--\($0.long)", description: $0.help) }, prefix: "")
         }
-        guard isInCommand else { return .words(Self.commands(in: declarations.description), prefix: "") }
+        guard command != nil else { return .words(Self.commands, prefix: "") }
         return wanted(argument(arguments.count, in: declarations.usage), for: current, prefix: "")
     }
 
-    /// The commands, as the help lists them.
-    private static func commands(in help: String) -> [Candidate] {
-        help.split(separator: "\n", omittingEmptySubsequences: false).drop { $0 != "Commands:" }.dropFirst()
-            .prefix { $0.hasPrefix("  ") }.map { line in
-                let words = line.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
-                let rest = words.count > 1 ? words[1].drop { $0 == " " } : ""
-                return Candidate(word: String(words[0]), description: String(rest))
-            }
+    private static var commands: [Candidate] {
+        CarillonTool.commands.map { Candidate(word: $0.name, description: $0.help) }
     }
 
     /// What the usage calls an argument, as `CLIENT` in `CLIENT [NAME]`, or the last of `[NAME ...]`; empty beyond the
@@ -124,6 +119,7 @@ struct CommandWords {
         case "OBJECT": .known(.objects(name), prefix: prefix)
         case "CLIENT": .known(.clients, prefix: prefix)
         case "FILE", "DIRECTORY": .files
+        case "COMMAND" where command == "help": .words(Self.commands, prefix: prefix)
         case "ACTION": words(BridgeCommand.Action.self, prefix)
         case "STYLE": words(PostingStyle.self, prefix)
         case "KEY": several(CoalescingKey.self, current, prefix)

@@ -42,20 +42,20 @@ enum PostCommand {
         let connected = parser.flag(
             "while-connected", help: "Keep it until this command ends, as with --lines; implies --retain")
         let expires = parser.string(
-            "expires", short: "e", placeholder: "SECONDS", help: "Neither keep it nor have it wait for longer")
+            "expires", placeholder: "TIME", help: "Discard it after TIME: 90, 5m, 1h30m")
         let sessions = parser.flag(
             "all-sessions", short: "a", help: "Post it to the machine's other sessions too, as far as they take it")
-        let lines = parser.flag("lines", short: "l", help: "Post once for each line of standard input")
+        let lines = parser.flag("lines", help: "Post once for each line of standard input")
         let repetitions = parser.string("repeat", placeholder: "N", help: "Post it N times, on one connection")
-        let delay = parser.string("delay", placeholder: "SECONDS", help: "With --repeat: from one to the next")
+        let delay = parser.string("delay", placeholder: "TIME", help: "With --repeat: from one to the next")
         let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
 
         guard let name = rest.first else { throw UsageError("post needs a NAME") }
-        let count = try WatchArguments.positive(parser.value(repetitions), "--repeat") { Int($0) }
-        let seconds = try WatchArguments.positive(parser.value(delay), "--delay") { Double($0) }
+        let count = try NumberArguments.count(parser.value(repetitions), "--repeat")
+        let seconds = try NumberArguments.seconds(parser.value(delay), "--delay")
         if count == nil, seconds != nil { throw UsageError("--delay needs --repeat") }
         if count != nil, parser.value(lines) { throw UsageError("--repeat and --lines exclude each other") }
         var text = parser.value(json)
@@ -76,12 +76,7 @@ enum PostCommand {
         if options.goesToAllSessions, parser.value(connected) {
             throw UsageError("--all-sessions and --while-connected exclude each other")
         }
-        if let text = parser.value(expires) {
-            guard let seconds = UInt32(text), seconds > 0 else {
-                throw UsageError("--expires: '\(text)' is not a number of seconds from 1 to \(UInt32.max)")
-            }
-            options.expiresAfter = seconds
-        }
+        options.expiresAfter = try NumberArguments.wholeSeconds(parser.value(expires), "--expires")
         let post = PostArguments(
             name: name, object: parser.value(object) ?? "", userInfo: userInfo, options: options,
             isVerbose: parser.value(verbose))

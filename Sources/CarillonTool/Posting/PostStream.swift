@@ -7,7 +7,8 @@ import ServiceClient
 
 /// Many posts on one connection, in their order, each when it is due, with a bounded number that wait for an answer.
 ///
-/// What is refused is told with its label; the others are posted all the same.
+/// What is refused is told with its label; the others are posted all the same. So are posts whose answer was lost, as the
+/// service ended before it came: nobody knows whether they were made, so none is repeated.
 final class PostStream: @unchecked Sendable {
     // Sendable: the command has one thread.
 
@@ -36,6 +37,9 @@ final class PostStream: @unchecked Sendable {
     private var isAsking = false
     private var hasEnded = false
     private var hasFailed = false
+    /// Consecutive posts without an answer that were not told yet.
+    private var uncertain: (first: String, last: String, count: Int, reason: String)?
+    private var isAnyUncertain = false
 
     /// - Parameters:
     ///   - total: how many there will be, where that is known.
@@ -102,7 +106,7 @@ final class PostStream: @unchecked Sendable {
         }
         if hasEnded, items.isEmpty, unanswered == 0 {
             progress?.end()
-            session.finish(hasFailed ? .usage : .done)
+            session.finish(isAnyUncertain ? .unavailable : hasFailed ? .usage : .done)
         }
     }
 
@@ -117,6 +121,14 @@ final class PostStream: @unchecked Sendable {
 
     private func answered(_ result: Result<Int, ServiceError>, _ label: String) {
         unanswered -= 1
+        if case .failure(.disconnected(let reason)) = result {
+            isAnyUncertain = true
+            let before = uncertain
+            uncertain = (before?.first ?? label, label, (before?.count ?? 0) + 1, reason)
+            if unanswered == 0 { tellUncertain() }
+            return pump()
+        }
+        tellUncertain()
         switch result {
         case .success(let receivers):
             posted += 1
@@ -128,6 +140,17 @@ final class PostStream: @unchecked Sendable {
             return session.fail(error)
         }
         pump()
+    }
+}
+
+extension PostStream {
+    private func tellUncertain() {
+        guard let posts = uncertain else { return }
+        uncertain = nil
+        progress?.clear()
+        let which = posts.count == 1 ? posts.first : "\(posts.first) to \(posts.last)"
+        let what = posts.count == 1 ? "it may have been posted" : "the \(posts.count) may have been posted"
+        printError("carillon: \(which): no answer: \(NotificationFormat.harmless(posts.reason)); \(what)")
     }
 }
 

@@ -22,15 +22,21 @@ enum ReplayCommand {
                 told again.
                 """)
         let speed = parser.string(
-            "speed", short: "s", placeholder: "FACTOR", help: "Play it so many times as fast; 1 if not given")
-        let fast = parser.flag("fast", short: "f", help: "Play it as fast as possible")
+            "speed", placeholder: "FACTOR", help: "Play it so many times as fast; 1 if not given")
+        let fast = parser.flag("fast", help: "Play it as fast as possible")
         let verbose = parser.flag("verbose", short: "v", help: "Tell how many clients matched each")
         let version = parser.flag("version", help: "Show the version and exit")
         let rest = try parser.parse(arguments)
         if parser.value(version) { return Output.writeVersion() }
         guard let path = rest.first, !path.isEmpty else { throw UsageError("replay needs a FILE") }
         if rest.count > 1 { throw UsageError("replay takes one FILE") }
-        let factor = try WatchArguments.positive(parser.value(speed), "--speed") { Double($0) } ?? 1
+        var factor = 1.0
+        if let text = parser.value(speed) {
+            guard let number = Double(text), (0.001...1000).contains(number) else {
+                throw UsageError("--speed: '\(text)' is not a number from 0.001 to 1000")
+            }
+            factor = number
+        }
         if parser.value(fast), parser.value(speed) != nil { throw UsageError("--fast and --speed exclude each other") }
         let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY)
         guard descriptor >= 0 else { throw UsageError("\(path): \(String(cString: strerror(errno)))") }

@@ -38,7 +38,7 @@ struct Table: Sendable {
 
     private let columns: [Column]
     private(set) var rows: [[Cell]] = []
-    /// Columns of text are not made narrower than that to make room.
+    /// Columns of text are not made narrower than that, or than their titles, to make room.
     private static let least = 8
     private static let gap = 2
 
@@ -63,19 +63,32 @@ struct Table: Sendable {
     ///
     /// - Parameter width: columns that there are; nil for as many as it takes.
     func lines(within width: Int?, showsTitles: Bool = true) -> [StyledLine] {
-        let titles = columns.map { Cell($0.title, .bold) }
-        let all = (showsTitles ? [titles] : []) + rows
+        let all = (showsTitles ? [columns.map { Cell($0.title, .bold) }] : []) + rows
         let widths = widths(of: all, within: width)
-        return all.map { line($0, widths, within: width) }
+        return all.map { line(Array($0.prefix(widths.count)), widths, within: width) }
     }
 
-    /// Each as wide as its widest cell. Where a terminal is narrower than that, the widest texts give way first.
+    /// The titles of the columns that a terminal is too narrow to show, which are the last ones.
+    func hiddenColumns(on terminal: Terminal) -> [String] {
+        let all = [columns.map { Cell($0.title) }] + rows
+        return columns.dropFirst(widths(of: all, within: terminal.width).count).map(\.title)
+    }
+
+    /// Each as wide as its widest cell. Where a terminal is narrower than that, the widest texts give way first, and the
+    /// last columns are left out when that is not enough.
     private func widths(of rows: [[Cell]], within limit: Int?) -> [Int] {
         var widths = columns.indices.map { index in rows.map { $0[index].columns }.max() ?? 0 }
         guard let limit else { return widths }
-        var excess = widths.reduce(0, +) + Self.gap * max(0, columns.count - 1) - limit
+        let least = columns.indices.map { index in
+            columns[index].alignment == .right
+                ? widths[index]
+                : min(widths[index], max(Self.least, DisplayWidth.columns(of: columns[index].title)))
+        }
+        func sum(_ widths: [Int]) -> Int { widths.reduce(0, +) + Self.gap * max(0, widths.count - 1) }
+        while widths.count > 1, sum(Array(least.prefix(widths.count))) > limit { widths.removeLast() }
+        var excess = sum(widths) - limit
         while excess > 0 {
-            let texts = columns.indices.filter { columns[$0].alignment == .left && widths[$0] > Self.least }
+            let texts = widths.indices.filter { columns[$0].alignment == .left && widths[$0] > least[$0] }
             guard let widest = texts.max(by: { widths[$0] < widths[$1] }) else { break }
             // One at a time, so that those that are as wide share what is missing.
             widths[widest] -= 1

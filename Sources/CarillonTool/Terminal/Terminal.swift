@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import MainLoop
+
 #if canImport(Glibc)
     import Glibc
 #elseif canImport(Musl)
@@ -59,6 +61,24 @@ struct Terminal: Sendable {
     func styled(_ text: String, _ style: Style?) -> String {
         guard hasColors, let style, !text.isEmpty else { return text }
         return "\u{1B}[\(style.parameters)m\(text)\u{1B}[0m"
+    }
+
+    /// The lines that a sentence takes on the terminal: it is broken between words, and all but the first are indented. A
+    /// word that is wider than the terminal has a line for itself.
+    func wrapped(_ text: String) -> [String] {
+        guard let width else { return [text] }
+        var lines: [String] = []
+        var line = ""
+        for word in text.split(separator: " ", omittingEmptySubsequences: false) {
+            let longer = line.isEmpty ? "\(word)" : "\(line) \(word)"
+            if line.isEmpty || DisplayWidth.columns(of: longer) <= width {
+                line = longer
+            } else {
+                lines.append(line)
+                line = "  \(word)"
+            }
+        }
+        return lines + [line]
     }
 
     func text(of line: StyledLine) -> String {

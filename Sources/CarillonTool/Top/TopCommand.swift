@@ -21,14 +21,14 @@ enum TopCommand {
                 never was there.
                 """)
         let interval = parser.string(
-            "interval", short: "i", placeholder: "SECONDS", help: "Ask the service every SECONDS; 2 if not given")
+            "interval", placeholder: "TIME", help: "Ask the service every TIME; 2 seconds if not given")
         let count = parser.string("count", short: "n", placeholder: "N", help: "End after N times")
         let view = parser.string(
             "view", short: "w", placeholder: "VIEW", help: "What to show first: \(ChoiceArguments.names(TopView.self))")
         let sort = parser.string(
-            "sort", short: "s", placeholder: "COLUMN", help: "Sort that by COLUMN, as its title says")
-        let reverse = parser.flag("reverse", short: "r", help: "The other way round")
-        let filter = parser.string("filter", short: "f", placeholder: "TEXT", help: "Only rows that hold TEXT")
+            "sort", placeholder: "COLUMN", help: "Sort that by COLUMN, as its title says")
+        let reverse = parser.flag("reverse", help: "The other way round")
+        let filter = parser.string("filter", placeholder: "TEXT", help: "Only rows that hold TEXT")
         let batch = parser.flag("batch", short: "b", help: "Print it, instead of taking the screen")
         let json = parser.flag("json", short: "j", help: "Print a JSON object each time")
         let color = ColorChoice.declare(on: parser)
@@ -50,7 +50,9 @@ enum TopCommand {
         if parser.value(reverse) { state.order.isReversed = true }
         let colors = try ColorChoice.value(of: color, from: parser)
         let run = TopRun(
-            state: state, every: try seconds(parser.value(interval)) ?? 2, times: try times(parser.value(count)))
+            state: state,
+            every: try NumberArguments.seconds(parser.value(interval), "--interval", from: 0.1, to: 86_400) ?? 2,
+            times: try NumberArguments.count(parser.value(count), "--count"))
         if parser.value(json) {
             return run.print { sample, rates, bus in [TopJSON.text(of: sample, rates: rates, bus: bus)] }
         }
@@ -59,21 +61,5 @@ enum TopCommand {
             throw UsageError("top needs a terminal; --batch and --json do not")
         }
         return run.takeScreen(color: colors)
-    }
-
-    private static func seconds(_ text: String?) throws(UsageError) -> Double? {
-        guard let text else { return nil }
-        guard let seconds = Double(text), seconds >= 0.1, seconds <= 86_400 else {
-            throw UsageError("--interval: '\(text)' is not a number of seconds from 0.1 to 86400")
-        }
-        return seconds
-    }
-
-    private static func times(_ text: String?) throws(UsageError) -> Int? {
-        guard let text else { return nil }
-        guard let number = Int(text), number > 0, number < 4_000_000 else {
-            throw UsageError("--count: '\(text)' is not a number from 1 to 4000000")
-        }
-        return number
     }
 }

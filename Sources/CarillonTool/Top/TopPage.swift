@@ -119,7 +119,7 @@ struct TopPage {
         let statistics = sample.properties.statistics
         func count(_ key: StatisticsKey) -> UInt64 { statistics[key] ?? 0 }
         func rate(_ key: StatisticsKey) -> String {
-            absence == nil ? rates.perSecond(key).map(Readable.rate) ?? "-" : "-"
+            absence == nil ? rates.perSecond(key).map(Readable.rate) ?? Sign.unknown : Sign.unknown
         }
 
         var traffic = StyledLine("posts/s \(rate(.posted))  deliveries/s \(rate(.delivered))  dropped ")
@@ -130,7 +130,7 @@ struct TopPage {
         lines.append(traffic)
 
         func size(_ key: StatisticsKey) -> String { Readable.size(count(key)) }
-        let memory = sample.process.map { Readable.size($0.memory) } ?? "-"
+        let memory = sample.process.map { Readable.size($0.memory) } ?? Sign.unknown
         lines.append(
             StyledLine(
                 "memory \(memory)  queued \(count(.queued)), \(size(.queuedBytes))  posts that wait "

@@ -28,10 +28,11 @@ enum TopView: String, CaseIterable, Sendable {
     }
 
     /// The number of the column that it is sorted by at first.
-    var firstColumn: Int { self == .clients ? 4 : 0 }
+    var firstColumn: Int { self == .clients ? 5 : 0 }
 
     private static let clientColumns = [
         Column(title: "name", key: "N", help: "unique name on the bus"),
+        Column(title: "pid", key: "I", help: "process id", isNumber: true),
         Column(title: "program", key: "G", help: "program"),
         Column(title: "app", key: "A", help: "application"),
         Column(title: "observers", key: "O", help: "observers that it has", isNumber: true),
@@ -47,7 +48,7 @@ enum TopView: String, CaseIterable, Sendable {
 
     private static let valueColumns = [
         Column(title: "name", key: "N", help: "name"),
-        Column(title: "object", key: "O", help: "object; * is none"),
+        Column(title: "object", key: "O", help: "object; - is none"),
         Column(title: "age", key: "A", help: "how long ago it was posted", isNumber: true),
         Column(title: "size", key: "S", help: "bytes of its texts and its userInfo", isNumber: true),
         Column(title: "poster", key: "P", help: "who posted it"),
@@ -80,24 +81,26 @@ enum TopView: String, CaseIterable, Sendable {
 
     private static func row(of client: ListedClient, _ rates: TopRates) -> Row {
         let isOpen = ["", "open"].contains(client.flow)
-        let suspension = client.isSuspended ? client.cause : client.cause == "none" ? "-" : "no: \(client.cause)"
+        let suspension = client.isSuspended ? client.cause : client.cause == "none" ? "" : "no: \(client.cause)"
         return Row(cells: [
-            TopCell(client.name.rawValue), TopCell(client.process), TopCell(client.application),
+            TopCell(client.name.rawValue),
+            client.processID == 0 ? TopCell(nil, number: nil) : TopCell(count: UInt64(client.processID)),
+            TopCell(client.process, ifEmpty: Sign.unknown), TopCell(client.application),
             TopCell(count: UInt64(client.observers)), TopCell(rate: rates.perSecond(\.posted, of: client)),
             TopCell(rate: rates.perSecond(\.delivered, of: client)),
             TopCell(count: UInt64(client.queued), client.queued > 0 ? .warning : nil),
             TopCell(client.flow, isOpen ? nil : .warning), TopCell(count: UInt64(client.unconfirmed)),
             TopCell(suspension, client.isSuspended ? .warning : nil),
-            TopCell(count: client.dropped, client.dropped > 0 ? .bad : nil), TopCell(client.hasChannel ? "yes" : "-"),
+            TopCell(count: client.dropped, client.dropped > 0 ? .bad : nil), TopCell(client.hasChannel ? "yes" : ""),
         ])
     }
 
     private static func row(of value: KeptValue, at now: Int64) -> Row {
         let age = value.time.map { Double(now - $0) / 1e6 }
         return Row(cells: [
-            TopCell(value.name), TopCell(value.object.isEmpty ? "*" : value.object),
+            TopCell(value.name), TopCell(value.object),
             TopCell(age.map { Readable.age(seconds: $0) }, number: age), TopCell(size: UInt64(value.byteCount)),
-            TopCell(value.poster ?? ""), TopCell(value.details["app"]?.readable ?? ""),
+            TopCell(value.poster ?? "", ifEmpty: Sign.unknown), TopCell(value.details["app"]?.readable ?? ""),
         ])
     }
 
@@ -105,7 +108,7 @@ enum TopView: String, CaseIterable, Sendable {
     private static func limitRows(of sample: TopSample, _ rates: TopRates) -> [Row] {
         let (statistics, limits) = (sample.properties.statistics.entries, sample.properties.limits.entries)
         func cell(_ key: String, _ value: UInt64?) -> TopCell {
-            guard let value else { return TopCell(nil, number: nil) }
+            guard let value else { return TopCell("") }
             return key.split(separator: "-").contains("bytes") ? TopCell(size: value) : TopCell(count: value)
         }
         func row(_ key: String, _ now: UInt64?, _ limit: UInt64?) -> Row {
@@ -113,8 +116,9 @@ enum TopView: String, CaseIterable, Sendable {
             let style: Terminal.Style? = used.flatMap { $0 >= 90 ? .bad : $0 >= 50 ? .warning : nil }
             let isTotal = limit == nil && now != nil
             return Row(cells: [
-                TopCell(key), cell(key, now), TopCell(rate: isTotal ? rates.perSecond(named: key) : nil),
-                cell(key, limit), TopCell(used.map { "\(Readable.decimal($0, places: 1))%" }, number: used, style),
+                TopCell(key), cell(key, now), isTotal ? TopCell(rate: rates.perSecond(named: key)) : TopCell(""),
+                cell(key, limit),
+                used.map { TopCell("\(Readable.decimal($0, places: 1))%", number: $0, style) } ?? TopCell(""),
             ])
         }
         let now = Dictionary(statistics.map { ($0.key, $0.value) }) { $1 }
@@ -130,13 +134,14 @@ struct TopCell: Sendable {
     /// What a column of numbers is sorted by; nil comes last.
     let number: Double?
 
-    init(_ text: String, _ style: Terminal.Style? = nil) {
-        shown = Table.Cell(text.isEmpty ? "-" : NotificationFormat.readable(text), style)
+    init(_ text: String, _ style: Terminal.Style? = nil, ifEmpty sign: String = Sign.none) {
+        shown = Table.Cell(text.isEmpty ? sign : NotificationFormat.readable(text), style)
         number = nil
     }
 
+    /// - Parameter text: nil for what is not known.
     init(_ text: String?, number: Double?, _ style: Terminal.Style? = nil) {
-        shown = Table.Cell(text ?? "-", style)
+        shown = Table.Cell(text ?? Sign.unknown, style)
         self.number = number
     }
 

@@ -21,17 +21,17 @@ enum ObserveCommand {
         let read = try WatchArguments.read(arguments, by: parser) { parser in
             (
                 behavior: parser.string(
-                    "suspension-behavior", short: "b", placeholder: "BEHAVIOR",
+                    "suspension-behavior", placeholder: "BEHAVIOR",
                     help: "What becomes of notifications while it is suspended: "
                         + ChoiceArguments.names(SuspensionBehavior.self)),
                 mode: parser.string(
                     "run-loop-mode", short: "m", placeholder: "MODE",
                     help: "How urgent they are to it: \(ChoiceArguments.names(RunLoopMode.self))"),
                 retained: parser.flag(
-                    "retained", short: "r", help: "First print the values that are kept, as 'carillon get' does"),
+                    "retained", help: "First print the values that are kept, as 'carillon get' does"),
                 interval: parser.string(
-                    "interval", short: "i", placeholder: "SECONDS",
-                    help: "Of each name and object at most one in SECONDS, the newest"),
+                    "interval", placeholder: "TIME",
+                    help: "Of each name and object at most one in TIME, the newest"),
                 command: parser.string("exec", short: "e", placeholder: "COMMAND", help: "Run COMMAND for each"),
                 popup: parser.flag("popup", help: "Show each on the desktop"),
                 record: parser.string(
@@ -44,10 +44,7 @@ enum ObserveCommand {
             try ChoiceArguments.one(parser.value(own.behavior), "--suspension-behavior") ?? options.suspensionBehavior
         options.runLoopMode = try ChoiceArguments.one(parser.value(own.mode), "--run-loop-mode") ?? options.runLoopMode
         options.wantsRetained = parser.value(own.retained)
-        if let text = parser.value(own.interval) {
-            guard let seconds = Double(text), seconds >= 0.001, seconds <= 4_000_000 else {
-                throw UsageError("--interval: '\(text)' is not a number of seconds from 0.001 to 4000000")
-            }
+        if let seconds = try NumberArguments.seconds(parser.value(own.interval), "--interval") {
             options.minimumInterval = UInt32((seconds * 1000).rounded(.up))
         }
         let (command, path, hasPopups) = (

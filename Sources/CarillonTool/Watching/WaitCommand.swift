@@ -28,7 +28,7 @@ enum WaitCommand {
             parser in
             (
                 retained: parser.flag(
-                    "retained", short: "r", help: "A value that is kept counts: end at once where there is one"),
+                    "retained", help: "A value that is kept counts: end at once where there is one"),
                 isQuiet: parser.flag("quiet", short: "q", help: "Print nothing")
             )
         }

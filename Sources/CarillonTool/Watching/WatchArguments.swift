@@ -45,12 +45,12 @@ struct WatchArguments {
         let color = ColorChoice.declare(on: parser)
         let count = parser.string("count", short: "n", placeholder: "N", help: "End after N notifications")
         let timeout = parser.string(
-            "timeout", short: "t", placeholder: "SECONDS", help: "End after SECONDS, with status 3")
+            "timeout", short: "t", placeholder: "TIME", help: "End after TIME, with status 3: 90, 5m, 1h30m")
         let version = parser.flag("version", help: "Show the version and exit")
         let names = try parser.parse(arguments)
         if parser.value(version) { return nil }
-        let wanted = try positive(parser.value(count), "--count") { Int($0) }
-        let seconds = try positive(parser.value(timeout), "--timeout") { Double($0) }
+        let wanted = try NumberArguments.count(parser.value(count), "--count")
+        let seconds = try NumberArguments.seconds(parser.value(timeout), "--timeout")
         if let name = names.first(where: \.isEmpty) { throw UsageError("'\(name)' is no name of a notification") }
         if let glob = parser.value(glob), !names.isEmpty {
             throw UsageError("--glob '\(glob)' stands for names, and goes with none")
@@ -83,15 +83,5 @@ struct WatchArguments {
         for name in names where GlobPattern.isPattern(name) {
             printError("carillon: '\(name)' is taken as it is, for names are compared exactly; try --glob '\(name)'")
         }
-    }
-
-    static func positive<Number: Comparable & ExpressibleByIntegerLiteral>(
-        _ text: String?, _ option: String, _ convert: (String) -> Number?
-    ) throws(UsageError) -> Number? {
-        guard let text else { return nil }
-        guard let number = convert(text), number > 0, number < 4_000_000 else {
-            throw UsageError("\(option): '\(text)' is not a number from 1 to 4000000")
-        }
-        return number
     }
 }

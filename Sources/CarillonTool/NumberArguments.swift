@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+import MainLoop
+
+/// Options whose values are numbers or times.
+enum NumberArguments {
+    /// A whole number from 1 to 4,000,000; nil when the option was not given.
+    static func count(_ text: String?, _ option: String) throws(UsageError) -> Int? {
+        guard let text else { return nil }
+        guard let number = Int(text), (1...4_000_000).contains(number) else {
+            throw UsageError("\(option): '\(text)' is not a whole number from 1 to 4000000")
+        }
+        return number
+    }
+
+    /// A time in seconds; nil when the option was not given.
+    static func seconds(
+        _ text: String?, _ option: String, from least: Double = 0.001, to most: Double = 4_000_000
+    ) throws(UsageError) -> Double? {
+        guard let text else { return nil }
+        guard let seconds = seconds(in: text) else {
+            throw UsageError("\(option): '\(text)' is not a time such as 90, 0.5, 5m or 1h30m")
+        }
+        guard seconds >= least, seconds <= most else {
+            throw UsageError("\(option): '\(text)' is not a time from \(shown(least)) to \(shown(most)) seconds")
+        }
+        return seconds
+    }
+
+    /// A time in whole seconds that the service can count; nil when the option was not given.
+    static func wholeSeconds(_ text: String?, _ option: String) throws(UsageError) -> UInt32? {
+        guard let seconds = try seconds(text, option, from: 1, to: Double(UInt32.max)) else { return nil }
+        guard let whole = UInt32(exactly: seconds) else {
+            throw UsageError("\(option): '\(text ?? "")' is not a whole number of seconds")
+        }
+        return whole
+    }
+
+    /// Reads `90`, `0.5`, `250ms`, `5m`, `1h30m`, `2d`: a number of seconds, or numbers with units, the largest first.
+    ///
+    /// - Returns: nil for anything else.
+    static func seconds(in text: String) -> Double? {
+        if let seconds = decimal(text[...]) { return seconds }
+        var rest = text[...]
+        var (sum, last) = (0.0, Double.infinity)
+        repeat {
+            let number = rest.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
+            let unit = rest.dropFirst(number.count).prefix { $0.isASCII && $0.isLetter }
+            guard let value = decimal(number), let size = sizes[String(unit)], size < last else { return nil }
+            sum += value * size
+            last = size
+            rest = rest.dropFirst(number.count + unit.count)
+        } while !rest.isEmpty
+        return sum
+    }
+
+    private static let sizes = ["d": 86_400.0, "h": 3600, "m": 60, "min": 60, "s": 1, "ms": 0.001]
+
+    /// Digits, and a point among them.
+    private static func decimal(_ text: Substring) -> Double? {
+        guard text.first?.isNumber ?? false, text.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }) else {
+            return nil
+        }
+        return Double(text)
+    }
+
+    private static func shown(_ number: Double) -> String {
+        number == number.rounded() ? "\(Int64(number))" : "\(number)"
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+import NotificationWire
+
+/// What the counters of the service mean, for people.
+enum StatisticsText {
+    /// In the order in which they are shown, with their titles.
+    enum Group: String, CaseIterable {
+        case now = "Now"
+        case waiting = "Waiting now"
+        case traffic = "Since the service started"
+        case losses = "Lost or refused since then"
+        /// Those of a later service.
+        case others = "Others"
+    }
+
+    static func group(of key: String) -> Group {
+        switch StatisticsKey(rawValue: key) {
+        case .clients, .observers, .channels, .retained, .retainedBytes: .now
+        case .queued, .queuedBytes, .queuedPosts, .queuedPostBytes, .inFlightBytes, .answerBytes, .waitingCallBytes:
+            .waiting
+        case .posted, .unmatched, .delivered, .coalesced, .expired: .traffic
+        case .dropped, .lostPosts, .unretained, .refused, .rejected: .losses
+        case nil: .others
+        }
+    }
+
+    /// Whether it counts notifications that somebody should have had.
+    static func isLoss(_ key: String) -> Bool {
+        switch StatisticsKey(rawValue: key) {
+        case .dropped, .lostPosts, .unretained, .rejected: true
+        default: false
+        }
+    }
+
+    /// One line; empty for what this command does not know.
+    static func help(of key: String) -> String {
+        switch StatisticsKey(rawValue: key) {
+        case .clients: "programs that observe, or have said something of themselves"
+        case .observers: "observers that they registered"
+        case .channels: "clients with a channel"
+        case .retained: "retained values"
+        case .retainedBytes: "their size"
+        case .queued: "notifications that wait for clients: suspended, or slow to read"
+        case .queuedBytes: "their size"
+        case .queuedPosts: "posts that wait in the queues of their posters (asap, when-idle, at-exit)"
+        case .queuedPostBytes: "their size"
+        case .inFlightBytes: "sent to clients that have not confirmed it yet"
+        case .answerBytes: "replies that wait for callers that do not read"
+        case .waitingCallBytes: "calls that wait to be served"
+        case .posted: "notifications posted"
+        case .unmatched: "posts that no observer matched"
+        case .delivered: "deliveries, one to each client that matched"
+        case .coalesced: "notifications that a newer one replaced before they were sent"
+        case .expired: "notifications and values that outlived their time"
+        case .dropped: "notifications that a client lost; Dropped told it"
+        case .lostPosts: "queued posts that a restart had no room for"
+        case .unretained: "values that found no room"
+        case .refused: "calls answered with an error"
+        case .rejected: "signals that the bus did not carry"
+        case nil: ""
+        }
+    }
+}
