@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that observers get, and the error of a refused call."""
+"""Events that observers get, the inbox where they wait, and the error of a refused call."""
+import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,21 +45,9 @@ class Dropped:
 
     count: int
     """The number of lost notifications; an upper bound with ``bus-limits``, ``bus-disconnected`` and ``service-restarted``;
-    0 with ``not-allowed``, when policy has removed the observer."""
+    0 with ``not-allowed``, when policy has removed the observer, which ends it."""
     reason: str
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A retained value has ended; for observers with the option ``endings``."""
-
-    name: str
-    object: str
-    reason: str
-    """``removed``, ``expired`` or ``poster-left``."""
-    serial: int
-    sequence: int
-    details: dict[str, Any]
+    """That of the D-Bus signal ``Dropped``; or ``not-taken``: too many events waited in this program."""
 
 
 @dataclass(frozen=True)
@@ -69,4 +59,53 @@ class Gap:
     ``sequence``: sequence numbers are missing that no ``Dropped`` explains."""
 
 
-Event = Notification | Dropped | Ended | Gap
+Event = Notification | Dropped | Gap
+
+
+class EndOfEvents(Exception):
+    """No event follows."""
+
+
+class Inbox:
+    """Events that a program has not taken yet. Of more than ``MAX_WAITING`` the oldest are lost. Any thread may use it."""
+
+    MAX_WAITING = 1000
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._events: deque[Event] = deque()
+        self._lost = 0
+        self._end: Exception | None = None
+
+    def put(self, event: Event) -> None:
+        with self.changed:
+            if self._end is None:
+                if len(self._events) >= self.MAX_WAITING:
+                    self._events.popleft()
+                    self._lost += 1
+                self._events.append(event)
+            self._notify()
+
+    def end(self, reason: Exception, keep: bool = True) -> None:
+        """No event follows. Those that wait are taken first with ``keep``, and are dropped without."""
+        with self.changed:
+            self._end = self._end or reason
+            if not keep:
+                self._events.clear()
+                self._lost = 0
+            self._notify()
+
+    def take(self) -> Event | None:
+        """The next event; None if there is none yet. Raises the reason of the end."""
+        with self.changed:
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                return Dropped(lost, "not-taken")
+            if self._events:
+                return self._events.popleft()
+            if self._end is not None:
+                raise self._end
+            return None
+
+    def _notify(self) -> None:
+        self.changed.notify_all()

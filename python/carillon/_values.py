@@ -30,12 +30,17 @@ def variant(value: Any, depth: int = 0) -> Variant:
             raise OverflowError(f"{value} has more than 64 bits")
         return "x" if value < 1 << 63 else "t", value
     if isinstance(value, datetime):
-        return "(x)", ((value.astimezone(timezone.utc) - _EPOCH) // _MICROSECOND,)
+        try:
+            return "(x)", ((value.astimezone(timezone.utc) - _EPOCH) // _MICROSECOND,)
+        except (OverflowError, ValueError) as error:
+            raise ValueError(f"{value!r} is no date in UTC: {error}") from None
     if isinstance(value, Mapping):
         return "a{sv}", dictionary(value, depth + 1)
     if isinstance(value, (list, tuple)):
         return "av", [variant(item, depth + 1) for item in value]
-    for kind, of in {"b": bool, "d": float, "s": str, "ay": (bytes, bytearray)}.items():
+    if isinstance(value, bytearray):
+        return "ay", bytes(value)
+    for kind, of in {"b": bool, "d": float, "s": str, "ay": bytes}.items():
         if isinstance(value, of):
             return kind, text(value) if kind == "s" else value
     raise TypeError(f"{type(value).__name__} is not a property-list type: {value!r}")
