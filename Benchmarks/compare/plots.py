@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as SVG: one for each question, of bars in groups, with text as text and colours that light and dark pages bear.
+"""Plots as SVG: one for each question, of bars in groups, with text as text and colors that light and dark pages bear.
 """
 
 import math
 from xml.sax.saxutils import escape
 
 #: By the family of ways; each is read on white and on black.
-COLOURS = {
+COLORS = {
     "raw": "#7a7f87", "plain": "#3b82c4", "library": "#2a9d5c", "channel": "#d9662b",
     "gdnc": "#a05fb4", "redis": "#c94a55", "mosquitto": "#9a8429",
 }
@@ -72,7 +72,7 @@ def bars(heading, note, groups, is_logarithmic=False):
             parts.append(
                 f'<text class="small" x="{LEFT - 6}" y="{inside}" text-anchor="end">{escape(what)}</text>'
                 f'<rect x="{LEFT}" y="{y + 1}" width="{max(1, end - LEFT):.1f}" height="{ROW - 3}" rx="2" '
-                f'fill="{COLOURS[family]}"/>'
+                f'fill="{COLORS[family]}"/>'
             )
             if most > least > 0:
                 x1, x2, line = scale.place(least), scale.place(most), y + ROW / 2

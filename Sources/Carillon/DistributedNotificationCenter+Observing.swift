@@ -10,7 +10,7 @@ import ThreadDelivery
 extension DistributedNotificationCenter {
     // MARK: Blocks
 
-    /// Adds a block that observes notifications, with the suspension behaviour
+    /// Adds a block that observes notifications, with the suspension behavior
     /// ``SuspensionBehavior/coalesce``.
     ///
     /// - Parameters:

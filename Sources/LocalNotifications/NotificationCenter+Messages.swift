@@ -10,7 +10,7 @@ import ThreadDelivery
     public typealias MessageMetatype = Any
 #endif
 
-/// Typed messages, with the names and the behaviour of those of Foundation's center.
+/// Typed messages, with the names and the behavior of those of Foundation's center.
 extension NotificationCenter {
     /// A message that is posted and observed on the main actor: the post returns when the observers have run.
     ///

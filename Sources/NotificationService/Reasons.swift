@@ -92,10 +92,10 @@ struct Reasons {
             let which =
                 options.suspensionBehavior == .coalesce
                 ? "of each name and object only the newest is kept until then" : "all is kept until then"
-            return "\(subject) gets \(it) when the client is resumed: its suspension behaviour is \(behavior), so "
+            return "\(subject) gets \(it) when the client is resumed: its suspension behavior is \(behavior), so "
                 + "\(which)."
         case .dropped:
-            return "\(subject) does not get \(it): the client is suspended, and its suspension behaviour is "
+            return "\(subject) does not get \(it): the client is suspended, and its suspension behavior is "
                 + "\(behavior)."
         }
     }

@@ -14,14 +14,14 @@ from lab import Lab
 from programs import Lines
 
 NAME = "com.example.Saved"
-COLOURS = {"desk": "\x1b[36m", "laptop": "\x1b[33m", "broker": "\x1b[35m"}
+COLORS = {"desk": "\x1b[36m", "laptop": "\x1b[33m", "broker": "\x1b[35m"}
 
 
 class Screen:
     """Prints what is typed and what comes back, with the name of the machine before it."""
 
     def __init__(self):
-        self.colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.colors = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         self._lock = threading.Lock()
         self._followed = []
         self._over = threading.Event()
@@ -29,12 +29,12 @@ class Screen:
 
     def line(self, machine, text):
         with self._lock:
-            before, after = (COLOURS[machine], "\x1b[0m") if self.colours else ("", "")
+            before, after = (COLORS[machine], "\x1b[0m") if self.colors else ("", "")
             print(f"{before}{machine:>7} | {text}{after}", flush=True)
 
     def say(self, text):
         with self._lock:
-            bold, after = ("\x1b[1m", "\x1b[0m") if self.colours else ("", "")
+            bold, after = ("\x1b[1m", "\x1b[0m") if self.colors else ("", "")
             print(f"\n{bold}{text}{after}", flush=True)
 
     def type(self, machine, *words):

@@ -22,7 +22,7 @@ struct ObserverTableTests {
         table.add(owner: owner, isToken: isToken, key: key(name), target: DirectTarget(), action: .block { _ in })
     }
 
-    @Test("Observers with the same name, object and behaviour share one registration")
+    @Test("Observers with the same name, object and behavior share one registration")
     func shared() {
         var table = ObserverTable()
         let (first, second) = (Token(), Token())

@@ -103,7 +103,7 @@ struct SequenceTests {
         #expect(center.statistics.refusedObservers == 1)
     }
 
-    @Test("Held while suspended, as the behaviour says")
+    @Test("Held while suspended, as the behavior says")
     func suspended() async throws {
         let desk = try Desk()
         let (center, poster) = (desk.center(), desk.center())

@@ -9,7 +9,7 @@ import Testing
 struct SuspensionTests {
     typealias Behavior = DistributedNotificationCenter.SuspensionBehavior
 
-    @Test("S1: what each behaviour makes of three notifications while suspended", arguments: Behavior.allCases)
+    @Test("S1: what each behavior makes of three notifications while suspended", arguments: Behavior.allCases)
     func behaviors(behavior: Behavior) throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())
@@ -27,7 +27,7 @@ struct SuspensionTests {
         #expect(try ear.everything(from: poster) == expected)
     }
 
-    @Test("S2, S3: one order over all behaviours; what is due at once brings what was held before")
+    @Test("S2, S3: one order over all behaviors; what is due at once brings what was held before")
     func together() throws {
         let desk = try Desk()
         let (ear, poster) = (try Ear(desk), desk.center())

@@ -123,7 +123,7 @@ struct FormatTests {
         #expect(monitor.standardOutput.wholeMatch(of: /:1\.\d+  ab  \{"n": 1\}\n/) != nil, "\(monitor.transcript)")
     }
 
-    @Test("Colours are for terminals, or for who asks for them")
+    @Test("Colors are for terminals, or for who asks for them")
     func colors() throws {
         let bell = try Bell()
         func line(_ options: String...) throws -> String {

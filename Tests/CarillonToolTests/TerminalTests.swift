@@ -81,7 +81,7 @@ struct TerminalTests {
         #expect(table.lines(on: Terminal(width: 11, hasColors: false)).last == "Ding")
     }
 
-    @Test("Styles are there where there are colours, and take no room")
+    @Test("Styles are there where there are colors, and take no room")
     func styles() {
         var table = Table([Table.Column("name"), Table.Column("count")])
         table.append([Table.Cell("Ding", .bad), "1"])

@@ -34,7 +34,7 @@ SCENE = [
 ]
 TERMINALS = {"observer": 6, "poster": 7}
 
-#: The colours of a terminal: the eight, and the bright ones.
+#: The colors of a terminal: the eight, and the bright ones.
 PALETTE = ["#3b4048", "#ef6b73", "#8ccf7e", "#e5c76b", "#67b0e8", "#c47fd5", "#6cbfbf", "#d7dde4",
            "#6d7681", "#f48b91", "#a4dc98", "#f0d994", "#8cc5f0", "#d6a0e3", "#8fd4d4", "#ffffff"]  # fmt: skip
 INK, PAPER, BAR = "#d7dde4", "#181b20", "#262b32"
@@ -169,7 +169,7 @@ def texts(svg):
 
 
 def is_same(one, other):
-    """Whether two pictures show the same text, however it is coloured."""
+    """Whether two pictures show the same text, however it is colored."""
     return [line.replace(" ", "") for line in texts(one)] == [line.replace(" ", "") for line in texts(other)]
 
 

@@ -278,12 +278,12 @@ class Observers(carillon_interop.TestCase):
 
     def test_options_that_are_known(self):
         client = self.client()
-        behaviours = ("drop", "coalesce", "hold", "deliver-immediately")
-        for behaviour in behaviours:
-            client.add_observer(self.name, "", {"suspension-behavior": GLib.Variant("s", behaviour)})
+        behaviors = ("drop", "coalesce", "hold", "deliver-immediately")
+        for behavior in behaviors:
+            client.add_observer(self.name, "", {"suspension-behavior": GLib.Variant("s", behavior)})
         client.add_observer(self.name)
-        listed = [behaviour for *_, behaviour in client.list_observers(client.unique_name)]
-        self.assertEqual(listed, [*behaviours, "coalesce"])
+        listed = [behavior for *_, behavior in client.list_observers(client.unique_name)]
+        self.assertEqual(listed, [*behaviors, "coalesce"])
         for mode in ("default", "modal-panel", "event-tracking"):
             client.add_observer(self.name, "", {"run-loop-mode": GLib.Variant("s", mode)})
         for automatic in (True, False):

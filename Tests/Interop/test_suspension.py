@@ -181,8 +181,8 @@ class SuspensionTests:
             ("notification", self.name, "", [observer], 1),
         )
 
-    def test_the_four_behaviours(self):
-        """S1: each observer's behaviour decides; a suspended client counts among the receivers."""
+    def test_the_four_behaviors(self):
+        """S1: each observer's behavior decides; a suspended client counts among the receivers."""
         expected = {
             "drop": ([], []),
             "coalesce": ([], ["2"]),
@@ -291,7 +291,7 @@ class SuspensionTests:
         )
 
     def test_deliver_immediately_asked(self):
-        """S3: for every matching observer, whatever its behaviour."""
+        """S3: for every matching observer, whatever its behavior."""
         client = self.new_client()
         observers = [client.observe(self.name, "", behavior) for behavior in BEHAVIORS]
         other = client.observe(fresh_name(), "", "hold")

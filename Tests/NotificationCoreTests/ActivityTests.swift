@@ -45,7 +45,7 @@ struct ActivityTests {
     }
 
     @Test(
-        "A1, S1: each of the four behaviours holds for a client that activity suspends",
+        "A1, S1: each of the four behaviors holds for a client that activity suspends",
         arguments: [
             (SuspensionBehavior.drop, [] as [String], [] as [String]), (.coalesce, [], ["2"]), (.hold, [], ["1", "2"]),
             (.deliverImmediately, ["1", "2"], []),

@@ -33,7 +33,7 @@ struct ExplainTests {
         try center.resume(one)
     }
 
-    @Test("Every behaviour, state and interval: what is said is what happens", arguments: State.allCases)
+    @Test("Every behavior, state and interval: what is said is what happens", arguments: State.allCases)
     func matrix(state: State) throws {
         var seen: Set<String> = []
         for behavior in SuspensionBehavior.allCases {

@@ -8,7 +8,7 @@ import Testing
 struct SuspensionTests {
     let center = Scenario()
 
-    // MARK: The four behaviours
+    // MARK: The four behaviors
 
     @Test("S1: drop gets nothing while suspended, nor on resume")
     func drop() throws {
@@ -142,7 +142,7 @@ struct SuspensionTests {
         #expect(center.received(one).map(\.observers) == [[holding]])
     }
 
-    @Test("S1: the behaviour does not matter while the client is active", arguments: SuspensionBehavior.allCases)
+    @Test("S1: the behavior does not matter while the client is active", arguments: SuspensionBehavior.allCases)
     func activeClients(_ behavior: SuspensionBehavior) throws {
         try center.observe(one, "A", "", behavior)
         try center.post("A")
@@ -189,7 +189,7 @@ struct SuspensionTests {
 
     // MARK: Resuming
 
-    @Test("S2: one queue in global order over all observers and behaviours")
+    @Test("S2: one queue in global order over all observers and behaviors")
     func globalOrder() throws {
         try center.observe(one, "A", "", .hold)
         try center.observe(one, "B", "", .coalesce)

@@ -113,11 +113,11 @@ struct BusExplainTests {
 
         try client.setSuspended(true)
         try expect(
-            "would not get 'Ding' without an object: it is suspended.", "its suspension behaviour is drop",
+            "would not get 'Ding' without an object: it is suspended.", "its suspension behavior is drop",
             "it said so itself. It is resumed when it calls SetSuspended with false")
         for n in 1...3 { _ = try asker.post("ding", number: Int64(n)) }
         try expect(
-            "would get 'ding' without an object when it is resumed.", "behaviour is hold, so all is kept",
+            "would get 'ding' without an object when it is resumed.", "behavior is hold, so all is kept",
             "3 notifications of this name and object wait for it: 3 until it is resumed.", of: "ding")
         try expect("3 notifications wait for it", of: "")
         try client.addObserver("State", behavior: .coalesce)

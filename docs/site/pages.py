@@ -24,7 +24,7 @@ def slug(text, used):
 
 
 def highlighted(code, language="", filename=""):
-    """Code with its colours."""
+    """Code with its colors."""
     try:
         lexer = get_lexer_by_name(language) if language else get_lexer_for_filename(filename) if filename else TextLexer()
     except ClassNotFound:

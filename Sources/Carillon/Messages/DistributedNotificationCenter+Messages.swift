@@ -3,7 +3,7 @@ import Foundation
 import MainLoop
 import ThreadDelivery
 
-/// Typed messages, with the names and the behaviour of those of Foundation's center, as far as they can cross a process.
+/// Typed messages, with the names and the behavior of those of Foundation's center, as far as they can cross a process.
 extension DistributedNotificationCenter {
     #if compiler(>=6.2)
         /// What a type of messages has to be, so that observers on other threads can be told of it.

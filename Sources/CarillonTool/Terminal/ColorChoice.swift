@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
-/// `--color`: whether output has colours.
+/// `--color`: whether output has colors.
 enum ColorChoice: String, CaseIterable, Sendable {
     /// On a terminal that can, unless `NO_COLOR` is set.
     case auto
@@ -16,7 +16,7 @@ enum ColorChoice: String, CaseIterable, Sendable {
     static func declare(on parser: CommandLineParser) -> Option {
         Option(
             option: parser.string(
-                "color", placeholder: "WHEN", help: "Whether to use colours: \(ChoiceArguments.names(ColorChoice.self))"
+                "color", placeholder: "WHEN", help: "Whether to use colors: \(ChoiceArguments.names(ColorChoice.self))"
             ))
     }
 

@@ -175,7 +175,7 @@ final class CursesScreen {
 }
 
 extension Terminal.Style {
-    /// Of ncurses, with the same numbers as its colour.
+    /// Of ncurses, with the same numbers as its color.
     fileprivate var pair: Int16 {
         switch self {
         case .warning, .bad, .good: color

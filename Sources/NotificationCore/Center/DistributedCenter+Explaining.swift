@@ -70,7 +70,7 @@ public struct Explanation: Sendable {
         case sent
         /// It waits until the client reads (A4).
         case waitsForReading
-        /// It is kept until the client is resumed; of a behaviour that coalesces, in the place of the one before (S1).
+        /// It is kept until the client is resumed; of a behavior that coalesces, in the place of the one before (S1).
         case waitsForResuming
         /// It waits until the minimum interval of the observer is over, unless a newer one takes its place (R5).
         case waitsForInterval(microseconds: Int64)

@@ -10,7 +10,7 @@
 extension DistributedCenter {
     /// The observers that get a notification now.
     ///
-    /// - Parameter isWanted: by behaviour while the client is suspended.
+    /// - Parameter isWanted: by behavior while the client is suspended.
     /// - Returns: nil when all wait.
     func observersNow(
         of receiver: Matches.Receiver, of matches: Matches, for notification: Notification,

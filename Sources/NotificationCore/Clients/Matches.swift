@@ -80,7 +80,7 @@ struct Matches {
         return lane
     }
 
-    /// A receiver's observers with a behaviour of some kind; nil when there is none.
+    /// A receiver's observers with a behavior of some kind; nil when there is none.
     func observers(
         of receiver: Receiver, where isWanted: (SuspensionBehavior) -> Bool = { _ in true }
     ) -> ObserverList? {

@@ -3,7 +3,7 @@
 ///
 /// What is **due** goes out as soon as the client reads and its lane has its turn: the more urgent lane first (M6), and
 /// within a lane in global order. What is **held** for a suspended client stays, in global order over all its observers
-/// and behaviours (S2), until it is resumed or something flushes it. What waits for the end of an **interval** (R5) is apart
+/// and behaviors (S2), until it is resumed or something flushes it. What waits for the end of an **interval** (R5) is apart
 /// from both: it goes straight to the client.
 struct DeliveryQueue {
     private var lanes: [DueQueue]

@@ -64,7 +64,7 @@ public struct ListObserversFrom: CenterMethod {
 /// An observer with all its options.
 public struct ListedRegistration: Sendable {
     public var observer: ListedObserver
-    /// The options of ``AddObserver`` besides the suspension behaviour, and what a later service adds.
+    /// The options of ``AddObserver`` besides the suspension behavior, and what a later service adds.
     public var options: [String: PropertyList]
 
     public init(observer: ListedObserver, options: [String: PropertyList]) {

@@ -7,7 +7,7 @@ extension ObserverOptions {
     /// Reads the `a{sv}` that comes next.
     ///
     /// - Throws: ``CenterError/invalidOption(_:reason:)`` for an unknown key, a wrong type or an unknown value, and for a
-    ///   suspension behaviour of a monitor, which is never suspended.
+    ///   suspension behavior of a monitor, which is never suspended.
     public init(from reader: inout MessageReader) throws(CenterError) {
         self.init()
         var saysBehavior = false

@@ -37,7 +37,7 @@ struct DesktopTests {
             "\(a.transcript)\n\(b.transcript)\n\(service.transcript)\n\(desktop.transcript)"
         }
 
-        /// Posts a notification under the name of a behaviour.
+        /// Posts a notification under the name of a behavior.
         func post(_ name: String, _ number: Int64) throws {
             #expect(try client.post(name, number: number) == 2)
         }
@@ -57,7 +57,7 @@ struct DesktopTests {
     }
 
     @Test(
-        "A1: a window that loses the focus stops its program from receiving; with the focus it receives what its behaviours say",
+        "A1: a window that loses the focus stops its program from receiving; with the focus it receives what its behaviors say",
         arguments: Kind.allCases, BusKind.available)
     func behaviors(kind: Kind, busKind: BusKind) throws {
         let scene = try Scene(kind.makeDesktop, busKind: busKind)
@@ -79,7 +79,7 @@ struct DesktopTests {
             try scene.a.lines() == ["got coalesce 3", "got hold 1", "got hold 2", "got hold 3"], scene.transcript)
         try scene.b.expectLine("suspended activity")
 
-        // The fourth behaviour: at once, behind what is held, and it stays suspended.
+        // The fourth behavior: at once, behind what is held, and it stays suspended.
         try scene.desktop.activate("B")
         try scene.a.expectLine("suspended activity")
         try scene.post("drop", 4)

@@ -12,7 +12,7 @@ struct ToolkitTests {
     private static let notInstalled: Int32 = 77
 
     @Test(
-        "A window that loses the focus suspends its program; with the focus it gets what its behaviours say",
+        "A window that loses the focus suspends its program; with the focus it gets what its behaviors say",
         arguments: ["gtk3", "gtk4", "gtk3-beside-4", "gtk4-beside-3", "sdl2"])
     func follow(toolkit: String) throws {
         let bus = try PrivateBus()
@@ -47,7 +47,7 @@ struct ToolkitTests {
         }
         #expect(got == ["got coalesce 3", "got hold 1", "got hold 2", "got hold 3"], "\(a.transcript)")
 
-        // The fourth behaviour: at once, behind what is held.
+        // The fourth behavior: at once, behind what is held.
         try desktop.activate("B")
         _ = try a.nextLine { $0 == "suspended explicit" }
         for name in ["drop", "hold", "deliver-immediately"] { _ = try client.post(name, number: 4) }
