@@ -4,6 +4,8 @@
 
 /* Functions, not macros: those are what can be found by name. */
 #define NCURSES_NOMACROS 1
+/* A window is a pointer, as it is by default from ncurses 6.5 on. */
+#define NCURSES_OPAQUE 1
 #include <curses.h>
 #include <stdio.h>
 

@@ -9,7 +9,7 @@ import CNcurses
 
 /// ncurses, found when a full screen is wanted: who never does, as in a container, need not have it.
 struct CursesLibrary {
-    typealias Window = UnsafeMutablePointer<WINDOW>
+    typealias Window = OpaquePointer
 
     struct Missing: Error, CustomStringConvertible {
         let description: String
