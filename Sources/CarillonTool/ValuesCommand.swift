@@ -21,6 +21,10 @@ enum ValuesCommand {
         return CommandSession.run { session in
             session.ask(Get(name: name, object: wanted)) { values in
                 for value in values { session.print(isJSON ? jsonText(value) : text(value)) }
+                if values.isEmpty {
+                    let object = wanted.isEmpty ? "" : " and the object '\(NotificationFormat.readable(wanted))'"
+                    printError("carillon: no value is kept of '\(NotificationFormat.readable(name))'\(object)")
+                }
                 session.finish(values.isEmpty ? .nothing : .done)
             }
         }

@@ -97,6 +97,8 @@ class Stage:
                 "PATH": ":".join([f"{self.directory}/bin", *self.extra_path, "/usr/local/bin:/usr/bin:/bin"]),
                 "HOME": f"{self.directory}/home",
                 "ROOT": self.root,
+                # Where a package has it.
+                "PYTHONPATH": f"{self.root}/python",
                 "XDG_RUNTIME_DIR": f"{self.directory}/runtime",
                 "XDG_CONFIG_HOME": f"{self.directory}/home/.config",
                 "TMPDIR": self.scratch,

@@ -262,7 +262,9 @@ class Trial:
         wait_until(lambda: started, "the service starts")
 
     def _with_binaries(self, environment):
-        return {**environment, "PATH": f"{self.binaries}:{environment['PATH']}"}
+        # The package of Python is where a package of a distribution would have it.
+        package = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python")
+        return {**environment, "PATH": f"{self.binaries}:{environment['PATH']}", "PYTHONPATH": package}
 
     def _program(self, command, *arguments, environment=None):
         words = " ".join([command, *map(shlex.quote, arguments)])

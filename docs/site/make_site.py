@@ -164,8 +164,10 @@ class Site:
 <body>
 <a class="skip" href="#main">Skip to the text</a>
 <header><a class="home" href="{base}index.html"><span aria-hidden="true">♪</span> Carillon</a>
-<nav aria-label="Parts of the site"><a class="menu" href="#menu">Pages</a> <a class="begin" href="{base}introduction.html">Introduction</a>
-<a href="{base}reference/index.html">D-Bus</a> <a href="{base}api/index.html">Swift</a> <a href="{base}search.html">Search</a></nav></header>
+<nav aria-label="Parts of the site"><a class="menu" href="#menu">Pages</a> <a class="begin" href="{base}introduction.html">Introduction</a> <a href="{base}introduction.html#install">Install</a>
+<a href="{base}reference/index.html">D-Bus</a> <a href="{base}api/index.html">Swift</a> <a class="begin" href="{base}search.html">Search</a></nav>
+<form class="search" role="search" action="{base}search.html"><input type="search" name="q" placeholder="Search"
+aria-label="Words that are all on a page"></form></header>
 <div class="frame">
 <div class="side" id="menu"><nav aria-label="Pages">{self.menu(address, base)}</nav></div>
 <main id="main"{wideness}>
@@ -427,9 +429,10 @@ where generators of code look for it.</p>
         body = f"""<div class="hero"><h1>Carillon</h1>
 <p>One process posts a named notification, and every process that registered for it hears it. A distributed notification
 center for the Linux desktop, for every language that speaks D-Bus.</p>
-<p class="start"><a href="introduction.html#five-minutes">Five minutes</a> <a href="reference/index.html">Reference</a>
+<p class="start"><a href="introduction.html#install">Install</a> <a href="introduction.html#five-minutes">Five minutes</a>
+<a href="reference/index.html">Reference</a>
 <a href="guides/troubleshooting.html">Something does not arrive</a></p>
-<img src="{terminal}" alt="An observer in one terminal, and posts in another"></div>
+<div class="picture" tabindex="0"><img src="{terminal}" alt="An observer in one terminal, and posts in another"></div></div>
 <div class="cards">{"".join(cards)}</div>
 <img src="{way}" alt="The way of a notification, from the poster over the bus to the service, and from there to each observer">"""
         self.write("index.html", "Carillon", body, wide=True)
