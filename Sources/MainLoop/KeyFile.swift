@@ -193,9 +193,11 @@ private struct Reader {
 
     mutating func read(_ bytes: ArraySlice<UInt8>, number: Int) throws(KeyFile.Fault) {
         func fault(_ reason: String) -> KeyFile.Fault { KeyFile.Fault(path: path, line: number, reason: reason) }
-        // So that an endless line does not fill the log.
+        // So that an endless line does not fill the log, and nothing in it is more than text, wherever it is shown: no
+        // message of D-Bus holds a zero byte.
         func shown(_ bytes: ArraySlice<UInt8>) -> String {
-            String(decoding: bytes.prefix(100), as: UTF8.self) + (bytes.count > 100 ? "…" : "")
+            let text = String(decoding: bytes.prefix(100).map { $0 < 0x20 || $0 == 0x7F ? 0x3F : $0 }, as: UTF8.self)
+            return text + (bytes.count > 100 ? "…" : "")
         }
         count += 1
         guard count <= KeyFile.mostEntries else { throw fault("there are more than \(KeyFile.mostEntries) entries") }
