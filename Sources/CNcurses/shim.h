@@ -4,8 +4,6 @@
 
 /* Functions, not macros: those are what can be found by name. */
 #define NCURSES_NOMACROS 1
-/* A window is a pointer, as it is by default from ncurses 6.5 on. */
-#define NCURSES_OPAQUE 1
 #include <curses.h>
 #include <stdio.h>
 
@@ -18,24 +16,26 @@ CNCURSES_FUNCTION(endwin)
 CNCURSES_FUNCTION(cbreak)
 CNCURSES_FUNCTION(noecho)
 CNCURSES_FUNCTION(nonl)
-CNCURSES_FUNCTION(keypad)
-CNCURSES_FUNCTION(nodelay)
 CNCURSES_FUNCTION(set_escdelay)
 CNCURSES_FUNCTION(curs_set)
 CNCURSES_FUNCTION(has_colors)
 CNCURSES_FUNCTION(start_color)
 CNCURSES_FUNCTION(use_default_colors)
 CNCURSES_FUNCTION(init_pair)
-CNCURSES_FUNCTION(wgetch)
-CNCURSES_FUNCTION(werase)
-CNCURSES_FUNCTION(wmove)
-CNCURSES_FUNCTION(wattr_set)
-CNCURSES_FUNCTION(waddnstr)
-CNCURSES_FUNCTION(clearok)
-CNCURSES_FUNCTION(wrefresh)
 CNCURSES_FUNCTION(resizeterm)
 
 #undef CNCURSES_FUNCTION
+
+/* A window is a pointer to nothing that is known: from ncurses 6.5 on the header hides its fields. */
+typedef int (*keypad_function)(void *window, bool on);
+typedef int (*nodelay_function)(void *window, bool on);
+typedef int (*wgetch_function)(void *window);
+typedef int (*werase_function)(void *window);
+typedef int (*wmove_function)(void *window, int y, int x);
+typedef int (*wattr_set_function)(void *window, attr_t attributes, short pair, void *options);
+typedef int (*waddnstr_function)(void *window, const char *text, int count);
+typedef int (*clearok_function)(void *window, bool on);
+typedef int (*wrefresh_function)(void *window);
 
 /* The standard streams are variables, or macros, of each C library's own kind. */
 static inline SCREEN *carillon_newterm(newterm_function function)

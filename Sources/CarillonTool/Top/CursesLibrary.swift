@@ -9,7 +9,7 @@ import CNcurses
 
 /// ncurses, found when a full screen is wanted: who never does, as in a container, need not have it.
 struct CursesLibrary {
-    typealias Window = OpaquePointer
+    typealias Window = UnsafeMutableRawPointer
 
     struct Missing: Error, CustomStringConvertible {
         let description: String
