@@ -6,9 +6,20 @@ public struct BusError: Error, Hashable, CustomStringConvertible {
     public let name: InterfaceName
     public let message: String
 
+    /// A longer message is cut: it may quote what somebody else wrote.
+    static let maxMessageBytes = 8192
+
+    /// - Parameter message: whatever it quotes, it can be sent: a NUL character, which no D-Bus string holds, is replaced.
     public init(name: InterfaceName, message: String) {
         self.name = name
-        self.message = message
+        self.message = Self.sendable(message)
+    }
+
+    private static func sendable(_ message: String) -> String {
+        let isLong = message.utf8.count > maxMessageBytes
+        guard isLong || message.holdsNUL else { return message }
+        let bytes = message.utf8.prefix(maxMessageBytes).map { $0 == 0 ? UInt8(ascii: "?") : $0 }
+        return String(decoding: bytes, as: UTF8.self) + (isLong ? "…" : "")
     }
 
     public var description: String { "\(name): \(message)" }

@@ -125,7 +125,6 @@ public final class Message {
         let message = answer(DBUS_MESSAGE_TYPE_ERROR, to: caller, serial: serial)
         check(dbus_message_set_error_name(message.pointer, error.name.rawValue))
         var writer = MessageWriter(message)
-        // D-Bus strings hold no NUL and libdbus takes C strings: a NUL ends the message early, which harms nobody.
         writer.append(error.message)
         return message
     }

@@ -294,7 +294,9 @@ class DBusSend(TestCase):
         for user_info, error in (
             ("[1]", INVALID_USER_INFO), ("{", INVALID_USER_INFO), ('{"a": null}', INVALID_USER_INFO),
             ('{"a": 1, "a": 2}', INVALID_USER_INFO), ('{"a": 1e999}', INVALID_USER_INFO),
-            ("%s1%s" % ('{"a": ' * 40, "}" * 40), None),
+            ("%s1%s" % ('{"a": ' * 40, "}" * 40), None), ('{"a\\u0000": 1}', INVALID_USER_INFO),
+            ('{"\\u0000": null}', INVALID_USER_INFO), ('{"\\u0000": 1, "\\u0000": 2}', INVALID_USER_INFO),
+            ('{"%s": null}' % ("k" * 60_000), INVALID_USER_INFO), ('{"a": %s}' % ("1" * 60_000), INVALID_USER_INFO),
         ):  # fmt: skip
             with self.subTest(user_info=user_info[:40]):
                 result = self.send("PostJSON", f"string:{self.name}", "string:", f"string:{user_info}", check=False)

@@ -10,6 +10,10 @@ public struct PostJSON: CenterMethod {
     /// A JSON object as ``PropertyListJSON`` reads it; empty for none.
     public let userInfo: String
 
+    /// A longer text is refused: programs that send strings have it from a command line, and reading it costs a multiple of
+    /// what checking a dictionary costs.
+    public static let maxBytes = 64 << 10
+
     public init(name: String, object: String = "", userInfo: String = "") {
         (self.name, self.object, self.userInfo) = (name, object, userInfo)
     }
@@ -50,9 +54,8 @@ public struct PostJSON: CenterMethod {
     ) throws(BusError) -> Post<WireUserInfo> {
         let call = try mappingCenterErrors { () throws(CenterError) -> Message in
             try check(name, object)
-            guard UInt64(userInfo.utf8.count) <= limits[.userInfoBytes] else {
-                throw .limitExceeded(.userInfoBytes, value: limits[.userInfoBytes])
-            }
+            let limit = min(limits[.userInfoBytes], UInt64(Self.maxBytes))
+            guard UInt64(userInfo.utf8.count) <= limit else { throw .limitExceeded(.userInfoBytes, value: limit) }
             return try PostCall(name: name, object: object, userInfo: try dictionary()).message()
         }
         return try Post(call, limits: limits, checking: check)

@@ -10,7 +10,22 @@ import JSON
 public enum PropertyListJSON {
     /// What is wrong with a text or a value in it.
     public struct Failure: Error, CustomStringConvertible {
-        public let description: String
+        private let reason: String
+        /// From the value outwards.
+        private var path: [String] = []
+
+        init(_ reason: String) { self.reason = reason }
+
+        /// The same of what holds the value. Paths are put together only where something is wrong.
+        fileprivate func inside(_ step: String) -> Failure {
+            var outer = self
+            outer.path.append(step)
+            return outer
+        }
+
+        public var description: String {
+            path.isEmpty ? reason : "\(path.reversed().joined()): \(reason)"
+        }
     }
 
     // MARK: Reading
@@ -23,15 +38,19 @@ public enum PropertyListJSON {
         do throws(JSON.Malformed) {
             value = try JSON(text)
         } catch {
-            throw Failure(description: "not valid JSON: \(error)")
+            throw Failure("not valid JSON: \(error)")
         }
         return try userInfo(from: value)
     }
 
     /// The same for what was read already.
     public static func userInfo(from value: JSON) throws(Failure) -> [String: PropertyList] {
-        guard case .object(let members) = value else { throw Failure(description: "the JSON is no object") }
-        return try dictionary(members, path: "userInfo")
+        guard case .object(let members) = value else { throw Failure("the JSON is no object") }
+        do throws(Failure) {
+            return try dictionary(members)
+        } catch {
+            throw error.inside("userInfo")
+        }
     }
 
     /// A number as JSON writes it: an integer where it has neither fraction nor exponent.
@@ -41,59 +60,69 @@ public enum PropertyListJSON {
         guard digits.utf8.contains(where: { ".eE".utf8.contains($0) }) else {
             if let integer = Int64(digits) { return .int64(integer) }
             if let integer = UInt64(digits) { return .uint64(integer) }
-            throw Failure(description: "\(digits) is out of the range of 64-bit integers")
+            throw Failure("\(shown(digits)) is out of the range of 64-bit integers")
         }
         guard let double = Double(digits), double.isFinite else {
-            throw Failure(description: "\(digits) is out of the range of floating-point numbers")
+            throw Failure("\(shown(digits)) is out of the range of floating-point numbers")
         }
         return .double(double)
     }
 
-    private static func dictionary(_ members: [String: JSON], path: String) throws(Failure) -> [String: PropertyList] {
+    /// As much of a text as an error shows.
+    private static func shown(_ text: String) -> String {
+        text.utf8.count > 64 ? text.prefix(64) + "…" : text
+    }
+
+    private static func dictionary(_ members: [String: JSON]) throws(Failure) -> [String: PropertyList] {
         var result: [String: PropertyList] = [:]
-        for (key, value) in members { result[key] = try propertyList(value, path: "\(path).\(key)") }
+        for (key, value) in members {
+            do throws(Failure) {
+                result[key] = try propertyList(value)
+            } catch {
+                throw error.inside("." + shown(key))
+            }
+        }
         return result
     }
 
-    private static func propertyList(_ value: JSON, path: String) throws(Failure) -> PropertyList {
+    private static func propertyList(_ value: JSON) throws(Failure) -> PropertyList {
         switch value {
-        case .null: throw Failure(description: "\(path): null is no property-list value")
+        case .null: throw Failure("null is no property-list value")
         case .boolean(let value): return .boolean(value)
-        case .number(let digits):
-            do throws(Failure) {
-                return try number(digits)
-            } catch {
-                throw Failure(description: "\(path): \(error)")
-            }
+        case .number(let digits): return try number(digits)
         case .string(let text): return .string(text)
         case .array(let elements):
             var result: [PropertyList] = []
             for (position, element) in elements.enumerated() {
-                result.append(try propertyList(element, path: "\(path)[\(position)]"))
+                do throws(Failure) {
+                    result.append(try propertyList(element))
+                } catch {
+                    throw error.inside("[\(position)]")
+                }
             }
             return .array(result)
         case .object(let members):
-            if let value = try tagged(members, path: path) { return value }
-            return .dictionary(try dictionary(members, path: path))
+            if let value = try tagged(members) { return value }
+            return .dictionary(try dictionary(members))
         }
     }
 
-    private static func tagged(_ members: [String: JSON], path: String) throws(Failure) -> PropertyList? {
+    private static func tagged(_ members: [String: JSON]) throws(Failure) -> PropertyList? {
         guard members.count == 1, let (key, value) = members.first, let text = value.text else { return nil }
         switch key {
         case "$data":
             guard let data = Base64.bytes(from: text) else {
-                throw Failure(description: "\(path): '$data' is not base64")
+                throw Failure("'$data' is not base64")
             }
             return .data(data)
         case "$date":
             guard let microseconds = ISO8601Date.microseconds(from: text) else {
-                throw Failure(description: "\(path): '$date' is not like 2026-11-21T09:30:00Z")
+                throw Failure("'$date' is not like 2026-11-21T09:30:00Z")
             }
             return .date(microsecondsSince1970: microseconds)
         case "$double":
             guard let double = ["nan": Double.nan, "inf": .infinity, "-inf": -.infinity][text] else {
-                throw Failure(description: "\(path): '$double' is none of nan, inf, -inf")
+                throw Failure("'$double' is none of nan, inf, -inf")
             }
             return .double(double)
         default:
