@@ -67,11 +67,12 @@ class Observation(Iterator[Event], AbstractContextManager):
 class _HandlerInbox(Inbox):
     """Its events go to a handler, by GLib's default main context."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, center: "Center") -> None:
         from gi.repository import GLib
 
         super().__init__()
-        self._glib, self._handler = GLib, handler
+        # The center lives as long as a handler is to be called.
+        self._glib, self._handler, self._center = GLib, handler, center
         self._has_failed = False
 
     def _notify(self) -> None:
@@ -102,7 +103,8 @@ class Center(AbstractContextManager):
     def __init__(self, bus: str = "SESSION", timeout: float = 30) -> None:
         """``bus`` is ``SESSION``, ``SYSTEM`` or the address of a bus; ``timeout`` is that of each call, in seconds."""
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        # A handler of a signal may call while a call is made.
+        self._lock = threading.RLock()
         self._loop = asyncio.new_event_loop()
         self._center = aio.Center(bus, timeout)
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="carillon", daemon=True)
@@ -118,8 +120,9 @@ class Center(AbstractContextManager):
 
     def close(self) -> None:
         """Leave the bus. All observers end."""
-        with self._lock:
-            self._end()
+        if self._process == os.getpid():
+            with self._lock:
+                self._end()
         if threading.current_thread() is not self._thread and self._process == os.getpid():
             self._thread.join()
 
@@ -146,7 +149,7 @@ class Center(AbstractContextManager):
         Events come from the result, or with ``handler`` as calls of it by GLib's default main context (PyGObject); when the
         bus is gone, it gets the ``ConnectionError``.
         """
-        inbox = Inbox() if handler is None else _HandlerInbox(handler)
+        inbox = Inbox() if handler is None else _HandlerInbox(handler, self)
         observation = Observation(self, inbox)
         observation._registration = self._wait(_register(self._center, name, object, options, inbox))
         if handler is None:
@@ -155,10 +158,10 @@ class Center(AbstractContextManager):
         return observation
 
     def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        if self._process != os.getpid() or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a Center can't be used in a process that was made by fork, nor by its own thread")
         with self._lock:
-            if self._process != os.getpid():
-                coroutine.close()
-                raise RuntimeError("a Center can't be used in a process that was made by fork")
             if not self._end.alive:
                 coroutine.close()
                 raise ConnectionAbortedError("the center is closed")

@@ -62,6 +62,11 @@ class Gap:
 Event = Notification | Dropped | Gap
 
 
+def again(error: Exception) -> Exception:
+    """The same error for another caller: one that is raised twice keeps the frames of both."""
+    return type(error)(*error.args)
+
+
 class EndOfEvents(Exception):
     """No event follows."""
 
@@ -104,7 +109,7 @@ class Inbox:
             if self._events:
                 return self._events.popleft()
             if self._end is not None:
-                raise self._end
+                raise again(self._end)
             return None
 
     def _notify(self) -> None:

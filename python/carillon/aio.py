@@ -8,6 +8,7 @@
 """
 import asyncio
 import itertools
+import logging
 import os
 import weakref
 from collections.abc import AsyncIterator, Generator
@@ -19,9 +20,10 @@ from jeepney import new_error, new_method_call, new_method_return
 from jeepney.io.asyncio import DBusConnection, open_dbus_connection
 
 from . import _values
-from ._events import Dropped, EndOfEvents, Error, Event, Gap, Inbox, Notification
+from ._events import Dropped, EndOfEvents, Error, Event, Gap, Inbox, Notification, again
 
 __all__ = ["Center", "Observation"]
+_log = logging.getLogger("carillon")
 _SERVICE = "org.carillon.NotificationCenter1"
 _BUS = "org.freedesktop.DBus"
 _NO_REPLY = "org.freedesktop.DBus.Error.NoReply"
@@ -52,7 +54,10 @@ class Registration:
         """Before the next message is handled, and also where nobody waits for the answer any more."""
         if answer.cancelled() or answer.exception() is not None:
             return
-        (self.id,) = answer.result()
+        try:
+            (self.id,) = answer.result()
+        except ValueError:
+            return self.inbox.end(Error("org.freedesktop.DBus.Error.InvalidArgs", "the answer to AddObserver is none"))
         if self.is_closed:
             self._remove()
         elif self not in self._center._registrations:
@@ -182,6 +187,7 @@ class Center(AbstractAsyncContextManager):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fail(ConnectionAbortedError("the center is closed"))
+        self._registrations.clear()
         if self._connection is not None:
             with suppress(OSError):
                 await self._connection.close()
@@ -256,7 +262,7 @@ class Center(AbstractAsyncContextManager):
     def _call(self, to: DBusAddress, member: str, signature: str, *body: Any) -> "asyncio.Future[tuple]":
         """Send a call now."""
         if self._failure is not None:
-            raise self._failure
+            raise again(self._failure)
         future: asyncio.Future[tuple] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._calls[self._send(new_method_call(to, member, signature, body))] = future
@@ -279,7 +285,10 @@ class Center(AbstractAsyncContextManager):
                 except Exception:  # Any program on the bus can send what jeepney does not understand.
                     self._connection.parser.next_msg_size = None
                     continue
-                self._receive(message)
+                try:
+                    self._receive(message)
+                except Exception:  # Whoever has the name of the service sends what no service sends.
+                    _log.warning("a message of the service was not understood", exc_info=True)
                 # A task that waits for this answer goes on before the next message is handled.
                 await asyncio.sleep(0)
         except Exception as error:
@@ -289,7 +298,7 @@ class Center(AbstractAsyncContextManager):
         self._failure = self._failure or failure
         for future in self._calls.values():
             if not future.done():
-                future.set_exception(self._failure)
+                future.set_exception(again(self._failure))
         for registration in self._registrations:
             registration.inbox.end(self._failure)
 
@@ -356,10 +365,16 @@ class Center(AbstractAsyncContextManager):
     async def _recover(self) -> None:
         """The service is gone, or another has its name: have a service, and all observers registered with it."""
         for attempt in itertools.count():
-            with suppress(Error, TimeoutError):
+            try:
                 await self._timed(self._find_owner())
                 if not self._registrations or await self._timed(self._register_again()):
                     return
+            except (Error, TimeoutError):
+                pass
+            except Exception:
+                if self._failure is not None:
+                    return
+                _log.warning("an answer of the service was not understood", exc_info=True)
             await asyncio.sleep(min(0.05 * 2 ** min(attempt, 10), 30))
 
     async def _register_again(self) -> bool:
