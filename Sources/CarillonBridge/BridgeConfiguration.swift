@@ -49,7 +49,9 @@ public struct BridgeConfiguration: Equatable {
     var mostSubscriptions = 4096
 
     /// Whether a broker is configured.
-    public var isOn: Bool { !brokerHost.isEmpty }
+    public var isOn: Bool { !brokerHost.isEmpty && !isForbidden }
+    /// Whether a file with a fault keeps the bridge off, whatever more important files say.
+    private var isForbidden = false
     var port: UInt16 { givenPort ?? (usesTLS ? 8883 : 1883) }
     /// Nil for a connection in the clear.
     var tls: Security? { usesTLS ? security : nil }
@@ -104,7 +106,7 @@ public struct BridgeConfiguration: Equatable {
     /// speak, or as whom: nothing goes to a broker or a realm that the file may have been about to change. A line with a
     /// fault may stand for any key of its group, and a group that does not exist for any group.
     private mutating func restrict(by file: KeyFile) {
-        if file.hasUnknownEntries { brokerHost = "" }
+        if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
             let keys = Self.groups[entry.group, default: []]
             let known = keys.first { $0.name == entry.key }?.key
@@ -122,7 +124,7 @@ public struct BridgeConfiguration: Equatable {
                 receiveMaximum = min(receiveMaximum, other.receiveMaximum)
                 mostSubscriptions = min(mostSubscriptions, other.mostSubscriptions)
             case nil where entry.group == "Limits": break
-            default: brokerHost = ""
+            default: isForbidden = true
             }
         }
     }

@@ -12,6 +12,7 @@ public enum Spelling {
         var best: (word: String, edits: Int)?
         for candidate in words where candidate != word {
             let isBeginning = word.count >= 3 && candidate.hasPrefix(word)
+            guard isBeginning || abs(candidate.count - word.count) <= most else { continue }
             let edits = isBeginning ? 1 : edits(from: Array(word), to: Array(candidate))
             if edits <= most, edits < best?.edits ?? .max { best = (candidate, edits) }
         }

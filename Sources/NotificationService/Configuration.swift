@@ -86,11 +86,12 @@ package struct Configuration: Equatable {
     }
 
     /// Takes from a file with a fault what can only restrict (E9): a mistake must not give anybody more than the file would,
-    /// or the less important files do. A line with a fault may stand for any key of its group, and a group that does not
-    /// exist for any group, unless its name is close to that of one that restricts nobody.
+    /// and the less important files do. A line with a fault may stand for any key of its group, and a group that does not
+    /// exist for any group, unless its name is close to that of one that opens nothing.
     private mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { restrictSharing() }
         var lists: [String: Policy.Restriction] = [:]
+        var unknown: Set<String> = []
         for entry in file.entries {
             switch entry.group {
             case "Limits":
@@ -104,9 +105,14 @@ package struct Configuration: Equatable {
             case let group where group.hasPrefix(Self.activityPrefix): continue
             case let group where group.hasPrefix(Policy.groupPrefix):
                 lists[String(group.dropFirst(Policy.groupPrefix.count)), default: .init()].add(entry)
-            case let group:
-                guard Spelling.closest(to: group, among: ["Limits", "Channels", "Activity"]) == nil else { continue }
-                restrictSharing()
+            case let group: unknown.insert(group)
+            }
+        }
+        for group in unknown {
+            switch Spelling.closest(to: group, among: ["Limits", "Channels", "Activity"]) {
+            case "Channels": allowsChannels = false
+            case nil: restrictSharing()
+            default: continue
             }
         }
         for (application, restriction) in lists { policy.restrict(application, by: restriction) }
@@ -114,8 +120,7 @@ package struct Configuration: Equatable {
 
     /// Nothing goes to applications in a sandbox, or to other sessions, that a file which can't be read may have forbidden.
     private mutating func restrictSharing() {
-        policy.openNames = []
-        policy.unidentified = .refuse
+        policy.closeSandboxes()
         sessions = SessionRules()
     }
 

@@ -97,6 +97,16 @@ struct ConfigurationTests {
         #expect(configuration.followsPresence == !text.contains("presence"))
     }
 
+    @Test("E9: a file that turns the bridge off keeps it off, whatever more important files say")
+    func staysOff() throws {
+        let directory = try TemporaryDirectory()
+        for (name, text) in [
+            ("system", Self.system), ("mid", "x=1\n[Broker]\ntls=true\n"), ("user", "[Broker]\nhost=mine\n"),
+        ] { try directory.write(text, to: name) }
+        let reading = BridgeConfiguration.Reading(paths: ["system", "mid", "user"].map(directory.entry))
+        #expect(!reading.configuration.isOn && reading.faults.count == 1)
+    }
+
     @Test("E9: a list that has the mistake itself is empty")
     func faultyList() throws {
         let configuration = try read(user: "[Bridge]\nexport=a*b")

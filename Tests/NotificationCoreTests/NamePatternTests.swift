@@ -31,4 +31,28 @@ struct NamePatternTests {
         "P3: a text with an asterisk that is not behind a dot and a beginning is no pattern, nor is an empty one",
         arguments: ["", ".*", "**", "*.Ding", "org.*.Ding", "org.*.*", "org.example*", "org.example.**"])
     func refused(text: String) { #expect(NamePattern(text) == nil) }
+
+    @Test("What two lists have in common matches the names that both match")
+    func common() throws {
+        let texts = ["*", "a.*", "a.b.*", "a.b", "a.b.c", "a.", "a", "b.*", "a..*", ".a", "é", "e\u{301}"]
+        let names = [
+            "a", "a.", "a.b", "a.b.", "a.b.c", "a.b.c.d", "b", "b.c", "a..", "a..x", ".a", "é", "e\u{301}", "x",
+        ]
+        let patterns = try texts.map { try #require(NamePattern($0)) }
+        // All lists of one and of two.
+        let lists = patterns.indices.flatMap { first in
+            patterns.indices[first...].map { first == $0 ? [patterns[first]] : [patterns[first], patterns[$0]] }
+        }
+        for one in lists {
+            for other in lists {
+                let common = NamePattern.common(of: one, and: other)
+                for name in names {
+                    let isInBoth = one.contains { $0.matches(name) } && other.contains { $0.matches(name) }
+                    if common.contains(where: { $0.matches(name) }) != isInBoth {
+                        Issue.record("'\(name)' in \(common) of \(one) and \(other)")
+                    }
+                }
+            }
+        }
+    }
 }

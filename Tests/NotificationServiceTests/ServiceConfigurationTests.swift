@@ -140,13 +140,43 @@ struct ServiceConfigurationTests {
                 == (isOfSessions ? [:] : [2: ["org.x.Y"]]))
     }
 
-    @Test("E9: a line with a fault stands for the lists that the group of an application lacks, wherever it is")
+    @Test("E9: a line with a fault empties all lists of an application's group, wherever it is")
     func faultyLineOfApplication() throws {
         for text in ["oops\npost=org.a.*", "post=org.a.*\noops", "post=org.a.*\nobsrve=*"] {
             let lists = try restricted("[Policy org.example.A]\n" + text).configuration.policy.applications[
                 "org.example.A"]
-            #expect(lists?[.post]?.map(\.description) == ["org.a.*"] && lists?[.observe]?.isEmpty == true, "\(text)")
+            #expect(lists?[.post]?.isEmpty == true && lists?[.observe]?.isEmpty == true, "\(text)")
         }
+    }
+
+    @Test(
+        "E9: a faulty file opens nothing to a sandbox",
+        arguments: [
+            "[Policy org.sand.Box]\nobserve=*\npost=*\n[Limits]\nnope=1", "before=1\n[Policy org.sand.Box]\nobserve=*",
+            "[Nope]\na=1\n[Policy org.sand.Box]\nobserve=*\npost=*", "[Policy org.sand.Box]\nobserve=*\nobserve",
+        ])
+    func sandboxes(text: String) throws {
+        let policy = try restricted(text).configuration.policy
+        for action in Policy.Action.allCases {
+            #expect(policy.refusal(of: action, "other.Ding", to: .sandbox("org.sand.Box")) != nil)
+            #expect(policy.refusal(of: action, "org.sand.Box.Ding", to: .sandbox("org.sand.Box")) == nil)
+        }
+        // A file without a fault that is more important opens it.
+        let other = try restricted("[Policy org.sand.Box]\nobserve=*", text).configuration.policy
+        #expect(other.refusal(of: .observe, "other.Ding", to: .sandbox("org.sand.Box")) == nil)
+    }
+
+    @Test("E9: where a file can't be read to its end, nothing of the less important ones is open to a sandbox")
+    func closedSandboxes() throws {
+        let system = "[Policy org.sand.Box]\nobserve=*\n"
+        #expect(try read("", system).policy.refusal(of: .observe, "x.Y", to: .sandbox("org.sand.Box")) == nil)
+        let policy = try restricted("x=1\n", system).configuration.policy
+        #expect(policy.refusal(of: .observe, "x.Y", to: .sandbox("org.sand.Box")) != nil)
+    }
+
+    @Test("E9: a misspelled [Channels] forbids channels")
+    func misspelledChannels() throws {
+        #expect(try !restricted("[Chanels]\nchannels=false").configuration.allowsChannels)
     }
 
     private static let open = "[Policy]\nopen-names=*\n[Sessions]\nexport=*\n[Limits]\nclients=9\n"
@@ -162,7 +192,7 @@ struct ServiceConfigurationTests {
 
     @Test(
         "E9: a misspelled group that restricts nobody changes nothing",
-        arguments: ["[Limts]\nclients=1", "[Activty]\nsource=none", "[Chanels]\nchannels=true"])
+        arguments: ["[Limts]\nclients=1", "[Activty]\nsource=none"])
     func harmlessGroup(text: String) throws {
         let plain = try read("", Self.open)
         #expect(try restricted(text, Self.open).configuration == plain)

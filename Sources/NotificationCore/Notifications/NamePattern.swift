@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
+
 /// Names of notifications as a person writes them: one, those that begin with another and a dot, or all.
 ///
 /// Compared byte for byte, as names are (D2).
@@ -35,19 +37,48 @@ package enum NamePattern: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether all names of another are names of this one.
-    private func covers(_ other: NamePattern) -> Bool {
-        if self == .all || self == other { return true }
-        return switch other {
-        case .all: false
-        case .below(let text), .exactly(let text): matches(text)
-        }
-    }
-
     /// The names that both lists have.
     package static func common(of one: [NamePattern], and other: [NamePattern]) -> [NamePattern] {
-        one.filter { pattern in other.contains { $0.covers(pattern) } }
-            + other.filter { pattern in !one.contains(pattern) && one.contains { $0.covers(pattern) } }
+        let (first, second) = (Index(one), Index(other))
+        return one.filter(second.covers) + other.filter { !first.contains($0) && first.covers($0) }
+    }
+
+    /// A list, for questions about many patterns.
+    private struct Index {
+        private var hasAll = false
+        private var exact: Set<ExactText> = []
+        private var prefixes: Set<ExactText> = []
+
+        init(_ patterns: [NamePattern]) {
+            for pattern in patterns {
+                switch pattern {
+                case .all: hasAll = true
+                case .below(let prefix): prefixes.insert(ExactText(prefix))
+                case .exactly(let text): exact.insert(ExactText(text))
+                }
+            }
+        }
+
+        func contains(_ pattern: NamePattern) -> Bool {
+            switch pattern {
+            case .all: hasAll
+            case .below(let prefix): prefixes.contains(ExactText(prefix))
+            case .exactly(let text): exact.contains(ExactText(text))
+            }
+        }
+
+        /// Whether all names of a pattern are names of the list.
+        func covers(_ pattern: NamePattern) -> Bool {
+            if hasAll || contains(pattern) { return true }
+            // Where a dot stands, a prefix may end. A name is longer than its prefix.
+            return switch pattern {
+            case .all: false
+            case .below(let text), .exactly(let text):
+                text.utf8.indices.dropLast().contains { index in
+                    text.utf8[index] == UInt8(ascii: ".") && prefixes.contains(ExactText(String(text[...index])))
+                }
+            }
+        }
     }
 
     package var description: String {

@@ -48,7 +48,7 @@ extension Policy {
         fileprivate var lists: [Action: [NamePattern]] = [:]
         fileprivate var hasFaultyLine = false
 
-        /// A list that has a fault itself is empty.
+        /// A list that has a fault itself is empty, and so are all lists of a group that has another line with one.
         mutating func add(_ entry: KeyFile.Entry) {
             if let action = Action(rawValue: entry.key) {
                 lists[action] = (try? NamePattern.list(entry.value)) ?? []
@@ -58,15 +58,23 @@ extension Policy {
         }
     }
 
-    /// Leaves an application what a file with a fault and the less important ones both give it. A line with a fault stands
-    /// for the lists that the group does not have.
+    /// Leaves an application what a file with a fault and the less important ones both give it. A list that only this file
+    /// has confines a process of the session, and opens nothing to a sandbox.
     mutating func restrict(_ application: String, by restriction: Restriction) {
         for action in Action.allCases {
-            guard let list = restriction.lists[action] ?? (restriction.hasFaultyLine ? [] : nil) else { continue }
+            guard let list = restriction.hasFaultyLine ? [] : restriction.lists[action] else { continue }
             let before = applications[application]?[action]
+            if before == nil { forSessionOnly[application, default: []].insert(action) }
             applications[application, default: [:]][action] =
                 before.map { NamePattern.common(of: $0, and: list) } ?? list
         }
+    }
+
+    /// Opens nothing to a sandbox, until a file without a fault does.
+    mutating func closeSandboxes() {
+        openNames = []
+        unidentified = .refuse
+        for (id, lists) in applications { forSessionOnly[id] = Set(lists.keys) }
     }
 
     /// Takes an entry of an application's group.
@@ -80,6 +88,7 @@ extension Policy {
             throw file.fault(entry, "there is no key '\(entry.key)' in [\(entry.group)], only: \(known)")
         }
         applications[id, default: [:]][action] = try NamePattern.list(entry, of: file)
+        forSessionOnly[id]?.remove(action)
     }
 }
 

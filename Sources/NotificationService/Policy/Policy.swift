@@ -40,6 +40,9 @@ struct Policy: Equatable {
     var unidentified = Unidentified.automatic
     /// The lists of applications, by their ids.
     var applications: [String: [Action: [NamePattern]]] = [:]
+    /// Those of these lists that confine a process of the session and open nothing to a sandbox, as they are of a file with
+    /// a fault (E9).
+    var forSessionOnly: [String: Set<Action>] = [:]
 
     /// Whether a process of the session could be refused anything.
     var concernsSession: Bool { !applications.isEmpty }
@@ -62,7 +65,8 @@ struct Policy: Equatable {
     private func standing(of subject: Subject, _ action: Action) -> (id: String?, list: [NamePattern]?) {
         switch subject {
         case .session(let id): (id, id.flatMap { applications[$0]?[action] })
-        case .sandbox(let id): (id, applications[id]?[action] ?? [])
+        case .sandbox(let id):
+            (id, forSessionOnly[id]?.contains(action) == true ? [] : applications[id]?[action] ?? [])
         case .unidentified: (nil, [])
         }
     }
