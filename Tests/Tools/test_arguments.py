@@ -73,6 +73,9 @@ WRONG = {
         ("nonsense", "loss"), ("--limit", "--limit"), ("--limit x", "--limit"), ("--binaries .", "carillon"),
         ("--list nonsense", "loss"),
     ],
+    "test-distributions": [
+        ("nonsense", "trixie"), ("--packages", "--packages"), ("--packages README.md", "README.md"), ("--long", "--long"),
+    ],
     "test-docs": [("/nowhere", "/nowhere"), (". README.md", "README.md"), (". pictures more", "more")],
     "test-examples": [("nonsense", "python/gdbus"), ("--bus nonsense", "dbus-broker"), ("--binaries .", "carillon")],
     "test-install": [("--build", "--build"), ("--build .", "Meson"), ("more", "more")],
