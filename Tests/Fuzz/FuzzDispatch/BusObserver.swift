@@ -8,8 +8,10 @@ import NotificationWire
 final class BusObserver {
     /// Signals `Notification` that were sent.
     private(set) var notifications: UInt64 = 0
-    /// The sum of the signals `Dropped`.
+    /// The sum of the signals `Dropped` that tell a number, and the largest bound that one told. A bound has what was told
+    /// before in it, where that may not have arrived.
     private(set) var announcedLosses: UInt64 = 0
+    private(set) var largestBound: UInt64 = 0
 
     /// Replies that are due, by caller and serial. One caller may use a serial twice.
     private var due: [Caller: Int] = [:]
@@ -144,7 +146,11 @@ final class BusObserver {
                 countUnconfirmed(of: client, &state)
             } else if let signal = try DroppedSignal(message) {
                 Fuzzer.expect(signal.count > 0, "\(client): announced no loss")
-                announcedLosses += signal.count
+                if signal.isBound {
+                    largestBound = max(largestBound, signal.count)
+                } else {
+                    announcedLosses += signal.count
+                }
                 // Those of a bound had their numbers before.
                 if !signal.isBound { state.sequence += signal.count }
             } else if try SuspensionChangedSignal(message) == nil {
