@@ -83,7 +83,7 @@ public final class Bridge {
     /// - Throws: what is wrong with it; then everything stays as it is.
     public func reload() throws(BusError) {
         let next: Crossing
-        reading = BridgeConfiguration.Reading()
+        reading = .ofMachine()
         do {
             for fault in reading.faults.dropFirst() { Log.warning("configuration refused: \(fault)") }
             if let first = reading.faults.first { throw first }

@@ -11,7 +11,7 @@ import NotificationCore
 /// What an administrator or a user can set: `carillon/bridge.conf` in the XDG configuration directories.
 ///
 /// Each file may set any of the keys; the user's own counts before the system's.
-public struct BridgeConfiguration: Equatable {
+public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
     struct Security: Equatable {
         /// Nil for those that the system trusts.
         var authorityFile: String?
@@ -57,55 +57,14 @@ public struct BridgeConfiguration: Equatable {
     var tls: Security? { usesTLS ? security : nil }
     var origin: Origin { Origin(host: host, user: user)! }
 
-    /// The content of the configuration files, file by file (E9).
-    public struct Reading {
-        /// Of each file without a fault all; of the others what can only restrict.
-        public private(set) var configuration = BridgeConfiguration(standard: ())
-        /// The files that exist, the least important first.
-        public private(set) var files: [String] = []
-        /// A group or key that does not exist, a value that is not allowed, a file that can't be read.
-        public private(set) var faults: [KeyFile.Fault] = []
+    public typealias Reading = KeyFileReading<BridgeConfiguration>
 
-        /// Reads all files there are.
-        public init() { self.init(directories: configurationDirectories()) }
-
-        /// - Parameter directories: those that may have `carillon/bridge.conf`; the user's own comes first.
-        init(directories: [String]) {
-            self.init(paths: directories.reversed().map { $0 + "/carillon/bridge.conf" })
-        }
-
-        /// Reads those of these files that exist.
-        ///
-        /// - Parameter paths: the least important first.
-        public init(paths: [String]) {
-            for path in paths {
-                if let file = KeyFile(readableOf: path) { add(file) }
-            }
-        }
-
-        private mutating func add(_ file: KeyFile) {
-            files.append(file.path)
-            var (next, faults) = (configuration, file.faults)
-            for entry in file.entries where !entry.key.isEmpty {
-                do throws(KeyFile.Fault) {
-                    try next.apply(entry, of: file)
-                } catch {
-                    faults.append(error)
-                }
-            }
-            if faults.isEmpty {
-                configuration = next
-            } else {
-                configuration.restrict(by: file)
-                self.faults += faults.sorted { $0.line ?? 0 < $1.line ?? 0 }.prefix(KeyFile.maxFaults)
-            }
-        }
-    }
+    public static let path = "carillon/bridge.conf"
 
     /// Takes from a file with a fault what can only restrict (E9). The bridge is off where the file says with whom it is to
     /// speak, or as whom: nothing goes to a broker or a realm that the file may have been about to change. A line with a
     /// fault may stand for any key of its group, and a group that does not exist for any group.
-    private mutating func restrict(by file: KeyFile) {
+    public mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { isForbidden = true }
         for entry in file.entries {
             let keys = Self.groups[entry.group, default: []]
@@ -128,6 +87,8 @@ public struct BridgeConfiguration: Equatable {
             }
         }
     }
+
+    public static var standard: BridgeConfiguration { BridgeConfiguration(standard: ()) }
 
     /// That of a machine without files.
     init(standard: Void) {}
@@ -173,7 +134,7 @@ public struct BridgeConfiguration: Equatable {
         ],
     ]
 
-    mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+    public mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         guard let group = Self.groups[entry.group] else {
             throw file.fault(entry, "there is no group [\(entry.group)], only [Broker], [Bridge] and [Limits]")
         }

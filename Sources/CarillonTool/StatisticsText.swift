@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NotificationWire
 
-/// What the counters of the service mean, for people.
+/// The meaning of the service's counters, for people.
 enum StatisticsText {
     /// In the order in which they are shown, with their titles.
     enum Group: String, CaseIterable {

@@ -77,7 +77,7 @@ enum StatusCommand {
         return lines
     }
 
-    /// What it is and does, then its counters by groups, with what each counts.
+    /// The state of the service, then its counters by groups, each with its meaning.
     private static func lines(
         of properties: CenterProperties, bridge: BridgeStatus?, on terminal: Terminal
     ) -> [String] {

@@ -156,7 +156,7 @@ public final class CommandLineParser {
         return value(rest)
     }
 
-    /// What `--help` prints, without the last line's end. Ask for it behind ``parse(_:)``, which tells GLib the options.
+    /// The output of `--help`, without the last line's end. Ask for it behind ``parse(_:)``, which tells GLib the options.
     public var help: String {
         let text = g_option_context_get_help(context, 1, nil)!
         defer { g_free(text) }

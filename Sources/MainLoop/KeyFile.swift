@@ -30,7 +30,7 @@ public struct KeyFile {
         public let line: Int
     }
 
-    /// So many faults of a file are told.
+    /// The number of faults of a file that are told.
     public static let maxFaults = 20
     /// A larger file is no configuration, and is refused.
     public static let mostBytes = 1 << 20
@@ -193,8 +193,7 @@ private struct Reader {
 
     mutating func read(_ bytes: ArraySlice<UInt8>, number: Int) throws(KeyFile.Fault) {
         func fault(_ reason: String) -> KeyFile.Fault { KeyFile.Fault(path: path, line: number, reason: reason) }
-        // So that an endless line does not fill the log, and nothing in it is more than text, wherever it is shown: no
-        // message of D-Bus holds a zero byte.
+        // An endless line must not fill the log, and a zero byte is in no message of D-Bus.
         func shown(_ bytes: ArraySlice<UInt8>) -> String {
             let text = String(decoding: bytes.prefix(100).map { $0 < 0x20 || $0 == 0x7F ? 0x3F : $0 }, as: UTF8.self)
             return text + (bytes.count > 100 ? "…" : "")

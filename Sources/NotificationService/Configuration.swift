@@ -6,7 +6,7 @@ import NotificationCore
 /// What an administrator or a user can set: `carillon/carillon.conf` in the XDG configuration directories.
 ///
 /// Each file may set any of the keys; the user's own counts before the system's.
-package struct Configuration: Equatable {
+package struct Configuration: Equatable, KeyFileConfiguration {
     package var limits = Limits()
     /// Whether the service suspends applications by itself (A2).
     package var suspendsAutomatically = true
@@ -23,72 +23,19 @@ package struct Configuration: Equatable {
 
     /// That of a machine without files.
     package static let standard = Configuration(standard: ())
+    package static let path = "carillon/carillon.conf"
 
     private init(standard: Void) {}
 
     /// Nobody needs a source whose word does not count.
     var activityChoice: ActivityChoice { suspendsAutomatically ? activitySource : .none }
 
-    /// The content of the configuration files, file by file (E9).
-    package struct Reading {
-        /// Of each file without a fault all; of the others what can only restrict.
-        package var configuration: Configuration
-        /// The files that exist, the least important first.
-        package fileprivate(set) var files: [String] = []
-        package fileprivate(set) var faults: [KeyFile.Fault] = []
-
-        /// Without files.
-        package init(_ configuration: Configuration = .standard) { self.configuration = configuration }
-
-        /// Reads all files there are.
-        ///
-        /// - Parameter directories: the user's own comes first.
-        init(directories: [String]) {
-            self.init(paths: directories.reversed().map { $0 + "/carillon/carillon.conf" })
-        }
-
-        /// Reads those of these files that exist.
-        ///
-        /// - Parameter paths: the least important first.
-        package init(paths: [String]) {
-            self.init()
-            for path in paths {
-                if let file = KeyFile(readableOf: path) { add(file) }
-            }
-        }
-
-        /// Reads the files of the XDG configuration directories.
-        package static func ofMachine() -> Reading { Reading(directories: configurationDirectories()) }
-
-        /// The content of a single file, for a simulation.
-        package init(text: String) {
-            self.init()
-            add(KeyFile(readableOf: Array(text.utf8), path: "carillon.conf"))
-        }
-
-        private mutating func add(_ file: KeyFile) {
-            files.append(file.path)
-            var (next, faults) = (configuration, file.faults)
-            for entry in file.entries where !entry.key.isEmpty {
-                do throws(KeyFile.Fault) {
-                    try next.apply(entry, of: file)
-                } catch {
-                    faults.append(error)
-                }
-            }
-            if faults.isEmpty {
-                configuration = next
-            } else {
-                configuration.restrict(by: file)
-                self.faults += faults.sorted { $0.line ?? 0 < $1.line ?? 0 }.prefix(KeyFile.maxFaults)
-            }
-        }
-    }
+    package typealias Reading = KeyFileReading<Configuration>
 
     /// Takes from a file with a fault what can only restrict (E9): a mistake must not give anybody more than the file would,
     /// and the less important files do. A line with a fault may stand for any key of its group, and a group that does not
     /// exist for any group, unless its name is close to that of one that opens nothing.
-    private mutating func restrict(by file: KeyFile) {
+    package mutating func restrict(by file: KeyFile) {
         if file.hasUnknownEntries { restrictSharing() }
         var lists: [String: Policy.Restriction] = [:]
         var unknown: Set<String> = []
@@ -124,7 +71,7 @@ package struct Configuration: Equatable {
         sessions = SessionRules()
     }
 
-    private mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
+    package mutating func apply(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         switch entry.group {
         case "Limits": try applyLimit(entry, of: file)
         case "Activity": try applyActivity(entry, of: file)

@@ -246,10 +246,10 @@ public final class ServiceSession {
     }
 
     private func askForPiece(
-        behind listed: consuming [ListedObserver], of name: UniqueName, on connection: any BusConnection
+        behind listed: [ListedObserver], of name: UniqueName, on connection: any BusConnection
     ) {
         var all = listed
-        let last = all.last?.id ?? ObserverID(rawValue: 0)
+        let last = listed.last?.id ?? ObserverID(rawValue: 0)
         ask(ListObserversFrom(of: name.rawValue, after: last), on: connection) { [unowned self] piece, sender in
             guard let first = piece.first else { return answered(all, by: sender) }
             // Each piece is behind the one before, or there would be no end.

@@ -44,7 +44,8 @@ struct CarillonBridgeProgram {
             CommandLineParser.end(writing: "carillon-bridge \(Wire.softwareVersion)")
         }
         if parser.value(check) {
-            let reading = files.isEmpty ? BridgeConfiguration.Reading() : BridgeConfiguration.Reading(paths: files)
+            let reading =
+                files.isEmpty ? BridgeConfiguration.Reading.ofMachine() : BridgeConfiguration.Reading(paths: files)
             ConfigurationReport(
                 files: reading.files, faults: reading.faults, named: files,
                 none: "there is no carillon/bridge.conf: the bridge is off"
@@ -52,7 +53,7 @@ struct CarillonBridgeProgram {
         }
         Log.useStandardError()
         if parser.value(verbose) { Log.showAll() }
-        let reading = BridgeConfiguration.Reading()
+        let reading = BridgeConfiguration.Reading.ofMachine()
         guard reading.configuration.isOn else {
             for fault in reading.faults { Log.critical("configuration refused: \(fault)") }
             guard reading.faults.isEmpty else { exit(ExitCode.usage.rawValue) }

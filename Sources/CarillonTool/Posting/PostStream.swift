@@ -7,8 +7,8 @@ import ServiceClient
 
 /// Many posts on one connection, in their order, each when it is due, with a bounded number that wait for an answer.
 ///
-/// What is refused is told with its label; the others are posted all the same. So are posts whose answer was lost, as the
-/// service ended before it came: nobody knows whether they were made, so none is repeated.
+/// A refused post is told with its label, and the others are posted all the same. Where the service ended before it
+/// answered, nobody knows whether the posts were made: they are told, and not repeated.
 final class PostStream: @unchecked Sendable {
     // Sendable: the command has one thread.
 
@@ -36,10 +36,10 @@ final class PostStream: @unchecked Sendable {
     private var timer: EventSource?
     private var isAsking = false
     private var hasEnded = false
-    private var hasFailed = false
+    /// The exit status: ``ExitCode/usage`` after a refusal, ``ExitCode/unavailable`` after an answer that never came.
+    private var outcome = ExitCode.done
     /// Consecutive posts without an answer that were not told yet.
     private var uncertain: (first: String, last: String, count: Int, reason: String)?
-    private var isAnyUncertain = false
 
     /// - Parameters:
     ///   - total: how many there will be, where that is known.
@@ -79,7 +79,7 @@ final class PostStream: @unchecked Sendable {
 
     /// Tells of an item that can't be posted.
     func fail(_ reason: String, _ label: String) {
-        hasFailed = true
+        if outcome == .done { outcome = .usage }
         progress?.clear()
         printError("carillon: \(label): \(reason)")
     }
@@ -106,7 +106,7 @@ final class PostStream: @unchecked Sendable {
         }
         if hasEnded, items.isEmpty, unanswered == 0 {
             progress?.end()
-            session.finish(isAnyUncertain ? .unavailable : hasFailed ? .usage : .done)
+            session.finish(outcome)
         }
     }
 
@@ -122,7 +122,7 @@ final class PostStream: @unchecked Sendable {
     private func answered(_ result: Result<Int, ServiceError>, _ label: String) {
         unanswered -= 1
         if case .failure(.disconnected(let reason)) = result {
-            isAnyUncertain = true
+            outcome = .unavailable
             let before = uncertain
             uncertain = (before?.first ?? label, label, (before?.count ?? 0) + 1, reason)
             if unanswered == 0 { tellUncertain() }

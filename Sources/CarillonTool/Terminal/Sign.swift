@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// What stands in a table where there is no text to show.
+/// The signs of a table for a cell without a text.
 enum Sign {
     /// There is none, as an object of a notification that has none.
     static let none = "-"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What waits for one client.
+/// The notifications that wait for one client.
 ///
-/// What is **due** goes out as soon as the client reads and its lane has its turn: the more urgent lane first (M6), and
-/// within a lane in global order. What is **held** for a suspended client stays, in global order over all its observers
-/// and behaviors (S2), until it is resumed or something flushes it. What waits for the end of an **interval** (R5) is apart
-/// from both: it goes straight to the client.
+/// **Due** ones go out as soon as the client reads and their lane has its turn: the more urgent lane first (M6), and within
+/// a lane in global order. Those that are **held** for a suspended client stay, in global order over all its observers and
+/// behaviors (S2), until it is resumed or something flushes it. A notification that waits for the end of an **interval** (R5)
+/// is apart from both: it goes straight to the client.
 struct DeliveryQueue {
     private var lanes: [DueQueue]
     private var held: HeldQueue

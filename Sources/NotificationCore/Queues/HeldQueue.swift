@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What is held for a suspended client, in global order over all its observers and behaviors (S2).
+/// The notifications that are held for a suspended client, in global order over all its observers and behaviors (S2).
 ///
 /// Entries can coalesce: by observer and ``NotificationKind`` only the newest stays, at its place at the tail (S1). All
 /// observers that coalesce and matched a notification match the next of its kind too, unless they were removed. So for

@@ -86,7 +86,7 @@ public struct BridgeStatus: Equatable, Sendable {
     public var hosts: [Host] = []
     /// The configuration files, the least important first.
     public var files: [String] = []
-    /// What is wrong with them: `FILE:LINE: reason`.
+    /// The mistakes in them: `FILE:LINE: reason`.
     public var errors: [String] = []
 
     public init() {}
