@@ -8,6 +8,8 @@ public enum Wire {
     public static let busName: WellKnownName = "org.carillon.NotificationCenter1"
     public static let path: ObjectPath = "/org/carillon/NotificationCenter1"
     public static let interface: InterfaceName = "org.carillon.NotificationCenter1"
+    /// The unit of systemd that the activation file of the bus names.
+    public static let unit = "carillond.service"
     /// The version of this software; that of the interface is the digit at the end of its name.
     public static let softwareVersion = "0.1.0"
     /// The most that an answer which lists something takes, in bytes: whoever asks pays for what it does not read, and a

@@ -59,6 +59,24 @@ extension ServiceSession {
             }
         }
     }
+
+    /// Has systemd start the service. The bus asked for that already; but where the start was called off, as by
+    /// `systemctl stop` while it went on, systemd does not tell the bus, and all callers wait for the time-out of the bus,
+    /// which is two minutes.
+    ///
+    /// - Parameter refused: gets why systemd does not start it; not called where it does, or there is no systemd to ask.
+    func startByManager(_ refused: @escaping (BusError) -> Void) {
+        let manager: WellKnownName = "org.freedesktop.systemd1"
+        let message = Message.methodCall(
+            to: manager, path: "/org/freedesktop/systemd1", interface: "org.freedesktop.systemd1.Manager",
+            member: "StartUnit", startsService: false)
+        var writer = MessageWriter(message)
+        writer.append(Wire.unit)
+        writer.append("replace")
+        connection?.call(message) { result in
+            if case .failure(let error) = result, error.name.rawValue.hasPrefix("\(manager).") { refused(error) }
+        }
+    }
 }
 
 extension Result<UniqueName, BusError> {

@@ -359,12 +359,15 @@ public final class ServiceSession {
         silence = nil
         guard case .asking = state else { return }
         let number = question
-        describeOwner { [weak self] owner in
+        let tell = { [weak self] (words: String) in
             guard let self, case .asking = state, number == question else { return }
-            receiver.stateChanged(
-                .notAnswering(
-                    owner.map { "\(Wire.busName) is owned by \($0), which does not answer" }
-                        ?? "\(Wire.busName) has no owner yet, as the service is still being started"))
+            receiver.stateChanged(.notAnswering("\(Wire.busName) \(words)"))
+        }
+        describeOwner { [weak self] owner in
+            if let owner { return tell("is owned by \(owner), which does not answer") }
+            tell("has no owner yet, as the service is still being started")
+            guard let self, startsService, case .asking = state, number == question else { return }
+            startByManager { refusal in tell("has no owner: systemd does not start \(Wire.unit): \(refusal.message)") }
         }
     }
 

@@ -242,4 +242,52 @@ struct SessionOwnerTests {
         #expect(stage.takeTold() == ["connected"])
         #expect(stage.observers.map(\.name) == ["Ding"])
     }
+
+    @Test(
+        "E9: where nobody has the name, systemd is asked to start the unit, as it does not tell the bus that a start was called off",
+        arguments: [
+            ("org.freedesktop.systemd1.UnitMasked", ["has no owner: systemd does not start carillond.service: why"]),
+            ("org.freedesktop.DBus.Error.ServiceUnknown", []), ("org.freedesktop.DBus.Error.AccessDenied", []),
+            (nil, []),
+        ] as [(InterfaceName?, [String])])
+    func startCalledOff(refusal: InterfaceName?, words: [String]) throws {
+        let stage = Stage()
+        var units: [String] = []
+        stage.bus.answer = { call in
+            switch call.member {
+            case "GetNameOwner": return .failure(BusError(name: BusError.nameHasNoOwnerName, message: ""))
+            case "StartUnit":
+                var reader = MessageReader(call)
+                try? units.append("\(reader.readString()) \(reader.readString())")
+                return refusal.map { .failure(BusError(name: $0, message: "why")) } ?? .success(call.answered { _ in })
+            default: return nil
+            }
+        }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.pass(milliseconds: 4_000)
+        #expect(units.isEmpty)
+        stage.bus.pass(milliseconds: 2_000)
+        #expect(units == ["carillond.service replace"])
+        let told = ["has no owner yet, as the service is still being started"] + words
+        #expect(stage.takeTold() == told.map { #"notAnswering("\#(name) \#($0)")"# })
+    }
+
+    @Test("E9: systemd is asked by nobody who does not want the service started, or who has an owner that is silent")
+    func startNotWanted() throws {
+        let stage = Stage()
+        var members: [MemberName] = []
+        stage.bus.answer = { call in
+            if let member = call.member { members.append(member) }
+            return switch call.member {
+            case "GetNameOwner": .success(call.answered { $0.append(":1.100") })
+            case "GetConnectionCredentials": .failure(BusError(name: BusError.nameHasNoOwnerName, message: ""))
+            default: nil
+            }
+        }
+        try stage.ask(.register(Self.ding))
+        stage.start()
+        stage.bus.pass(milliseconds: 6_000)
+        #expect(members.contains("GetNameOwner") && !members.contains("StartUnit"))
+    }
 }
