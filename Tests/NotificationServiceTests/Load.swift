@@ -9,6 +9,9 @@ final class Load {
     static let count = ProcessInfo.processInfo.environment["CARILLON_LOAD"].flatMap(Int.init) ?? 16_000
     /// The burst of rule D3; of that size where optimised programs post as many.
     static let burst = min(count, 100_000)
+    /// Such a burst of a poster that waits for no answer. Each of them takes 1.2 KB while it waits in the service, which keeps
+    /// 112 MiB of one process: all of them, if it does not get to serve any before the last has come.
+    static let unpacedBurst = min(count, 80_000)
     /// What ``FloodTests`` posts.
     static let flood = min(count, 100_000)
     static let size = 300

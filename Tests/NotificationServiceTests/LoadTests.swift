@@ -68,8 +68,8 @@ struct LoadTests {
     func unpacedBurst(kind: BusKind) throws {
         let load = try Load(kind)
         let observers = try [load.observer(), load.observer()]
-        load.note("burst that waits for nothing", try load.post(Load.burst, arguments: ["--unpaced"]))
-        for observer in observers { try expectComplete(observer, of: Load.burst) }
+        load.note("burst that waits for nothing", try load.post(Load.unpacedBurst, arguments: ["--unpaced"]))
+        for observer in observers { try expectComplete(observer, of: Load.unpacedBurst) }
         #expect(try load.service.terminate() == .exited(0))
     }
 
