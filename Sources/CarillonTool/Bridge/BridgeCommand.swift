@@ -5,7 +5,7 @@ import NotificationWire
 
 /// `carillon bridge status|test|reload`: the bridge of the session to other machines (G2).
 enum BridgeCommand {
-    enum Action: String, ChoiceArguments.Choice {
+    enum Action: String, CaseIterable {
         case status = "status"
         case test = "test"
         case reload = "reload"
