@@ -43,12 +43,11 @@ final class ContextState: SourceHandler, Sendable {
     }
 
     private let state: Locked<State>
-    // The values at the beginning stand in `init`, as Swift 6.0 crashes otherwise.
     /// Counts what can change which modes are allowed, so that a source need not compare texts in every iteration.
-    private let generations: Atomic<Int>
-    private let ended: Atomic<Bool>
+    private let generations = Atomic<Int>(0)
+    private let ended = Atomic(false)
     /// Whether any may be deferred, so that the loop takes no lock in each iteration.
-    private let isAnyDeferred: Atomic<Bool>
+    private let isAnyDeferred = Atomic(false)
     /// How the sources that share the loop take turns with all others.
     let turns: LoopTurns
 
@@ -57,9 +56,6 @@ final class ContextState: SourceHandler, Sendable {
 
     private init(_ context: OpaquePointer, clock: (any LoopClock)?, turnClock: @escaping LoopTurns.Clock) {
         state = Locked(State(context: context))
-        generations = Atomic(0)
-        ended = Atomic(false)
-        isAnyDeferred = Atomic(false)
         self.clock = clock
         turns = LoopTurns(clock: turnClock)
     }
