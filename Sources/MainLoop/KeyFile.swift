@@ -45,7 +45,8 @@ public struct KeyFile {
     public let entries: [Entry]
     /// The faults of the lines that are no entries, in the order of the file; or the one of a file that can't be read.
     public let faults: [Fault]
-    /// Whether there may be entries in it that are not known: it can't be read to its end, or the name of a group can't.
+    /// Whether there may be entries in it that are not known: it can't be read to its end, or the name of a group can't, or a
+    /// line is no key with a value and may be the name of one.
     public let hasUnknownEntries: Bool
 
     /// Reads the file at `path`, which may be a link to one. It is the user's or root's.
@@ -63,10 +64,16 @@ public struct KeyFile {
     public init?(readableOf path: String) {
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: Self.mostBytes) else {
-                // The system says of a link to nothing what it says of nothing.
+                // The system says of a link to nothing what it says of nothing, and of a directory that is none, too.
                 var status = stat()
-                guard lstat(path, &status) == 0 else { return nil }
-                self.init(path: path, fault: "it is a link to no file")
+                if lstat(path, &status) == 0 {
+                    self.init(path: path, fault: "it is a link to no file")
+                    return
+                }
+                let directory = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(path[..<$0]) } ?? "."
+                guard lstat(directory, &status) == 0 else { return nil }
+                guard stat(directory, &status) != 0 || status.st_mode & S_IFMT != S_IFDIR else { return nil }
+                self.init(path: path, fault: "\(directory) is no directory")
                 return
             }
             self.init(readableOf: bytes, path: path)
@@ -93,7 +100,7 @@ public struct KeyFile {
                 try reader.read(bytes[line], number: number)
             } catch {
                 if faults.count < Self.maxFaults { faults.append(error) }
-                reader.noteFaulty(number: number)
+                reader.noteFaulty(bytes[line], number: number)
             }
         }
         self.init(
@@ -207,7 +214,6 @@ private struct Reader {
         let line = bytes.trimmed
         if line.first == UInt8(ascii: "[") {
             let name = line.dropFirst().dropLast()
-            (group, isGroupFaulty) = (nil, true)
             guard line.last == UInt8(ascii: "]"), !name.isEmpty, !name.contains(where: { "[]".utf8.contains($0) }),
                 !name.contains(where: { $0 < 0x20 || $0 == 0x7F })
             else { throw fault("'\(shown(line))' is no name of a group") }
@@ -233,12 +239,12 @@ private struct Reader {
                 line: number))
     }
 
-    /// A line has a fault.
-    mutating func noteFaulty(number: Int) {
-        guard let group else {
-            hasUnknownGroup = true
-            return
-        }
+    /// A line has a fault. One that is no key with a value may be the name of a group, and what stands behind it then belongs
+    /// to that one as well as to the one before.
+    mutating func noteFaulty(_ bytes: ArraySlice<UInt8>, number: Int) {
+        if bytes.first == UInt8(ascii: "[") { (group, isGroupFaulty) = (nil, true) }
+        if group == nil || !bytes.contains(UInt8(ascii: "=")) { hasUnknownGroup = true }
+        guard let group else { return }
         entries.append(KeyFile.Entry(group: group, key: "", value: "", line: number))
     }
 

@@ -36,7 +36,10 @@ package struct Configuration: Equatable, KeyFileConfiguration {
     /// and the less important files do. A line with a fault may stand for any key of its group, and a group that does not
     /// exist for any group, unless its name is close to that of one that opens nothing.
     package mutating func restrict(by file: KeyFile) {
-        if file.hasUnknownEntries { restrictSharing() }
+        if file.hasUnknownEntries {
+            restrictSharing()
+            allowsChannels = false
+        }
         var lists: [String: Policy.Restriction] = [:]
         var unknown: Set<String> = []
         for entry in file.entries {
@@ -51,7 +54,12 @@ package struct Configuration: Equatable, KeyFileConfiguration {
             case let group where SessionRules.groups.contains(group): sessions.restrict(by: entry, of: file)
             case let group where group.hasPrefix(Self.activityPrefix): continue
             case let group where group.hasPrefix(Policy.groupPrefix):
-                lists[String(group.dropFirst(Policy.groupPrefix.count)), default: .init()].add(entry)
+                let application = String(group.dropFirst(Policy.groupPrefix.count))
+                if Policy.isID(application) {
+                    lists[application, default: .init()].add(entry)
+                } else {
+                    restrictSharing()
+                }
             case let group: unknown.insert(group)
             }
         }

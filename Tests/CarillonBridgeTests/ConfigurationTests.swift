@@ -82,7 +82,7 @@ struct ConfigurationTests {
             "[Broker]\nhost=mine\n[Bridge]\nx=1", "[Broker]\ntls=false\n[Bridge]\nx=1", "[Broker]\nhots=mine",
             "[Bridge]\nrealm=other\n[Limits]\nqueue=0", "[Bridge]\nhost=a\n[Limits]\nqueue=0",
             "[Bridge]\nuser=a\n[Limits]\nqueue=0", "[Bridge]\nraelm=other", "[Bridge]\nexport",
-            "[Brigde]\nexport=a", "host=mine", "[Broker\nhost=mine", "[Bridge]\nexport=\u{0}",
+            "[Brigde]\nexport=a", "host=mine", "[Broker\nhost=mine", "[Bridge]\nexport=\u{0}", "[Limits]\n\u{0}",
         ])
     func off(text: String) throws {
         #expect(try !read(user: text).isOn)
@@ -90,7 +90,7 @@ struct ConfigurationTests {
 
     @Test(
         "E9: a mistake that can't be about them leaves the bridge on",
-        arguments: ["[Limits]\nqueue=0", "[Bridge]\ncbor=a*b", "[Bridge]\npresence=no", "[Limits]\n\u{0}"])
+        arguments: ["[Limits]\nqueue=0", "[Bridge]\ncbor=a*b", "[Bridge]\npresence=no", "[Limits]\nqueue=\u{0}"])
     func on(text: String) throws {
         let configuration = try read(user: text)
         #expect(configuration.isOn && configuration.exports.count == 3)

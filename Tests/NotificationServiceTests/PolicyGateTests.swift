@@ -241,6 +241,22 @@ struct PolicyGateTests {
         #expect(gate.shown(to: ":1.2").openNames == ["a.*"])
     }
 
+    @Test("E9: a list that opens nothing to a sandbox is not shown to it as one that does, nor named in its refusal")
+    func forSessionOnly() {
+        let gate = gate()
+        gate.policy.applications = ["org.x.Y": [.post: [.all], .observe: [.below("b.")]]]
+        gate.policy.forSessionOnly = ["org.x.Y": [.post]]
+        call(":1.1", Confinement.none)
+        call(":1.2", .sandbox("org.x.Y"))
+        #expect(gate.shown(to: ":1.1").applications == ["org.x.Y": ["post": ["*"], "observe": ["b.*"]]])
+        #expect(gate.shown(to: ":1.2").applications == ["org.x.Y": ["observe": ["b.*"]]])
+        let refusal = gate.policy.refusal(of: .post, "a.B", to: .sandbox("org.x.Y"))
+        #expect(
+            refusal?.hasSuffix(
+                "because of a mistake in a configuration file post in [Policy org.x.Y] opens nothing to it") == true)
+        #expect(gate.policy.refusal(of: .observe, "a.B", to: .sandbox("org.x.Y"))?.contains("mistake") == false)
+    }
+
     @Test("P3: registrations that policy forbids are found, and only those")
     func forbidden() {
         let gate = gate()

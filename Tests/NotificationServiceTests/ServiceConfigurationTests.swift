@@ -87,7 +87,8 @@ struct ServiceConfigurationTests {
         #expect(reading.files.map { String($0.split(separator: "/").dropLast(2).last!) } == ["1", "0"])
         #expect(reading.faults.map(\.line) == [8, 10, 12])
         let policy = configuration.policy
-        #expect(policy.openNames.map(\.description) == ["org.open.*"] && policy.unidentified == .refuse)
+        #expect(policy.openNames.isEmpty, "a line without a value may be the name of a group")
+        #expect(policy.unidentified == .refuse)
         func lists(_ id: String) -> [String: [String]]? {
             policy.applications[id].map { lists in
                 Dictionary(uniqueKeysWithValues: lists.map { ($0.key.rawValue, $0.value.map(\.description)) })
@@ -131,9 +132,9 @@ struct ServiceConfigurationTests {
         let lists = try #require(configuration.policy.applications["org.example.A"])
         #expect(
             lists[.post]?.isEmpty == true && Set(lists[.observe]?.map(\.description) ?? []) == ["org.a.B", "org.c.D"])
-        // A line without a group of its own may stand for any list of the last one.
+        // A line without a group of its own may stand for any list of the last one, or be the name of one.
         let isOfSessions = fault != "[Limits]\nclients=0"
-        #expect(configuration.policy.openNames.map(\.description) == ["org.open.*"])
+        #expect(configuration.policy.openNames.map(\.description) == (isOfSessions ? [] : ["org.open.*"]))
         #expect(configuration.sessions.export.map(\.description) == (isOfSessions ? [] : ["org.y.Z"]))
         #expect(
             configuration.sessions.imports.mapValues { $0.map(\.description) }
@@ -183,7 +184,12 @@ struct ServiceConfigurationTests {
 
     @Test(
         "E9: a file that can't be read to its end, or has a group that nobody knows, shares nothing",
-        arguments: ["[Polcy]\nopen-names=", "[Policy\nopen-names=", "export=\n", "[Sesions]\nexport="])
+        arguments: [
+            "[Polcy]\nopen-names=", "[Policy\nopen-names=", "export=\n", "[Sesions]\nexport=", "[Policy ]\npost=",
+            "[Policy *]\npost=", "[Limits]\nPolicy]\nopen-names=", "[Activity]\n{Policy}\nopen-names=",
+            "[Limits]\n\u{FEFF}[Policy]\nopen-names=", "[Limits]\n[Pol\u{0}icy]\nopen-names=",
+            "[Channels]\n[Policy\(String(repeating: "y", count: 5000))]\nopen-names=", "[Activity]\nSessions]\nexport=",
+        ])
     func unknownEntries(text: String) throws {
         let configuration = try restricted(text, Self.open).configuration
         #expect(configuration.policy.openNames.isEmpty && configuration.policy.unidentified == .refuse)
@@ -216,6 +222,24 @@ struct ServiceConfigurationTests {
             #expect(reading.faults.count == 1 && reading.faults[0].line == nil && reading.files.count == 2)
             #expect(reading.configuration.policy.openNames.isEmpty && !reading.configuration.sessions.areNeeded)
             #expect(reading.configuration.limits[.clients] == 9)
+        }
+    }
+
+    @Test("E9: a file below a directory that is a file, or a link to nothing, is one that can't be read")
+    func noDirectory() throws {
+        for isLink in [true, false] {
+            let directory = try TemporaryDirectory()
+            try directory.write(Self.open, to: "1/carillon/carillon.conf")
+            try FileManager.default.createDirectory(atPath: directory.entry("0"), withIntermediateDirectories: true)
+            let path = directory.entry("0/carillon")
+            if isLink {
+                try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: "/nowhere/at/all")
+            } else {
+                try Data().write(to: URL(filePath: path))
+            }
+            let reading = Configuration.Reading(directories: [directory.entry("0"), directory.entry("1")])
+            #expect(reading.faults.map(\.reason) == ["\(path) is no directory"])
+            #expect(reading.configuration.policy.openNames.isEmpty && !reading.configuration.sessions.areNeeded)
         }
     }
 

@@ -77,10 +77,15 @@ extension Policy {
         for (id, lists) in applications { forSessionOnly[id] = Set(lists.keys) }
     }
 
+    /// Whether it may be the id of an application.
+    static func isID(_ text: String) -> Bool {
+        !text.isEmpty && !text.contains { $0.isWhitespace || $0 == "*" }
+    }
+
     /// Takes an entry of an application's group.
     mutating func applyApplication(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {
         let id = String(entry.group.dropFirst(Self.groupPrefix.count))
-        guard !id.isEmpty, !id.contains(where: { $0.isWhitespace || $0 == "*" }) else {
+        guard Self.isID(id) else {
             throw file.fault(entry, "'\(id)' in [\(entry.group)] is no id of an application")
         }
         guard let action = Action(rawValue: entry.key) else {

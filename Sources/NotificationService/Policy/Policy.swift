@@ -65,10 +65,18 @@ struct Policy: Equatable {
     private func standing(of subject: Subject, _ action: Action) -> (id: String?, list: [NamePattern]?) {
         switch subject {
         case .session(let id): (id, id.flatMap { applications[$0]?[action] })
-        case .sandbox(let id):
-            (id, forSessionOnly[id]?.contains(action) == true ? [] : applications[id]?[action] ?? [])
+        case .sandbox(let id): (id, isForSessionOnly(id, action) ? [] : applications[id]?[action] ?? [])
         case .unidentified: (nil, [])
         }
+    }
+
+    private func isForSessionOnly(_ id: String, _ action: Action) -> Bool {
+        forSessionOnly[id]?.contains(action) == true
+    }
+
+    /// The lists of an application in a sandbox.
+    func listsOfSandbox(_ id: String) -> [Action: [NamePattern]] {
+        (applications[id] ?? [:]).filter { !isForSessionOnly(id, $0.key) }
     }
 
     private func owns(_ id: String, _ name: String) -> Bool {
@@ -80,6 +88,9 @@ struct Policy: Equatable {
 
     private func rule(for subject: Subject, _ action: Action) -> String {
         switch subject {
+        case .sandbox(let id) where isForSessionOnly(id, action):
+            return "because of a mistake in a configuration file \(action.rawValue) in [Policy \(id)] opens nothing "
+                + "to it"
         case .session(let id?), .sandbox(let id):
             if applications[id]?[action] != nil {
                 return "neither its own names, nor open-names in [Policy], nor \(action.rawValue) in [Policy \(id)] "

@@ -130,7 +130,7 @@ final class PolicyGate {
         let visible =
             switch subject(reader) {
             case .session: policy.applications
-            case .sandbox(let id): policy.applications.filter { $0.key == id }
+            case .sandbox(let id): policy.applications[id] == nil ? [:] : [id: policy.listsOfSandbox(id)]
             case .unidentified: [:] as [String: [Policy.Action: [NamePattern]]]
             }
         return ShownPolicy(
