@@ -64,7 +64,8 @@ extension ServiceSession {
     /// `systemctl stop` while it went on, systemd does not tell the bus, and all callers wait for the time-out of the bus,
     /// which is two minutes.
     ///
-    /// - Parameter refused: gets why systemd does not start it; not called where it does, or there is no systemd to ask.
+    /// - Parameter refused: gets why systemd does not start it; not called where it does, where there is no systemd to ask,
+    ///   or where it knows no such unit: then the bus starts the service by itself.
     func startByManager(_ refused: @escaping (BusError) -> Void) {
         let manager: WellKnownName = "org.freedesktop.systemd1"
         let message = Message.methodCall(
@@ -74,7 +75,10 @@ extension ServiceSession {
         writer.append(Wire.unit)
         writer.append("replace")
         connection?.call(message) { result in
-            if case .failure(let error) = result, error.name.rawValue.hasPrefix("\(manager).") { refused(error) }
+            guard case .failure(let error) = result, error.name.rawValue.hasPrefix("\(manager)."),
+                error.name != "org.freedesktop.systemd1.NoSuchUnit"
+            else { return }
+            refused(error)
         }
     }
 }

@@ -247,7 +247,8 @@ struct SessionOwnerTests {
         "E9: where nobody has the name, systemd is asked to start the unit, as it does not tell the bus that a start was called off",
         arguments: [
             ("org.freedesktop.systemd1.UnitMasked", ["has no owner: systemd does not start carillond.service: why"]),
-            ("org.freedesktop.DBus.Error.ServiceUnknown", []), ("org.freedesktop.DBus.Error.AccessDenied", []),
+            ("org.freedesktop.systemd1.NoSuchUnit", []), ("org.freedesktop.DBus.Error.ServiceUnknown", []),
+            ("org.freedesktop.DBus.Error.AccessDenied", []),
             (nil, []),
         ] as [(InterfaceName?, [String])])
     func startCalledOff(refusal: InterfaceName?, words: [String]) throws {
