@@ -52,11 +52,17 @@ public struct PostJSON: CenterMethod {
     public func post(
         limits: Limits, checking check: (String, String) throws(CenterError) -> Void
     ) throws(BusError) -> Post<WireUserInfo> {
-        let call = try mappingCenterErrors { () throws(CenterError) -> Message in
+        try mappingCenterErrors { () throws(CenterError) in
             try check(name, object)
-            let limit = min(limits[.userInfoBytes], UInt64(Self.maxBytes))
+            let limit = limits[.userInfoBytes]
             guard UInt64(userInfo.utf8.count) <= limit else { throw .limitExceeded(.userInfoBytes, value: limit) }
-            return try PostCall(name: name, object: object, userInfo: try dictionary()).message()
+        }
+        guard userInfo.utf8.count <= Self.maxBytes else {
+            let message = "the JSON text has more than the \(Self.maxBytes) bytes that PostJSON takes"
+            throw BusError(.limitExceeded, message: message)
+        }
+        let call = try mappingCenterErrors { () throws(CenterError) -> Message in
+            try PostCall(name: name, object: object, userInfo: try dictionary()).message()
         }
         return try Post(call, limits: limits, checking: check)
     }
