@@ -6,8 +6,15 @@
 #endif
 
 /// Writes a line to standard error, for a person at a terminal. What belongs in the journal goes to ``Log``.
+///
+/// Errors quote what others say: a `?` stands for a control character other than the end of a line and a tabulator.
 public func printError(_ line: String) {
-    try? write(line, to: STDERR_FILENO)
+    var text = String.UnicodeScalarView()
+    for scalar in line.unicodeScalars {
+        let isControl = scalar.properties.generalCategory == .control && scalar != "\n" && scalar != "\t"
+        text.append(isControl ? "?" : scalar)
+    }
+    try? write(String(text), to: STDERR_FILENO)
 }
 
 /// Writes a line to standard output at once, also into a pipe, where `print` would keep it back. What can't be written
