@@ -4,7 +4,9 @@
 
 import asyncio
 import contextlib
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -54,6 +56,42 @@ class TestCase(unittest.TestCase):
         with self.assertRaises(carillon.Error) as refused:
             function(*arguments, **options)
         self.assertEqual(refused.exception.name, name)
+
+
+class Ends(TestCase):
+    def test_a_program_that_ends_with_an_open_center_says_nothing(self):
+        program = (
+            f"import sys; sys.path[:] = {sys.path!r}\nimport carillon\n"
+            f"center = carillon.Center()\nobservation = center.observe({self.name!r})\ncenter.post({self.name!r})\n"
+            "print(observation.next(60).name)"
+        )
+        for _ in range(5):
+            result = subprocess.run(
+                [sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120, check=True)
+            self.assertEqual((result.stdout, result.stderr), (f"{self.name}\n", ""))
+
+    def test_an_error_can_be_copied_and_raised_again(self):
+        error = carillon.Error("org.example.Error", "why")
+        for other in (copy.copy(error), pickle.loads(pickle.dumps(error)), carillon._events.again(error)):
+            self.assertIsNot(other, error)
+            self.assertEqual((type(other), other.name, str(other)), (carillon.Error, error.name, "org.example.Error: why"))
+
+    def test_each_reader_gets_a_refusal_of_its_own(self):
+        async def refusals():
+            async with carillon.aio.Center() as center:
+                observation = center.observe("", "", minimum_interval="nonsense")
+                found = []
+                for _ in range(3):
+                    try:
+                        await anext(observation)
+                    except Exception as error:
+                        found.append(error)
+                return found
+
+        found = asyncio.run(refusals())
+        self.assertEqual([type(error) for error in found], [carillon.Error] * 3)
+        # The first is that of the task.
+        self.assertIsNot(found[1], found[2])
 
 
 class Blocking(TestCase):

@@ -11,6 +11,8 @@
 A program with GLib's main loop passes a handler to ``observe``. A program with asyncio uses ``carillon.aio.Center``.
 """
 import asyncio
+import atexit
+import functools
 import os
 import threading
 import weakref
@@ -22,7 +24,24 @@ from . import aio
 from ._events import Dropped, EndOfEvents, Error, Event, Gap, Inbox, Notification
 
 __all__ = ["Center", "Dropped", "Error", "Event", "Gap", "Notification", "Observation", "aio"]
-Handler = Callable[[Event | ConnectionError], Any]
+Handler = Callable[[Event | ConnectionError | Error], Any]
+_centers: "weakref.WeakSet[Center]" = weakref.WeakSet()
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    """At the exit of the program ends the threads of centers that are still there, so that none stands still in the middle.
+
+    To be called when there is a finalizer: from the exit function of ``weakref`` on, which then comes later, none works.
+    """
+    atexit.register(_end_all)
+
+
+def _end_all() -> None:
+    for center in list(_centers):
+        if center._process == os.getpid():
+            center._end()
+            center._thread.join(timeout=5)
 
 
 class Observation(Iterator[Event], AbstractContextManager):
@@ -83,7 +102,7 @@ class _HandlerInbox(Inbox):
             event = self.take()
         except EndOfEvents:
             return False
-        except ConnectionError as error:
+        except (ConnectionError, Error) as error:
             if self._has_failed:
                 return False
             self._has_failed = True
@@ -112,6 +131,8 @@ class Center(AbstractContextManager):
         # When the program lets go of it, the thread and the connection end.
         self._end = weakref.finalize(self, aio._call_soon, self._loop, _Ending(self._loop, self._center))
         self._end.atexit = False
+        _centers.add(self)
+        _end_at_exit()
         try:
             self._wait(self._center.open())
         except BaseException:
@@ -147,7 +168,7 @@ class Center(AbstractContextManager):
         """Observe a name and an object; an empty one matches all. ``options`` are those of ``carillon.aio.Center.observe``.
 
         Events come from the result, or with ``handler`` as calls of it by GLib's default main context (PyGObject); when the
-        bus is gone, it gets the ``ConnectionError``.
+        bus is gone, it gets the ``ConnectionError``, and when the service does not take the observer again, an ``Error``.
         """
         inbox = Inbox() if handler is None else _HandlerInbox(handler, self)
         observation = Observation(self, inbox)

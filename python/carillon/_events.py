@@ -15,8 +15,11 @@ class Error(Exception):
     """
 
     def __init__(self, name: str, message: str) -> None:
-        super().__init__(f"{name}: {message}")
+        super().__init__(name, message)
         self.name = name
+
+    def __str__(self) -> str:
+        return ": ".join(self.args)
 
 
 @dataclass(frozen=True)

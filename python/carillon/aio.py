@@ -125,7 +125,7 @@ class Observation(AsyncIterator[Event], AbstractAsyncContextManager):
         if not self._begun.done():
             await self
         elif not self._begun.cancelled() and (error := self._begun.exception()):
-            raise error
+            raise again(error)
         try:
             while (event := self._inbox.take()) is None:
                 self._inbox.ready.clear()
