@@ -9,8 +9,9 @@
 /// Whoever drives the center asks ``isCrowded`` after each event, and calls ``checkCrowding()`` from time to time while
 /// it is.
 extension DistributedCenter {
-    /// How often in a row ``checkCrowding()`` finds that a client has read nothing before it counts as one that does not.
-    private static let mostIdleChecks = 20
+    /// How often in a row ``checkCrowding()`` finds that a client has read nothing before it counts as one that does not:
+    /// a second. On a busy machine a client that reads gets no processor for a good part of that.
+    private static let maxIdleChecks = 100
 
     /// Whether posts are to be read slowly.
     public var isCrowded: Bool { !crowded.isEmpty }
@@ -39,7 +40,7 @@ extension DistributedCenter {
             crowding.delivered = client.counts.delivered
             crowding.idleChecks = crowding.confirmed == client.peer.confirmedBytes ? crowding.idleChecks + 1 : 0
             crowding.confirmed = client.peer.confirmedBytes
-            client.isStalled = crowding.idleChecks >= Self.mostIdleChecks
+            client.isStalled = crowding.idleChecks >= Self.maxIdleChecks
             client.crowding = client.isStalled ? nil : crowding
             return client.isStalled
         }
