@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A set of elements in their order.
+///
+/// To find one takes O(log ``count``) comparisons. To add or remove one moves at most ``pieceSize`` others, however many
+/// there are. One that is alone takes no memory of its own.
+public struct SortedSet<Element: Comparable> {
+    private enum Storage {
+        case none
+        case one(Element)
+        /// At least two, and no more than a piece.
+        case few([Element])
+        /// At least two, none of them empty.
+        case pieces([[Element]])
+    }
+
+    /// So many elements lie together.
+    static var pieceSize: Int { 512 }
+
+    private var storage = Storage.none
+    public private(set) var count = 0
+
+    public init() {}
+
+    /// - Precondition: the elements are in their order, each once.
+    public init(sorted elements: some Sequence<Element>) {
+        for element in elements { insert(element) }
+    }
+
+    public var isEmpty: Bool { count == 0 }
+
+    public var last: Element? {
+        switch storage {
+        case .none: nil
+        case .one(let element): element
+        case .few(let elements): elements.last
+        case .pieces(let pieces): pieces.last?.last
+        }
+    }
+
+    /// Adds an element.
+    ///
+    /// - Returns: whether it was not there.
+    @discardableResult
+    public mutating func insert(_ element: Element) -> Bool {
+        let isLast = last.map { $0 < element } ?? true
+        guard isLast || first(from: element) != element else { return false }
+        count += 1
+        switch storage {
+        case .none: storage = .one(element)
+        case .one(let other): storage = .few(isLast ? [other, element] : [element, other])
+        case .few(var elements):
+            storage = .none  // so that it is changed in place
+            elements.insert(element, at: isLast ? elements.count : Self.place(of: element, in: elements))
+            storage = elements.count > Self.pieceSize ? .pieces(Self.halves(of: elements, isLast)) : .few(elements)
+        case .pieces(var pieces):
+            storage = .none
+            let piece = isLast ? pieces.count - 1 : Self.piece(for: element, in: pieces)
+            let place = isLast ? pieces[piece].count : Self.place(of: element, in: pieces[piece])
+            pieces[piece].insert(element, at: place)
+            if pieces[piece].count > Self.pieceSize {
+                pieces.replaceSubrange(piece...piece, with: Self.halves(of: pieces[piece], isLast))
+            }
+            storage = .pieces(pieces)
+        }
+        return true
+    }
+
+    /// What is added at the end leaves the piece before it whole.
+    private static func halves(of elements: [Element], _ isLast: Bool) -> [[Element]] {
+        let middle = isLast ? elements.count - 1 : elements.count / 2
+        return [Array(elements[..<middle]), Array(elements[middle...])]
+    }
+
+    /// Removes an element.
+    ///
+    /// - Returns: whether it was there.
+    @discardableResult
+    public mutating func remove(_ element: Element) -> Bool {
+        guard first(from: element) == element else { return false }
+        count -= 1
+        switch storage {
+        case .none, .one: storage = .none
+        case .few(var elements):
+            storage = .none
+            elements.remove(at: Self.place(of: element, in: elements))
+            storage = elements.count == 1 ? .one(elements[0]) : .few(elements)
+        case .pieces(var pieces):
+            storage = .none
+            let piece = Self.piece(for: element, in: pieces)
+            if pieces[piece].count == 1 {
+                pieces.remove(at: piece)
+            } else {
+                pieces[piece].remove(at: Self.place(of: element, in: pieces[piece]))
+            }
+            if pieces.count > 1 {
+                storage = .pieces(pieces)
+            } else {
+                storage = pieces[0].count == 1 ? .one(pieces[0][0]) : .few(pieces[0])
+            }
+        }
+        return true
+    }
+
+    /// The least element that is at least this one.
+    public func first(from element: Element) -> Element? {
+        switch storage {
+        case .none: return nil
+        case .one(let only): return only < element ? nil : only
+        case .few(let elements):
+            let place = Self.place(of: element, in: elements)
+            return place < elements.count ? elements[place] : nil
+        case .pieces(let pieces):
+            let piece = Self.piece(for: element, in: pieces)
+            guard piece < pieces.count else { return nil }
+            return pieces[piece][Self.place(of: element, in: pieces[piece])]
+        }
+    }
+
+    /// The first piece whose last element is at least this one.
+    private static func piece(for element: Element, in pieces: [[Element]]) -> Int {
+        place(in: pieces.count) { pieces[$0][pieces[$0].count - 1] < element }
+    }
+
+    private static func place(of element: Element, in elements: [Element]) -> Int {
+        place(in: elements.count) { elements[$0] < element }
+    }
+
+    private static func place(in count: Int, _ isBefore: (Int) -> Bool) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if isBefore(middle) { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}
+
+extension SortedSet: Sequence {
+    public struct Iterator: IteratorProtocol {
+        private let pieces: [[Element]]
+        private var (piece, place) = (0, 0)
+
+        fileprivate init(_ pieces: [[Element]]) {
+            self.pieces = pieces
+        }
+
+        fileprivate init(_ pieces: [[Element]], from element: Element) {
+            self.pieces = pieces
+            piece = SortedSet.piece(for: element, in: pieces)
+            place = piece < pieces.count ? SortedSet.place(of: element, in: pieces[piece]) : 0
+        }
+
+        public mutating func next() -> Element? {
+            guard piece < pieces.count else { return nil }
+            let element = pieces[piece][place]
+            place += 1
+            if place == pieces[piece].count { (piece, place) = (piece + 1, 0) }
+            return element
+        }
+    }
+
+    public func makeIterator() -> Iterator { Iterator(pieces) }
+
+    public var underestimatedCount: Int { count }
+
+    /// Those that are at least this one, in their order.
+    public func all(from element: Element) -> some Sequence<Element> {
+        IteratorSequence(Iterator(pieces, from: element))
+    }
+
+    private var pieces: [[Element]] {
+        switch storage {
+        case .none: []
+        case .one(let element): [[element]]
+        case .few(let elements): [elements]
+        case .pieces(let pieces): pieces
+        }
+    }
+}
+
+extension SortedSet: Equatable {
+    /// Whether the same elements are in both, however they lie.
+    public static func == (left: SortedSet, right: SortedSet) -> Bool {
+        left.count == right.count && left.elementsEqual(right)
+    }
+}
