@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
+/// Does work that may block, as a question to a file system that does not answer, on another thread, and gives the result
+/// to the thread of a loop.
+///
+/// Each piece of work has a thread of its own that ends with it. Pieces begin in their order, some at a time. One that takes
+/// longer than the bound is given up: nothing ends a system call that does not return, so its thread is left to it, and
+/// what comes next has another. While ``maxStuck`` threads are left so, further work is given up at once.
+///
+/// Threads: all members on the thread of the loop. Only the work itself runs on another.
+package final class BlockingWork {
+    private final class Item {
+        let begin: (_ whenDone: @escaping @Sendable () -> Void) -> Bool
+        let isDone: () -> Bool
+        let end: (_ isDone: Bool) -> Void
+        var timer: EventSource?
+
+        init(
+            begin: @escaping (@escaping @Sendable () -> Void) -> Bool, isDone: @escaping () -> Bool,
+            end: @escaping (Bool) -> Void
+        ) {
+            self.begin = begin
+            self.isDone = isDone
+            self.end = end
+        }
+    }
+
+    /// What comes of one piece of work, with a flag for the loop.
+    private final class Outcome<Value: Sendable>: Sendable {
+        private let value = Locked<Value?>(nil)
+
+        var isSet: Bool { value.withLock { $0 != nil } }
+
+        func set(_ new: Value) { value.withLock { $0 = new } }
+
+        func take() -> Value? { value.withLock { $0.take() } }
+    }
+
+    /// So many threads may be stuck at a time.
+    package static let maxStuck = 16
+
+    private let context: MainContext
+    private let priority: EventSource.Priority
+    private let bound: UInt32
+    private let width: Int
+    private let usesThreads: Bool
+    private var line: [Item] = []
+    private var current: [Item] = []
+    private var stuck: [Item] = []
+    /// What there is no thread for, until the loop is told.
+    private var refused: [Item] = []
+    private var source: PolledSource?
+
+    /// - Parameters:
+    ///   - priority: of the results on the loop.
+    ///   - bound: after so many milliseconds work is given up.
+    ///   - width: how many pieces of work may be done at a time.
+    ///   - usesThreads: false in a test whose work never blocks: it is done when it is asked for.
+    package init(
+        on context: MainContext, priority: EventSource.Priority, bound: UInt32 = 2000, width: Int = 1,
+        usesThreads: Bool = true
+    ) {
+        self.context = context
+        self.priority = priority
+        self.bound = bound
+        self.width = width
+        self.usesThreads = usesThreads
+    }
+
+    /// Whether nothing is to be done, but for what was given up.
+    package var isIdle: Bool { current.isEmpty && line.isEmpty && refused.isEmpty }
+
+    /// How many threads are stuck.
+    package var stuckCount: Int { stuck.count }
+
+    /// Has `work` done behind all that was asked for before.
+    ///
+    /// - Parameter completion: called from the loop, later, with what the work returned; with nil when it took too long, or
+    ///   there is no thread for it. Not called any more when this object is gone.
+    package func run<Value: Sendable>(
+        _ work: @escaping @Sendable () -> Value, then completion: @escaping (Value?) -> Void
+    ) {
+        let outcome = Outcome<Value>()
+        let usesThreads = usesThreads
+        line.append(
+            Item(
+                begin: { whenDone in
+                    guard usesThreads else {
+                        outcome.set(work())
+                        return true
+                    }
+                    return startThread {
+                        outcome.set(work())
+                        whenDone()
+                    }
+                },
+                isDone: { outcome.isSet },
+                end: { isDone in completion(isDone ? outcome.take() : nil) }))
+        if source == nil { source = PolledSource(delegate: self, priority: priority, context: context) }
+        beginNext()
+    }
+
+    private func beginNext() {
+        while current.count < width, !line.isEmpty {
+            let next = line.removeFirst()
+            guard stuck.count < Self.maxStuck, next.begin({ [context] in context.wakeUp() }) else {
+                refused.append(next)
+                continue
+            }
+            current.append(next)
+            guard usesThreads else { continue }
+            next.timer = .once(milliseconds: bound, on: context, priority: priority) { [unowned self, unowned next] in
+                giveUp(next)
+            }
+        }
+    }
+
+    private func giveUp(_ item: Item) {
+        item.timer = nil
+        guard !item.isDone() else { return }
+        current.removeAll { $0 === item }
+        stuck.append(item)
+        item.end(false)
+        beginNext()
+    }
+}
+
+extension BlockingWork: PolledSourceDelegate {
+    package func hasPendingWork() -> Bool {
+        !refused.isEmpty || current.contains { $0.isDone() } || stuck.contains { $0.isDone() }
+    }
+
+    package func dispatch() {
+        stuck.removeAll { $0.isDone() }
+        let (over, done) = (refused, current.filter { $0.isDone() })
+        refused = []
+        current.removeAll { item in done.contains { $0 === item } }
+        for item in done { item.timer = nil }
+        for item in over { item.end(false) }
+        for item in done { item.end(true) }
+        beginNext()
+        if isIdle, stuck.isEmpty { source = nil }
+    }
+}
+
+/// The body of a thread.
+private final class Body {
+    let run: @Sendable () -> Void
+
+    init(_ run: @escaping @Sendable () -> Void) {
+        self.run = run
+    }
+}
+
+/// - Returns: false when the system has no thread for it.
+private func startThread(_ run: @escaping @Sendable () -> Void) -> Bool {
+    var thread = pthread_t()
+    var attributes = pthread_attr_t()
+    pthread_attr_init(&attributes)
+    defer { pthread_attr_destroy(&attributes) }
+    pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
+    pthread_attr_setstacksize(&attributes, 256 << 10)
+    let body = Unmanaged.passRetained(Body(run)).toOpaque()
+    // Signals are for the thread of the loop; a thread begins with the mask of the one that starts it.
+    var (all, before) = (sigset_t(), sigset_t())
+    sigfillset(&all)
+    pthread_sigmask(SIG_SETMASK, &all, &before)
+    defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
+    guard pthread_create(&thread, &attributes, runBody, body) == 0 else {
+        Unmanaged<Body>.fromOpaque(body).release()
+        return false
+    }
+    return true
+}
+
+private func runBody(_ data: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    Unmanaged<Body>.fromOpaque(data!).takeRetainedValue().run()
+    return nil
+}
