@@ -81,7 +81,8 @@ final class EffectRunner {
         let prober = ClientProber(bus: bus, barrier: barrier)
         self.prober = prober
         witness = ReadingWitness(
-            bus: bus, socket: { [unowned bus] in (bus as? Connection)?.socket }, sockets: machine.sockets())
+            bus: bus, socket: { [unowned bus] in (bus as? Connection)?.socket }, sockets: machine.sockets,
+            work: BlockingWork(on: bus.context, priority: .of(.control)))
         channels = Channels(on: bus.context, prober: prober, witness: witness)
         channels.report = { [unowned self] event in report(.ofChannel(event)) }
         channels.sendOnBus = { [unowned self] effects in
@@ -114,7 +115,7 @@ final class EffectRunner {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
-            ("barriers that were refused", uncarried.count),
+            ("barriers that were refused", uncarried.count), ("looks at sockets", witness.keptCount),
         ]
     }
 

@@ -47,7 +47,9 @@ import Testing
 
             /// - Parameter room: of each socket, in bytes.
             init(room: Int) {
-                witness = ReadingWitness(bus: bus, socket: { nil }, sockets: nil)
+                witness = ReadingWitness(
+                    bus: bus, socket: { nil }, sockets: { nil },
+                    work: BlockingWork(on: bus.context, priority: .default, usesThreads: false))
                 prober = ClientProber(bus: bus, barrier: BusBarrier(bus: bus))
                 channels = Channels(on: bus.context, prober: prober, witness: witness)
                 channels.report = { _ in }

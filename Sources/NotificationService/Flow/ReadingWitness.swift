@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import BusNames
+import Collections
 import DBus
 import MainLoop
 import NotificationCore
@@ -7,154 +8,528 @@ import NotificationCore
 /// Tells whether connections read that never answer a Ping, as several libraries never do (B6): the kernel knows how much
 /// waits unread in the sockets between their processes and the bus.
 ///
-/// Asked only for such a connection, and only when it has used up its window. It then looks again, ever more seldom, until
-/// nothing waits unread. Where the kernel does not tell (another machine, another container), each look takes a second
-/// and lets the oldest window pass: a modest rate for ever is better than silence.
+/// Asked only for such a connection, and only when it has used up its window. Its process is then looked at again, ever more
+/// seldom, until nothing waits unread. Where the kernel does not tell (another machine, another container), each look
+/// takes a second and lets the oldest window pass: a modest rate for ever is better than silence.
 ///
 /// Which of several sockets of a process is the connection's is not told. So a process with several connections to the
 /// bus counts as reading when it reads all of them, apart from what was found to be another's: what stands unread there
 /// does not change while a window is sent to the connection, and another socket is empty. A library leaves the news of
 /// its name unread that way, until its program first waits for something.
+///
+/// A process is looked at once for all its connections, and nobody waits for that (E4): the kernel is asked on another
+/// thread, for some sockets at a time, for one process after the other, and for no more than
+/// ``systemCallsPerSecond`` of all together. The sockets of a process are searched for once, and again when another of
+/// its connections is asked about.
 final class ReadingWitness {
+    typealias Instant = SuspendingClock.Instant
+
     /// Gets what was found: true when all has been read that the bus had handed on, false when nothing tells.
     var onFinding: ((UniqueName, _ hasRead: Bool) -> Void)!
     /// Whether the bus may not have handed on yet what was sent: then nothing that lies unread tells anything.
     var isOnTheWay: ((UniqueName) -> Bool)!
 
     private unowned let bus: any MessageBus
-    private let sockets: (any SocketTable)?
+    private let makeSockets: () -> (any SocketTable)?
     private let socketOfBus: () -> Int32?
-    /// Counts what each look takes (E8).
+    private let work: BlockingWork
+    /// Counts what each event takes (E8).
     let meter = StepMeter()
-    /// What the bus's ends of connections are bound to; nil as long as that was not asked.
-    private var busName: [UInt8]??
-    private var looks: [UniqueName: Look] = [:]
+    /// Nil where the kernel does not tell.
+    private var sockets: (any SocketTable)?
+    /// What the bus's ends of connections are bound to; nil where that is not known.
+    private var busName: [UInt8]?
+    private var isPrepared = false
+    private var clients: [UniqueName: Subject] = [:]
+    private var processes: [UInt32: Process] = [:]
+    /// Those of which something is to be asked, each once.
+    private var line = Deque<Process>()
+    private var isAsking = false
+    private var budget = Budget()
+    private var pause: EventSource?
+    /// What was found and not told yet.
+    private var findings = Deque<(subject: Subject, hasRead: Bool)>()
+    private var telling: EventSource?
+    /// Grows with each question about a client.
+    private var lastQuestion: UInt64 = 0
 
-    private final class Look {
-        var processID: UInt32?
-        /// The sockets between the process and the bus.
-        var inodes: [UInt32] = []
-        var wait: UInt32 = 0
-        var timer: EventSource?
-        /// What waited unread in which socket when it was looked at last; nil before. The bus may just have been about
-        /// to write more.
-        var unread: [UInt32: UInt32]?
-        /// What stood so when a window was let pass, to see whether it comes there.
-        var standing: [UInt32: UInt32] = [:]
-        /// What stands unread on other connections of the process.
-        var others: [UInt32: UInt32] = [:]
-    }
-
+    /// For all processes together.
+    static let systemCallsPerSecond = 10_000
+    /// So much of that at once.
+    private static let callsAtOnce = 400
+    /// Sockets, or descriptors, that one piece of work looks at.
+    private static let socketsAtOnce = 16
+    /// Connections of a process that one look is for.
+    private static let clientsAtOnce = 256
+    /// Findings that are told at a time: each may have a window sent.
+    private static let findingsAtOnce = 8
     private static let firstWait: UInt32 = 5
     private static let longestWait: UInt32 = 2000
     private static let blindWait: UInt32 = 1000
     private static let longestWaitForBus: UInt32 = 80
     /// More than that in one socket may be all that it holds: that it does not change tells nothing then.
-    private static let mostStanding: UInt32 = 32 << 10
+    private static let maxStanding: UInt32 = 32 << 10
+    /// A process with more connections than that has to read all of them.
+    private static let maxDistinguished = 16
+    /// Windows that are let pass in a second to a process of which nothing tells.
+    private static let blindWindows = 16
+    /// Until the sockets of a process are searched for again: at least, and where none were found.
+    private static let shortestPause = Duration.milliseconds(100)
+    private static let pauseWhenBlind = Duration.seconds(10)
+    /// The same after the kernel has not answered: a thread may be stuck for ever.
+    private static let pauseWhenStuck = Duration.seconds(3600)
+
+    /// A connection that was asked about.
+    private final class Subject {
+        let client: UniqueName
+        /// Nil until the bus has told it.
+        var process: Process?
+        /// When it was asked about first, as ``lastQuestion`` counts.
+        let firstQuestion: UInt64
+        var isWaiting = false
+        var since: Instant
+        /// Whether nothing lay unread at the last look: the bus may just have been about to write more.
+        var wasEmpty = false
+        /// What lay unread in which socket at the last look, and since when; nil before the first.
+        var unread: [UInt32: UInt32]?
+        var unchangedSince: Instant
+        /// What stood so when a window was let pass, to see whether it comes there.
+        var standing: [UInt32: UInt32] = [:]
+        /// What stands unread on other connections of the process.
+        var others: [UInt32: UInt32] = [:]
+
+        init(_ client: UniqueName, question: UInt64, at now: Instant) {
+            self.client = client
+            firstQuestion = question
+            since = now
+            unchangedSince = now
+        }
+    }
+
+    private enum Task {
+        /// Its descriptors are looked through, for questions up to this one, since when.
+        case search(any DescriptorList, through: UInt64, since: Instant, found: [UInt32])
+        /// Its sockets are looked at from this place on.
+        case look(from: Int, unread: [UInt32: UInt32], for: [Subject])
+    }
+
+    private final class Process {
+        let id: UInt32
+        /// Those between it and the bus.
+        var sockets: [UInt32] = []
+        /// Questions up to this one were asked before the sockets were searched for.
+        var searchedThrough: UInt64 = 0
+        var nextSearch: Instant
+        /// Whether nothing tells of it.
+        var isBlind = false
+        /// Windows that may be let pass until then, if it is.
+        var passesLeft = 0
+        var passesEnd: Instant
+        var subjects = 0
+        /// Those that wait, in their order; also some that do not any more.
+        var waiting = Deque<Subject>()
+        var wait = ReadingWitness.firstWait
+        var timer: (source: EventSource, end: Instant)?
+        var task: Task?
+
+        init(_ id: UInt32, at now: Instant) {
+            self.id = id
+            nextSearch = now
+            passesEnd = now
+        }
+    }
+
+    /// How many system calls may be made now.
+    private struct Budget {
+        private var left = Double(ReadingWitness.callsAtOnce)
+        private var last: Instant?
+
+        mutating func spend(_ calls: Int) { left -= Double(calls) }
+
+        /// How long to wait until some may be made; nil when some may be now.
+        mutating func wait(at now: Instant) -> UInt32? {
+            let rate = Double(ReadingWitness.systemCallsPerSecond) / 1000
+            if let last {
+                left = min(Double(ReadingWitness.callsAtOnce), left + (now - last).inMilliseconds * rate)
+            }
+            last = now
+            return left > 0 ? nil : UInt32(-left / rate) + 1
+        }
+    }
 
     /// - Parameters:
     ///   - bus: the caller keeps it.
     ///   - socket: tells the descriptor of the connection to it; nil where there is none.
-    ///   - sockets: those of the machine; nil where the kernel does not tell.
-    init(bus: any MessageBus, socket: @escaping () -> Int32?, sockets: (any SocketTable)?) {
+    ///   - sockets: makes the table of the machine; nil where the kernel does not tell.
+    ///   - work: does what may block.
+    init(
+        bus: any MessageBus, socket: @escaping () -> Int32?, sockets: @escaping () -> (any SocketTable)?,
+        work: BlockingWork
+    ) {
         self.bus = bus
         socketOfBus = socket
-        self.sockets = sockets
+        makeSockets = sockets
+        self.work = work
     }
+
+    /// Connections and processes that are kept here, to look at.
+    var keptCount: Int { clients.count + processes.count }
 
     /// Begins to look.
     func find(_ client: UniqueName) {
-        let look = looks[client] ?? Look()
-        looks[client] = look
-        look.wait = Self.firstWait
-        look.unread = nil
-        guard look.processID == nil else { return wait(look, client) }
-        bus.processID(of: client) { [weak self] result in
-            guard let self, looks[client] === look else { return }
-            look.processID = (try? result.get()) ?? 0
-            wait(look, client)
+        prepare()
+        let now = bus.context.now
+        lastQuestion += 1
+        let subject = clients[client] ?? Subject(client, question: lastQuestion, at: now)
+        let isNew = clients.updateValue(subject, forKey: client) == nil
+        subject.since = now
+        subject.wasEmpty = false
+        subject.unread = nil
+        if let process = subject.process {
+            begin(subject, process)
+        } else if isNew {
+            bus.processID(of: client) { [weak self] result in
+                guard let self, clients[client] === subject else { return }
+                let process = process((try? result.get()) ?? 0)
+                process.subjects += 1
+                subject.process = process
+                begin(subject, process)
+            }
         }
     }
 
     func forget(_ client: UniqueName) {
-        looks[client] = nil
-    }
-
-    private func wait(_ look: Look, _ client: UniqueName) {
-        // Ahead of the posts: a flood of them would hold it up for as long as it lasts.
-        look.timer = .once(milliseconds: look.wait, on: bus.context, priority: .of(.control)) {
-            [weak self, weak look] in
-            guard let self, let look, looks[client] === look else { return }
-            self.look(look, client)
-            meter.endEvent("witness")
+        guard let subject = clients.removeValue(forKey: client) else { return }
+        subject.isWaiting = false
+        guard let process = subject.process else { return }
+        process.subjects -= 1
+        if process.subjects == 0 {
+            process.timer = nil
+            processes[process.id] = nil
         }
     }
 
-    private func look(_ look: Look, _ client: UniqueName) {
-        guard !isOnTheWay(client) else {
-            look.unread = nil
-            look.wait = min(look.wait * 2, Self.longestWaitForBus)
-            return wait(look, client)
-        }
-        guard let sockets = unreadBytes(look) else {
-            guard look.wait >= Self.blindWait else {
-                look.wait = Self.blindWait
-                return wait(look, client)
-            }
-            return onFinding(client, false)
-        }
-        // Something came or went there: it may be ours.
-        look.others = look.others.filter { sockets[$0.key] == $0.value }
-        let unread = sockets.filter { $0.value > 0 && look.others[$0.key] == nil }
-        if unread.isEmpty, look.unread?.isEmpty == true { return onFinding(client, true) }
-        if look.wait >= Self.blindWait, unread == look.unread, unread.count + look.others.count < sockets.count,
-            unread.values.allSatisfy({ $0 <= Self.mostStanding })
-        {
-            guard unread == look.standing else {
-                look.standing = unread
-                return onFinding(client, false)
-            }
-            look.others.merge(unread) { $1 }
-        }
-        look.wait = unread.isEmpty || look.unread == nil ? Self.firstWait : min(look.wait * 2, Self.longestWait)
-        look.unread = unread
-        wait(look, client)
-    }
-
-    /// What waits unread in each socket between the process and the bus. Nil when there is no way to know.
-    private func unreadBytes(_ look: Look) -> [UInt32: UInt32]? {
-        guard let sockets, let processID = look.processID, processID > 0 else { return nil }
-        let before = sockets.systemCalls
-        defer { meter.countSystemCalls(sockets.systemCalls - before) }
-        if let unread = unreadBytes(in: look.inodes, sockets) { return unread }
-        // Not looked for yet, or one of them was closed.
-        guard let name = nameOfBus(), let inodes = sockets.inodes(of: processID) else { return nil }
-        look.inodes = inodes.filter { inode in
-            sockets[inode]?.peer.flatMap { sockets[$0]?.name } == name
-        }
-        return unreadBytes(in: look.inodes, sockets)
-    }
-
-    private func unreadBytes(in inodes: [UInt32], _ sockets: any SocketTable) -> [UInt32: UInt32]? {
-        guard !inodes.isEmpty else { return nil }
-        var unread: [UInt32: UInt32] = [:]
-        for inode in inodes {
-            guard let socket = sockets[inode], socket.peer != nil else { return nil }
-            unread[inode] = socket.unreadBytes
-        }
-        return unread
+    private func prepare() {
+        guard !isPrepared else { return }
+        isPrepared = true
+        sockets = makeSockets()
+        busName = nameOfBus()
     }
 
     /// What the other end of the service's own connection is bound to.
     private func nameOfBus() -> [UInt8]? {
-        if let busName { return busName }
-        var name: [UInt8]?
-        if let sockets, let descriptor = socketOfBus(), let inode = sockets.inode(of: descriptor),
+        guard let sockets, let descriptor = socketOfBus(), let inode = sockets.inode(of: descriptor),
             let peer = sockets[inode]?.peer
-        {
-            name = sockets[peer]?.name
+        else { return nil }
+        return sockets[peer]?.name
+    }
+
+    // MARK: When
+
+    private func process(_ id: UInt32) -> Process {
+        if let process = processes[id] { return process }
+        let process = Process(id, at: bus.context.now)
+        processes[id] = process
+        return process
+    }
+
+    private func begin(_ subject: Subject, _ process: Process) {
+        process.wait = Self.firstWait
+        if !subject.isWaiting {
+            subject.isWaiting = true
+            process.waiting.append(subject)
         }
-        busName = .some(name)
-        return name
+        schedule(process)
+    }
+
+    /// Has a process be looked at after its wait, if not before.
+    private func schedule(_ process: Process) {
+        guard process.task == nil, processes[process.id] === process else { return }
+        let end = bus.context.now + .milliseconds(Int(process.wait))
+        if let timer = process.timer, timer.end <= end { return }
+        // Ahead of the posts: a flood of them would hold it up for as long as it lasts. There is little to do here.
+        let source = EventSource.once(milliseconds: process.wait, on: bus.context, priority: .of(.control)) {
+            [weak self, weak process] in
+            guard let self, let process, processes[process.id] === process else { return }
+            process.timer = nil
+            look(at: process)
+            meter.endEvent("witnessLooks")
+        }
+        process.timer = (source, end)
+    }
+
+    private func look(at process: Process) {
+        let now = bus.context.now
+        dropIdle(process)
+        guard !process.waiting.isEmpty else { return }
+        guard !process.isBlind || process.nextSearch <= now else { return letPass(process, at: now) }
+        var ready: [Subject] = []
+        var isSearchWanted = false
+        for _ in 0..<min(process.waiting.count, Self.clientsAtOnce) {
+            meter.count()
+            let subject = process.waiting.popFirst()!
+            guard subject.isWaiting else { continue }
+            process.waiting.append(subject)
+            if isOnTheWay(subject.client) {
+                subject.wasEmpty = false
+                subject.unread = nil
+            } else if subject.firstQuestion > process.searchedThrough {
+                isSearchWanted = true
+            } else {
+                ready.append(subject)
+            }
+        }
+        if isSearchWanted, process.nextSearch <= now { return search(process, at: now) }
+        guard !ready.isEmpty else {
+            process.wait = min(process.wait * 2, Self.longestWaitForBus)
+            return schedule(process)
+        }
+        ask(process, .look(from: 0, unread: [:], for: ready))
+    }
+
+    private func dropIdle(_ process: Process) {
+        while let first = process.waiting.first, !first.isWaiting {
+            meter.count()
+            _ = process.waiting.popFirst()
+        }
+    }
+
+    /// Nothing tells of the process: the oldest windows pass, some in a second.
+    private func letPass(_ process: Process, at now: Instant) {
+        if process.passesEnd <= now {
+            process.passesEnd = now + .milliseconds(Int(Self.blindWait) - 10)
+            process.passesLeft = Self.blindWindows
+        }
+        while process.passesLeft > 0, let first = process.waiting.first,
+            !first.isWaiting || first.since + .milliseconds(Int(Self.blindWait) - 10) <= now
+        {
+            meter.count()
+            _ = process.waiting.popFirst()
+            guard first.isWaiting else { continue }
+            process.passesLeft -= 1
+            tell(first, hasRead: false)
+        }
+        guard !process.waiting.isEmpty else { return }
+        process.wait = Self.blindWait
+        schedule(process)
+    }
+
+    // MARK: Asking the kernel
+
+    private func search(_ process: Process, at now: Instant) {
+        guard let sockets, busName != nil, process.id > 0 else { return searchEnded(process, found: [], since: now) }
+        let (id, last) = (process.id, lastQuestion)
+        // It has its turn before it is in line: to begin takes a call or two.
+        process.task = .look(from: 0, unread: [:], for: [])
+        work.run {
+            sockets.descriptors(of: id)
+        } then: { [weak self] list in
+            guard let self, processes[id] === process else { return }
+            budget.spend(1)
+            process.task = nil
+            guard let list else { return unanswered(process) }
+            guard let list else { return searchEnded(process, found: [], since: now) }
+            process.searchedThrough = last
+            ask(process, .search(list, through: last, since: now, found: []))
+        }
+    }
+
+    private func searchEnded(
+        _ process: Process, found: [UInt32], since: Instant, pause: Duration = pauseWhenBlind
+    ) {
+        let now = bus.context.now
+        process.sockets = found
+        process.isBlind = found.isEmpty
+        if found.isEmpty { process.searchedThrough = 0 }
+        let duration = since.duration(to: now)
+        process.nextSearch = now + (found.isEmpty ? pause : max(Self.shortestPause, duration * 2))
+        process.wait = found.isEmpty ? Self.blindWait : Self.firstWait
+        if found.isEmpty { schedule(process) } else { look(at: process) }
+    }
+
+    private func ask(_ process: Process, _ task: Task) {
+        process.task = task
+        line.append(process)
+        askNext()
+    }
+
+    /// Has some be asked of the process whose turn it is.
+    private func askNext() {
+        guard !isAsking, pause == nil else { return }
+        while let first = line.first, processes[first.id] !== first { _ = line.popFirst() }
+        guard !line.isEmpty else { return }
+        if let wait = budget.wait(at: bus.context.now) {
+            pause = .once(milliseconds: wait, on: bus.context, priority: .of(.control)) { [unowned self] in
+                pause = nil
+                askNext()
+            }
+            return
+        }
+        let process = line.popFirst()!
+        guard let sockets, let task = process.task else { return }
+        isAsking = true
+        let name = busName
+        let own = process.sockets
+        let question: @Sendable () -> (answer: Answer, systemCalls: Int) =
+            switch task {
+            case .search(let list, _, _, _): { Self.measured(sockets) { Self.search(list, in: sockets, for: name) } }
+            case .look(let start, _, _):
+                {
+                    Self.measured(sockets) {
+                        Self.look(at: own.dropFirst(start).prefix(Self.socketsAtOnce), in: sockets)
+                    }
+                }
+            }
+        work.run(question) { [weak self] result in
+            guard let self else { return }
+            isAsking = false
+            if let result {
+                budget.spend(result.systemCalls)
+                meter.countSystemCalls(result.systemCalls)
+            }
+            if processes[process.id] === process {
+                process.task = nil
+                if let answer = result?.answer { answered(process, task, answer) } else { unanswered(process) }
+            } else if result == nil {
+                self.sockets = makeSockets()
+            }
+            meter.endEvent("witnessAsks")
+            askNext()
+        }
+    }
+
+    /// The kernel has not answered: nothing tells of the process. A thread that is stuck may still use the table.
+    private func unanswered(_ process: Process) {
+        sockets = makeSockets()
+        searchEnded(process, found: [], since: bus.context.now, pause: Self.pauseWhenStuck)
+    }
+
+    private struct Answer: Sendable {
+        /// Of a search, the sockets that lead to the bus; of a look, those that are there, with what lies unread in them.
+        var sockets: [(inode: UInt32, unread: UInt32)] = []
+        /// Whether a search is over.
+        var isEnd = false
+    }
+
+    private static func measured(
+        _ sockets: any SocketTable, _ body: () -> Answer
+    ) -> (answer: Answer, systemCalls: Int) {
+        let before = sockets.systemCalls
+        let answer = body()
+        return (answer, sockets.systemCalls - before)
+    }
+
+    private static func search(
+        _ list: any DescriptorList, in sockets: any SocketTable, for name: [UInt8]?
+    ) -> Answer {
+        guard let inodes = list.nextSockets(among: socketsAtOnce) else { return Answer(isEnd: true) }
+        let ofBus = inodes.filter { inode in sockets[inode]?.peer.flatMap { sockets[$0]?.name } == name }
+        return Answer(sockets: ofBus.map { ($0, 0) })
+    }
+
+    private static func look(at inodes: ArraySlice<UInt32>, in sockets: any SocketTable) -> Answer {
+        var answer = Answer()
+        for inode in inodes {
+            if let socket = sockets[inode], socket.peer != nil { answer.sockets.append((inode, socket.unreadBytes)) }
+        }
+        return answer
+    }
+
+    private func answered(_ process: Process, _ task: Task, _ answer: Answer) {
+        switch task {
+        case .search(let list, let last, let since, let found):
+            let found = found + answer.sockets.map(\.inode)
+            if answer.isEnd { return searchEnded(process, found: found, since: since) }
+            ask(process, .search(list, through: last, since: since, found: found))
+        case .look(let start, var unread, let subjects):
+            for (inode, count) in answer.sockets { unread[inode] = count }
+            let next = start + Self.socketsAtOnce
+            guard next >= process.sockets.count else {
+                return ask(process, .look(from: next, unread: unread, for: subjects))
+            }
+            lookEnded(process, unread, for: subjects)
+        }
+    }
+
+    // MARK: Finding
+
+    private func lookEnded(_ process: Process, _ unread: [UInt32: UInt32], for subjects: [Subject]) {
+        let now = bus.context.now
+        if unread.count < process.sockets.count {
+            // Some were closed. Where all are, there may be others.
+            process.sockets.removeAll { unread[$0] == nil }
+            if unread.isEmpty {
+                process.searchedThrough = 0
+                process.wait = Self.firstWait
+                return schedule(process)
+            }
+        }
+        meter.count(unread.count + subjects.count)
+        let isAllRead = unread.values.allSatisfy { $0 == 0 }
+        var isAgainSoon = false
+        for subject in subjects where subject.isWaiting {
+            judge(subject, unread, isAllRead: isAllRead, at: now)
+            isAgainSoon = isAgainSoon || (subject.isWaiting && subject.wasEmpty)
+        }
+        process.wait = isAgainSoon ? Self.firstWait : min(process.wait * 2, Self.longestWait)
+        dropIdle(process)
+        if !process.waiting.isEmpty { schedule(process) }
+    }
+
+    private func judge(_ subject: Subject, _ unread: [UInt32: UInt32], isAllRead: Bool, at now: Instant) {
+        guard !isAllRead else {
+            subject.others = [:]
+            return noteEmpty(subject)
+        }
+        guard unread.count <= Self.maxDistinguished else { return subject.wasEmpty = false }
+        meter.count(2 * unread.count)
+        // Something came or went there: it may be the connection's own.
+        subject.others = subject.others.filter { unread[$0.key] == $0.value }
+        let own = unread.filter { $0.value > 0 && subject.others[$0.key] == nil }
+        guard !own.isEmpty else { return noteEmpty(subject) }
+        subject.wasEmpty = false
+        guard own == subject.unread else {
+            subject.unread = own
+            subject.unchangedSince = now
+            return
+        }
+        guard subject.unchangedSince + .milliseconds(Int(Self.blindWait)) <= now,
+            own.count + subject.others.count < unread.count, own.values.allSatisfy({ $0 <= Self.maxStanding })
+        else { return }
+        if own == subject.standing {
+            subject.others.merge(own) { $1 }
+        } else {
+            subject.standing = own
+            tell(subject, hasRead: false)
+        }
+    }
+
+    private func noteEmpty(_ subject: Subject) {
+        if subject.wasEmpty { tell(subject, hasRead: true) } else { subject.wasEmpty = true }
+    }
+
+    /// Has it be told in the next turns of the loop, some in each, with what others want in between.
+    private func tell(_ subject: Subject, hasRead: Bool) {
+        subject.isWaiting = false
+        findings.append((subject, hasRead))
+        if telling == nil { tellSome(after: 0) }
+    }
+
+    private func tellSome(after milliseconds: UInt32) {
+        telling = .once(milliseconds: milliseconds, on: bus.context, priority: .of(.control)) { [unowned self] in
+            telling = nil
+            for _ in 0..<Self.findingsAtOnce {
+                guard let (subject, hasRead) = findings.popFirst() else { break }
+                if clients[subject.client] === subject { onFinding(subject.client, hasRead) }
+            }
+            if !findings.isEmpty { tellSome(after: 1) }
+        }
+    }
+}
+
+extension Duration {
+    fileprivate var inMilliseconds: Double {
+        let (seconds, attoseconds) = components
+        return Double(seconds) * 1000 + Double(attoseconds) / 1e15
     }
 }

@@ -8,18 +8,28 @@ import CSystem
 #endif
 
 /// The unix sockets of a machine, as its kernel tells them.
-protocol SocketTable {
+///
+/// Threads: any, one at a time.
+protocol SocketTable: AnyObject, Sendable {
     /// A socket by its inode; nil when there is none, or it is of another family.
     subscript(inode: UInt32) -> UnixSocket? { get }
 
-    /// The inodes of the sockets that a process has open; nil when they can't be seen.
-    func inodes(of processID: UInt32) -> [UInt32]?
+    /// Begins to look through the descriptors of a process; nil when they can't be seen.
+    func descriptors(of processID: UInt32) -> (any DescriptorList)?
 
     /// The inode of an open descriptor of this process; nil when that is no socket.
     func inode(of descriptor: Int32) -> UInt32?
 
-    /// How many system calls that took so far.
+    /// How many system calls all of that took so far.
     var systemCalls: Int { get }
+}
+
+/// The descriptors of a process, some at a time.
+///
+/// Threads: any, one at a time.
+protocol DescriptorList: AnyObject, Sendable {
+    /// The inodes of the sockets among the next `count` descriptors; nil at the end.
+    func nextSockets(among count: Int) -> [UInt32]?
 }
 
 struct UnixSocket {
@@ -32,9 +42,10 @@ struct UnixSocket {
 }
 
 /// Those of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
-final class UnixSockets: SocketTable {
+final class UnixSockets: SocketTable, @unchecked Sendable {
+    // Sendable: one thread at a time uses it, and the loop hands it over.
     private let descriptor: Int32
-    private(set) var systemCalls = 0
+    fileprivate(set) var systemCalls = 0
 
     /// Nil where the kernel does not tell.
     init?() {
@@ -99,20 +110,9 @@ final class UnixSockets: SocketTable {
         return socket
     }
 
-    func inodes(of processID: UInt32) -> [UInt32]? {
-        let path = "/proc/\(processID)/fd"
-        systemCalls += 2
-        guard let directory = opendir(path) else { return nil }
-        defer { closedir(directory) }
-        var inodes: [UInt32] = []
-        while let entry = readdir(directory) {
-            let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-            }
-            systemCalls += 1
-            if let inode = Self.inode(behind: "\(path)/\(name)") { inodes.append(inode) }
-        }
-        return inodes
+    func descriptors(of processID: UInt32) -> (any DescriptorList)? {
+        systemCalls += 1
+        return Descriptors(of: processID, countingIn: self)
     }
 
     func inode(of descriptor: Int32) -> UInt32? {
@@ -121,15 +121,45 @@ final class UnixSockets: SocketTable {
         return fstat(descriptor, &status) == 0 ? UInt32(truncatingIfNeeded: status.st_ino) : nil
     }
 
-    /// The inode of a link such as `socket:[4711]`.
-    private static func inode(behind link: String) -> UInt32? {
-        var target = [UInt8](repeating: 0, count: 64)
-        let count = target.withUnsafeMutableBytes {
-            readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+    /// Those in `/proc/PID/fd`.
+    private final class Descriptors: DescriptorList, @unchecked Sendable {
+        // Sendable: as the table.
+        private let path: String
+        private let directory: OpaquePointer
+        private let table: UnixSockets
+
+        init?(of processID: UInt32, countingIn table: UnixSockets) {
+            path = "/proc/\(processID)/fd"
+            guard let directory = opendir(path) else { return nil }
+            self.directory = directory
+            self.table = table
         }
-        guard count > 0 else { return nil }
-        let text = String(decoding: target[..<count], as: UTF8.self)
-        guard text.hasPrefix("socket:["), text.hasSuffix("]") else { return nil }
-        return UInt32(text.dropFirst(8).dropLast())
+
+        deinit { closedir(directory) }
+
+        func nextSockets(among count: Int) -> [UInt32]? {
+            var inodes: [UInt32] = []
+            for number in 0..<count {
+                guard let entry = readdir(directory) else { return number == 0 ? nil : inodes }
+                let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+                    String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+                }
+                table.systemCalls += 1
+                if let inode = Self.inode(behind: "\(path)/\(name)") { inodes.append(inode) }
+            }
+            return inodes
+        }
+
+        /// The inode of a link such as `socket:[4711]`.
+        private static func inode(behind link: String) -> UInt32? {
+            var target = [UInt8](repeating: 0, count: 64)
+            let count = target.withUnsafeMutableBytes {
+                readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+            }
+            guard count > 0 else { return nil }
+            let text = String(decoding: target[..<count], as: UTF8.self)
+            guard text.hasPrefix("socket:["), text.hasSuffix("]") else { return nil }
+            return UInt32(text.dropFirst(8).dropLast())
+        }
     }
 }
