@@ -53,6 +53,7 @@ final class ActivityFollower {
 
     private let context: MainContext
     private let processes: any ProcessTable
+    private let lookups: ProcessLookups
     private let factory: Factory
     private var session: SessionEnvironment
     private var choice: ActivityChoice
@@ -73,12 +74,13 @@ final class ActivityFollower {
 
     init(
         choice: ActivityChoice, rules: InactivityRules, session: SessionEnvironment, context: MainContext,
-        processes: any ProcessTable, tracker: ActivityTracker, factory: @escaping Factory
+        processes: any ProcessTable, lookups: ProcessLookups, tracker: ActivityTracker, factory: @escaping Factory
     ) {
         self.choice = choice
         self.session = session
         self.context = context
         self.processes = processes
+        self.lookups = lookups
         self.tracker = tracker
         tracker.rules = rules
         self.factory = factory
@@ -123,8 +125,17 @@ final class ActivityFollower {
     func clientIdentified(_ client: ClientName, processID: UInt32) {
         guard let seen = appearances.removeValue(forKey: client) else { return }
         tracker.clientIdentified(client, processID: processID, seen: seen)
-        guard state == .off || state == .lost, choice != .none else { return }
-        if let theirs = processes.environment(of: processID), theirs.hasDesktop, theirs != session {
+        guard isLookingForDesktop else { return }
+        lookups.find(processes.environment(of: processID), of: processID) { [weak self] theirs in
+            self?.found(theirs ?? nil, of: client)
+        }
+    }
+
+    private var isLookingForDesktop: Bool { (state == .off || state == .lost) && choice != .none }
+
+    private func found(_ theirs: SessionEnvironment?, of client: ClientName) {
+        guard isLookingForDesktop else { return }
+        if let theirs, theirs.hasDesktop, theirs != session {
             session = theirs
             Log.info("activity: the session is that of \(client)", ["CARILLON_CLIENT": client.rawValue])
             restart()

@@ -34,17 +34,19 @@ package final class ActivityMonitor {
     ///   - choice: what the configuration says.
     ///   - rules: what it says of when an application is inactive.
     ///   - session: where the desktop is looked for first.
+    ///   - lookups: finds out what the loop does not wait for.
     ///   - tell: called with each change of a client's activity.
     package init(
         bus: any MessageBus, uniqueName: UniqueName, choice: ActivityChoice, rules: InactivityRules,
-        session: SessionEnvironment = .own, processes: any ProcessTable, tell: @escaping (ClientName, Activity) -> Void
+        session: SessionEnvironment = .own, processes: any ProcessTable, lookups: ProcessLookups,
+        tell: @escaping (ClientName, Activity) -> Void
     ) {
         let reports = ActivityReports(bus: bus)
         self.reports = reports
         let screenLock = ScreenLock(bus: bus)
         self.screenLock = screenLock
         let tracker = ActivityTracker(
-            processes: processes, tell: tell,
+            processes: processes, lookups: lookups, tell: tell,
             ownerOfName: { [unowned bus] name, completion in
                 guard let name = WellKnownName(rawValue: name) else { return completion(nil) }
                 bus.processID(of: name) { result in
@@ -56,7 +58,9 @@ package final class ActivityMonitor {
                 }
             })
         follower = ActivityFollower(
-            choice: choice, rules: rules, session: session, context: bus.context, processes: processes, tracker: tracker
+            choice: choice, rules: rules, session: session, context: bus.context, processes: processes,
+            lookups: lookups,
+            tracker: tracker
         ) { [unowned bus] kind, session in
             let source = kind.makeSource(in: session, bus: bus, uniqueName: uniqueName)
             reports.source = source as? ReportedSource

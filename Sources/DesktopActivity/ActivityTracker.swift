@@ -31,23 +31,32 @@ final class ActivityTracker {
         /// Whether it was seen active, or is a part of the desktop.
         var counts = false
         var isHidden = false
+        /// Of its last news.
+        let number: UInt64
 
-        init(_ window: ActivityWindow, owner: Owner) {
+        init(_ window: ActivityWindow, owner: Owner, number: UInt64) {
             self.owner = owner
+            self.number = number
             kind = window.kind
             application = window.application
         }
     }
 
     private let processes: any ProcessTable
+    private let lookups: ProcessLookups
     private let tell: (ClientName, Activity) -> Void
     /// Asks the bus for the process that owns a name.
     private let ownerOfName: (String, @escaping (UInt32?) -> Void) -> Void
     private var clients: [ClientName: Tracked] = [:]
+    /// Those of whose processes the facts are being found out.
+    private var pending: [ClientName: UInt32] = [:]
     private var windows: [WindowID: Window] = [:]
     private var focused: WindowID?
     /// Whose the windows are that the focused one is transient for.
     private var focusedFor: [Owner] = []
+    /// Grows with each news of a window; that of the focus.
+    private var lastNote: UInt64 = 0
+    private var focusNumber: UInt64 = 0
     /// When an application is inactive.
     var rules = InactivityRules() { didSet { if rules != oldValue { update() } } }
     /// Whether the screen is locked: then no window can be seen.
@@ -92,10 +101,11 @@ final class ActivityTracker {
     private static let maximumWindows = 4096
 
     init(
-        processes: any ProcessTable, tell: @escaping (ClientName, Activity) -> Void,
+        processes: any ProcessTable, lookups: ProcessLookups, tell: @escaping (ClientName, Activity) -> Void,
         ownerOfName: @escaping (String, @escaping (UInt32?) -> Void) -> Void = { $1(nil) }
     ) {
         self.processes = processes
+        self.lookups = lookups
         self.tell = tell
         self.ownerOfName = ownerOfName
     }
@@ -107,8 +117,15 @@ final class ActivityTracker {
     /// - Parameter seen: when the client was first seen. A process that started after that has the id of the client's,
     ///   and is another.
     func clientIdentified(_ client: ClientName, processID: UInt32, seen: UInt64) {
-        var facts = processes.facts(of: processID)
-        if let start = facts?.identity.start, start > seen { facts = nil }
+        pending[client] = processID
+        lookups.find(processes.facts(of: processID), of: processID) { [weak self] facts in
+            guard let self, pending[client] == processID else { return }
+            pending[client] = nil
+            identified(client, processID: processID, (facts ?? nil).flatMap { $0.identity.start > seen ? nil : $0 })
+        }
+    }
+
+    private func identified(_ client: ClientName, processID: UInt32, _ facts: ProcessFacts?) {
         clients[client] = Tracked(facts: facts, program: facts == nil ? "" : processes.name(of: processID))
         // Others are concerned only where it makes an application one of several.
         let isAlone = !owners.contains { if case .application = $0 { true } else { false } }
@@ -116,6 +133,7 @@ final class ActivityTracker {
     }
 
     func forget(_ client: ClientName) {
+        pending[client] = nil
         if clients.removeValue(forKey: client)?.told == .inactive { inactiveCount -= 1 }
     }
 
@@ -128,8 +146,7 @@ final class ActivityTracker {
             isFollowing = true
             focused = window?.id
             if let window { note(window, isHidden: false) }
-            focusedFor = window?.transientFor.map(owner) ?? []
-            focusedFor.forEach(lookForName)
+            noteFocusedFor(window?.transientFor ?? [])
         case .shell(let window): note(window, isHidden: false)
         case .window(let window, let isHidden): note(window, counts: false, isHidden: isHidden)
         case .closed(let id):
@@ -151,18 +168,56 @@ final class ActivityTracker {
     }
 
     private func note(_ window: ActivityWindow, counts: Bool = true, isHidden: Bool) {
-        if windows[window.id] == nil, windows.count >= Self.maximumWindows { windows = [:] }
+        let before = windows[window.id]
+        if before == nil, windows.count >= Self.maximumWindows { windows = [:] }
+        lastNote += 1
+        let number = lastNote
         // Looked at each time: the id of the window, or of the process, may be another's now.
-        var noted = Window(window, owner: owner(window.party))
-        noted.counts = counts || windows[window.id]?.counts == true
+        let owner = owner(window.party, before: before?.owner) { [weak self] owner in
+            guard let self, windows[window.id]?.number == number else { return }
+            windows[window.id]?.owner = owner
+            update()
+        }
+        var noted = Window(window, owner: owner, number: number)
+        noted.counts = counts || before?.counts == true
         noted.isHidden = isHidden
         windows[window.id] = noted
         lookForName(of: noted.owner)
     }
 
-    private func owner(_ party: ActivityWindow.Party) -> Owner {
+    private func noteFocusedFor(_ parties: [ActivityWindow.Party]) {
+        lastNote += 1
+        let number = lastNote
+        focusNumber = number
+        focusedFor = parties.enumerated().map { place, party in
+            owner(party, before: nil) { [weak self] owner in
+                guard let self, focusNumber == number, focusedFor.indices.contains(place) else { return }
+                focusedFor[place] = owner
+                update()
+            }
+        }
+        focusedFor.forEach(lookForName)
+    }
+
+    /// Whose a window is, as far as that is known at once.
+    ///
+    /// - Parameters:
+    ///   - before: whose it was; it stays so while its process is being asked about.
+    ///   - completion: called later where it was not known at once.
+    private func owner(
+        _ party: ActivityWindow.Party, before: Owner?, completion: @escaping (Owner) -> Void
+    ) -> Owner {
         if let processID = party.processID, processID > 0 {
-            return processes.facts(of: processID).map(Owner.process) ?? .nobody
+            var known: Owner?
+            var isLater = false
+            lookups.find(processes.facts(of: processID), of: processID) { facts in
+                let owner = (facts ?? nil).map(Owner.process) ?? .nobody
+                if isLater { completion(owner) } else { known = owner }
+            }
+            isLater = true
+            if let known { return known }
+            if case .process(let facts)? = before, facts.identity.id == processID { return .process(facts) }
+            return .nobody
         }
         guard let application = party.application, !application.isEmpty else { return .nobody }
         return .application(application)

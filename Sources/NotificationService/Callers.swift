@@ -12,6 +12,9 @@ import NotificationCore
 /// asked over the control connection, where its answer does not wait behind all that callers send. What arrives
 /// meanwhile waits, whoever sent it, so that the bus's order stays what it was (D4, S5). What waits is bounded by what
 /// the connection may have received.
+///
+/// Where a process runs in files of its own, these are asked, and may not answer. For that nobody else waits: only what
+/// this caller sent does, for a moment, as long as it is not too much. Then it is served as one of whom nothing is known.
 final class Callers {
     final class Caller {
         /// 0 when the bus does not know it, as it left before it was asked.
@@ -19,23 +22,21 @@ final class Callers {
         fileprivate let name: UniqueName
         /// Whether it runs in the sandbox of an application.
         let confinement: Confinement
-        /// Whether the bus could not be asked.
+        /// Whether the bus, or the files of its process, could not be asked.
         fileprivate let isProvisional: Bool
         /// Who pays for it.
         let account: AccountID
         /// The same for those who ask (P1), read at once: it may be a command that has ended a moment later.
         let identity: Identity
 
-        /// - Parameter asked: when its first call had come, as `table` tells the present.
         fileprivate init(
-            _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool, table: any ProcessTable,
-            asked: UInt64
+            _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
+            confinement: Confinement, isProvisional: Bool
         ) {
             self.isProvisional = isProvisional
             self.name = name
+            self.confinement = confinement
             processID = credentials.processID
-            confinement = processID > 0 ? table.confinement(of: processID) : .unknown
-            let description = processID > 0 ? table.description(of: processID, startedBy: asked) : nil
             identity = Identity(
                 userID: credentials.userID, processID: processID > 0 ? processID : nil,
                 process: Self.checked(description?.name),
@@ -71,6 +72,7 @@ final class Callers {
     /// Where the bus answers soonest.
     var way: any MessageBus { control ?? bus }
     private let table: any ProcessTable
+    private let lookups: ProcessLookups
     /// Called when it is known who is behind a connection, before its first call is served.
     var onKnown: ((UniqueName, Caller) -> Void)!
     /// Gets what had to wait.
@@ -83,11 +85,29 @@ final class Callers {
     private var departed = Departed()
     /// In the order of their arrival, with the caller of a call.
     private var waiting = Deque<(message: Message, caller: UniqueName?)>()
+    /// What waits for no more than its own caller, and how much of each may, in bytes; a single call in any case.
+    private var putOff: [UniqueName: PutOff] = [:]
+    private static let maxPutOff = 256 << 10
+    /// The same in bytes, of all together.
+    private static let maxPutOffTogether = 8 << 20
+    /// What is put off, in bytes; ``onPutOff`` is told of each change.
+    private var putOffBytes = 0 {
+        didSet { onPutOff?(putOffBytes) }
+    }
+    var onPutOff: ((Int) -> Void)?
+
+    private struct PutOff {
+        let credentials: ConnectionCredentials
+        let description: ProcessDescription?
+        var messages: [Message] = []
+        var byteCount = 0
+    }
 
     /// - Parameter bus: the caller keeps it.
-    init(bus: any MessageBus, table: any ProcessTable) {
+    init(bus: any MessageBus, table: any ProcessTable, lookups: ProcessLookups) {
         self.bus = bus
         self.table = table
+        self.lookups = lookups
     }
 
     subscript(name: UniqueName) -> Caller? {
@@ -103,26 +123,41 @@ final class Callers {
         guard !message.hasDescriptors else { return true }
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
-        if isKnown, !isAnythingWaiting { return true }
-        isAnythingWaiting = true
+        if isKnown, waiting.isEmpty { return putOff.isEmpty || !isPutOff(message, caller) }
         waiting.append((message, caller))
         return false
     }
 
     /// Whether something arrived that was not handled yet.
-    private(set) var isAnythingWaiting = false
+    var isAnythingWaiting: Bool { !waiting.isEmpty || !putOff.isEmpty }
+
+    /// Keeps what a caller sent, or the bus tells of it, whose process's files are being asked.
+    private func isPutOff(_ message: Message, _ caller: UniqueName?) -> Bool {
+        guard let name = caller ?? OwnerChange(message)?.departed, var kept = putOff.removeValue(forKey: name) else {
+            return false
+        }
+        kept.messages.append(message)
+        kept.byteCount += message.byteCount
+        putOff[name] = kept
+        putOffBytes += message.byteCount
+        if kept.byteCount > Self.maxPutOff && kept.messages.count > 1 || putOffBytes > Self.maxPutOffTogether {
+            learned(kept.credentials, kept.description, of: name, confinement: nil)
+        }
+        return true
+    }
 
     /// Finds out who is behind a connection that has not called, as an earlier process knew it.
     func identify(_ name: UniqueName) {
         _ = isKnown(name)
     }
 
-    /// Asks where it is not.
+    /// Asks where it is not. One whose process's files are being asked counts as known, and is put off.
     private func isKnown(_ name: UniqueName) -> Bool {
         if let caller = self[name] {
-            if caller.isProvisional { ask(about: name) }
+            if caller.isProvisional, !lookups.isStuck(caller.processID) { ask(about: name) }
             return true
         }
+        if putOff[name] != nil { return true }
         ask(about: name)
         return false
     }
@@ -132,12 +167,14 @@ final class Callers {
         asked[name] = table.now
         way.credentials(of: name) { [weak self] result in
             switch result {
-            case .success(let credentials): self?.learned(credentials, of: name)
+            case .success(let credentials): self?.found(credentials, of: name)
             // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
             // about again with its next call.
             case .failure(let error):
                 self?.learned(
-                    ConnectionCredentials(), of: name, isProvisional: error.name != BusError.nameHasNoOwnerName)
+                    ConnectionCredentials(), nil, of: name, confinement: .unknown,
+                    isProvisional: error.name != BusError.nameHasNoOwnerName)
+                self?.goOn()
             }
         }
     }
@@ -155,18 +192,46 @@ final class Callers {
         last = nil
     }
 
+    private func found(_ credentials: ConnectionCredentials, of name: UniqueName) {
+        let processID = credentials.processID
+        guard processID > 0 else {
+            learned(credentials, nil, of: name, confinement: .unknown)
+            return goOn()
+        }
+        // At once: it may be a command that ends a moment later.
+        let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
+        let lookup = table.confinement(of: processID)
+        if case .mayBlock = lookup, callers[name] == nil {
+            putOff[name] = PutOff(credentials: credentials, description: description)
+        }
+        lookups.find(lookup, of: processID) { [weak self] confinement in
+            guard let self, asked[name] != nil || callers[name]?.isProvisional == true else { return }
+            learned(credentials, description, of: name, confinement: confinement)
+        }
+        goOn()
+    }
+
+    /// - Parameter confinement: nil when it could not be found out, for now.
     private func learned(
-        _ credentials: ConnectionCredentials, of name: UniqueName, isProvisional: Bool = false
+        _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
+        confinement: Confinement?, isProvisional: Bool = false
     ) {
-        let since = asked.removeValue(forKey: name) ?? table.now
-        let caller = Caller(credentials, of: name, isProvisional: isProvisional, table: table, asked: since)
+        asked[name] = nil
+        let caller = Caller(
+            credentials, description, of: name, confinement: confinement ?? .unknown,
+            isProvisional: isProvisional || confinement == nil)
         callers[name] = caller
         last = nil
         onKnown(name, caller)
+        guard let kept = putOff.removeValue(forKey: name) else { return }
+        putOffBytes -= kept.byteCount
+        for message in kept.messages { handle(message) }
+    }
+
+    private func goOn() {
         while let (message, caller) = waiting.first, caller.map(isKnown) ?? true {
             waiting.popFirst()
-            isAnythingWaiting = !waiting.isEmpty
-            handle(message)
+            if putOff.isEmpty || !isPutOff(message, caller) { handle(message) }
         }
     }
 }

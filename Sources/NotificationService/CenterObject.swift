@@ -27,6 +27,7 @@ package final class CenterObject {
     private var exporter: ObjectExporter!
     /// Nil where nothing is read from a bus.
     private var calls: CallQueue?
+    private let lookups: ProcessLookups
     /// Where what arrives from the bus is answered.
     private let answers: any MessageBus
 
@@ -48,7 +49,8 @@ package final class CenterObject {
         self.sessions = sessions ?? Sessions(on: machine, context: bus.context)
         configuration = inherited ?? ConfigurationKeeper(reading: machine.readConfiguration)
         clients = ClientRegistry(bus: bus, table: machine.processes)
-        callers = Callers(bus: bus, table: machine.processes)
+        lookups = ProcessLookups(on: bus.context)
+        callers = Callers(bus: bus, table: machine.processes, lookups: lookups)
         present = PresentConnections(callers)
         gate = PolicyGate(callers: callers, maySandboxesCall: machine.maySandboxesCall)
         barrier = BusBarrier(bus: bus)
@@ -108,7 +110,8 @@ package final class CenterObject {
         let driver = driver
         let monitor = ActivityMonitor(
             bus: bus, uniqueName: uniqueName, choice: configuration.current.activityChoice,
-            rules: configuration.current.inactivity, session: machine.session, processes: machine.processes
+            rules: configuration.current.inactivity, session: machine.session, processes: machine.processes,
+            lookups: lookups
         ) { [unowned driver] client, activity in
             Log.info("activity of \(client): \(activity.rawValue)", ["CARILLON_CLIENT": client.rawValue])
             driver.perform { effects in driver.center.setActivity(activity, of: client, effects: &effects) }
@@ -319,6 +322,7 @@ package final class CenterObject {
         calls.serve = { [unowned self] message in serveKept(message) }
         calls.serveChannel = { [unowned channelPosts] channel in channelPosts.take(from: channel) }
         channelPosts.calls = calls
+        callers.onPutOff = { [unowned calls] in calls.keptElsewhere = $0 }
         calls.refuse = { [unowned self] message in
             exporter.refuse(
                 message,

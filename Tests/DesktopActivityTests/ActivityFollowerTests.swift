@@ -24,11 +24,13 @@ struct ActivityFollowerTests {
             _ session: SessionEnvironment, _ choice: ActivityChoice = .automatic,
             _ rules: InactivityRules = InactivityRules()
         ) {
-            let tracker = ActivityTracker(processes: processes) { [unowned self] client, activity in
+            let lookups = ProcessLookups(on: context)
+            let tracker = ActivityTracker(processes: processes, lookups: lookups) { [unowned self] client, activity in
                 told.append("\(client.rawValue.dropFirst()) \(activity.rawValue)")
             }
             follower = ActivityFollower(
-                choice: choice, rules: rules, session: session, context: context, processes: processes, tracker: tracker
+                choice: choice, rules: rules, session: session, context: context, processes: processes,
+                lookups: lookups, tracker: tracker
             ) { [unowned self] kind, session in
                 let source = SimulatedSource(kind, session)
                 source.first = first

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+import MainLoop
 import NotificationCore
 import TestLimits
+import TestSupport
 import Testing
 
 @testable import DesktopActivity
@@ -346,6 +348,40 @@ struct ActivityTrackerTests {
         #expect(desktop.activity("other") == .unknown)
     }
 
+    @Test("A1: of a process that is not known at once, a client's or a window's, what is found out later counts")
+    func foundLater() throws {
+        let sandbox = ProcessFacts.Sandbox(application: "org.example.App", instance: "1")
+        for process in [10, 11] as [UInt32] {
+            desktop.processes.start(process, sandbox: sandbox)
+            desktop.processes.answersLate.insert(process)
+        }
+        desktop.client("proxy", 11)
+        desktop.focus("w", process: 10)
+        #expect(desktop.activity("proxy") == .unknown)
+        try desktop.context.run("it is known whose window it is") { desktop.activity("proxy") == .active }
+        desktop.focus("other", process: 20)
+        #expect(desktop.activity("proxy") == .inactive)
+        // News of a window whose process is known already leave it what it was.
+        desktop.focus("w", process: 10)
+        #expect(desktop.activity("proxy") == .active)
+        desktop.tracker.handle(.closed("w"))
+        #expect(desktop.activity("proxy") == .unknown)
+        try desktop.context.run("nothing more is found out") { desktop.lookups.isIdle }
+        #expect(desktop.activity("proxy") == .unknown)
+    }
+
+    @Test("A1: a client that leaves while its process is looked at leaves nothing behind")
+    func leavesMeanwhile() throws {
+        desktop.processes.start(10)
+        desktop.processes.answersLate = [10]
+        desktop.client("a", 10)
+        desktop.tracker.forget(.labelled("a"))
+        try desktop.context.run("it is found out") { desktop.lookups.isIdle }
+        desktop.focus("w", process: 10)
+        try desktop.context.run("it is found out") { desktop.lookups.isIdle }
+        #expect(desktop.history.isEmpty)
+    }
+
     @Test("A2: sandboxes whose run is not known can't be told apart")
     func sandboxesWithoutInstance() {
         let sandbox = ProcessFacts.Sandbox(application: "org.example.App", instance: "")
@@ -385,7 +421,8 @@ struct ActivityTrackerTests {
         var told: [ClientName: Activity] = [:]
         var answers: [(UInt32?) -> Void] = []
         let tracker = ActivityTracker(
-            processes: processes, tell: { told[$0] = $1 }, ownerOfName: { answers.append($1) })
+            processes: processes, lookups: ProcessLookups(on: MainContext()), tell: { told[$0] = $1 },
+            ownerOfName: { answers.append($1) })
         processes.start(10)
         tracker.clientIdentified(client, processID: 10, seen: processes.now)
         let focused = ActivityEvent.focused(ActivityWindow(id: "w", application: "org.example.Named"))

@@ -28,10 +28,11 @@ struct LivenessTests {
 
         init(isAlive: Bool = true) {
             context = MainContext(clock: clock)
-            let tracker = ActivityTracker(processes: processes) { _, _ in }
+            let lookups = ProcessLookups(on: context)
+            let tracker = ActivityTracker(processes: processes, lookups: lookups) { _, _ in }
             follower = ActivityFollower(
                 choice: .automatic, rules: InactivityRules(), session: SessionEnvironment([.display: ":0"]),
-                context: context, processes: processes, tracker: tracker
+                context: context, processes: processes, lookups: lookups, tracker: tracker
             ) { [unowned self] kind, session in
                 let source = SimulatedSource(kind, session)
                 source.isAlive = isAlive

@@ -12,7 +12,7 @@ struct ProcessTableTests {
     @Test("The kernel's table: this process, its parents, its environment")
     func own() throws {
         let table = ProcFileSystem()
-        let own = try #require(table.facts(of: UInt32(getpid())))
+        let own = try #require(table.facts(of: UInt32(getpid())).value)
         #expect(own.identity.id == UInt32(getpid()))
         #expect(own.identity.start > 0 && own.identity.start <= table.now)
         #expect(own.ancestors.first.map(\.id) ?? 0 == (getppid() > 1 ? UInt32(getppid()) : 0))
@@ -21,15 +21,15 @@ struct ProcessTableTests {
 
         let before = table.now
         let child = try RunningCommand("sleep", ["1000"], environment: ["PATH": "/usr/bin:/bin", "DISPLAY": ":4711"])
-        let facts = try #require(table.facts(of: UInt32(child.pid)))
+        let facts = try #require(table.facts(of: UInt32(child.pid)).value)
         #expect(facts.identity.start + 1 >= before, "its start is counted on the same clock")
         #expect(facts.ancestors.first == own.identity)
         try eventually("it runs its own program") {
-            table.environment(of: UInt32(child.pid)) == SessionEnvironment([.display: ":4711"])
+            table.environment(of: UInt32(child.pid)).value == SessionEnvironment([.display: ":4711"])
         }
         child.kill()
         _ = try child.waitForExit()
-        #expect(table.facts(of: UInt32(child.pid)) == nil)
+        #expect(table.facts(of: UInt32(child.pid)).value == nil)
     }
 
     /// A made-up `/proc` with one process.
@@ -48,7 +48,7 @@ struct ProcessTableTests {
     @Test("A program's name may hold anything", arguments: ["a", "a b", ") S 1 1 1", "((", ""])
     func names(name: String) throws {
         let (table, directory) = try table(name: name)
-        let facts = try #require(table.facts(of: 10))
+        let facts = try #require(table.facts(of: 10).value)
         #expect(facts.identity == ProcessIdentity(id: 10, start: 4711))
         #expect(facts.session == 6)
         #expect(table.name(of: 10) == name)
@@ -59,7 +59,7 @@ struct ProcessTableTests {
     @Test("A process that is its own ancestor ends nothing")
     func cycle() throws {
         let (table, directory) = try table(parent: 10)
-        #expect(try #require(table.facts(of: 10)).ancestors.count == 64)
+        #expect(try #require(table.facts(of: 10).value).ancestors.count == 64)
         withExtendedLifetime(directory) {}
     }
 
@@ -80,7 +80,7 @@ struct ProcessTableTests {
     func units(path: String, unit: String?, application: String?, isEssential: Bool) throws {
         let prefix = "0::/user.slice/user-1000.slice/user@1000.service/"
         let (table, directory) = try table(cgroup: "1:name=systemd:/x\n\(prefix)\(path)\n")
-        let facts = try #require(table.facts(of: 10))
+        let facts = try #require(table.facts(of: 10).value)
         #expect(facts.unit == unit)
         #expect(facts.unitApplication == application)
         #expect(facts.isEssential == isEssential)
@@ -119,7 +119,7 @@ struct ProcessTableTests {
         arguments: ["0::/\n", "0::/system.slice/runner.service\n", "", "12:cpu:/x\n"])
     func noUnits(cgroup: String) throws {
         let (table, directory) = try table(cgroup: cgroup)
-        let facts = try #require(table.facts(of: 10))
+        let facts = try #require(table.facts(of: 10).value)
         #expect(facts.unit == nil && !facts.isEssential)
         withExtendedLifetime(directory) {}
     }
@@ -128,10 +128,10 @@ struct ProcessTableTests {
     func flatpak() throws {
         let (table, directory) = try table(
             flatpakInfo: "[Application]\nname=org.x.Y\nruntime=r\n\n[Instance]\ninstance-id=123\nname=not this\n")
-        #expect(try #require(table.facts(of: 10)).sandbox == .init(application: "org.x.Y", instance: "123"))
-        #expect(table.environment(of: 10) == nil, "what a sandbox says of the session is not believed")
+        #expect(try #require(table.facts(of: 10).value).sandbox == .init(application: "org.x.Y", instance: "123"))
+        #expect(table.environment(of: 10).value == nil, "what a sandbox says of the session is not believed")
         try directory.write("name=org.x.Y\n", to: "10/root/.flatpak-info")
-        #expect(try #require(table.facts(of: 10)).sandbox == nil)
+        #expect(try #require(table.facts(of: 10).value).sandbox == nil)
     }
 
     @Test("A pipe in the place of a file blocks nobody")
@@ -139,24 +139,24 @@ struct ProcessTableTests {
         let (table, directory) = try table()
         try directory.createSubdirectory("10/root")
         #expect(mkfifo(directory.entry("10/root/.flatpak-info"), 0o600) == 0)
-        #expect(try #require(table.facts(of: 10)).sandbox == nil)
+        #expect(try #require(table.facts(of: 10).value).sandbox == nil)
     }
 
     @Test("P2: whose sandbox it is, from its root directory or its cgroup")
     func confinement() throws {
         let (session, sessionDirectory) = try table()
         try sessionDirectory.createSubdirectory("10/root")
-        #expect(session.confinement(of: 10) == .none)
-        #expect(session.confinement(of: 11) == .unknown, "there is none")
+        #expect(session.confinement(of: 10).value == .none)
+        #expect(session.confinement(of: 11).value == .unknown, "there is none")
 
         let (flatpak, flatpakDirectory) = try table(flatpakInfo: "[Application]\nname=org.x.Y\n")
-        #expect(flatpak.confinement(of: 10) == .sandbox("org.x.Y"))
+        #expect(flatpak.confinement(of: 10).value == .sandbox("org.x.Y"))
         try flatpakDirectory.write("[Runtime]\nruntime=org.x.Platform\n", to: "10/root/.flatpak-info")
-        #expect(flatpak.confinement(of: 10) == .sandbox("unknown"))
+        #expect(flatpak.confinement(of: 10).value == .sandbox("unknown"))
 
         let (snap, snapDirectory) = try table(cgroup: "0::/user.slice/snap.name.app-1234.scope\n")
         try snapDirectory.createSubdirectory("10/root")
-        #expect(snap.confinement(of: 10) == .sandbox("snap.name"))
+        #expect(snap.confinement(of: 10).value == .sandbox("snap.name"))
     }
 
     @Test("P2: what is in the place of Flatpak's file and can't be read is no process of the session")
@@ -164,22 +164,22 @@ struct ProcessTableTests {
         let (table, directory) = try table()
         try directory.createSubdirectory("10/root")
         #expect(symlink("/nonexistent", directory.entry("10/root/.flatpak-info")) == 0)
-        #expect(table.confinement(of: 10) == .unknown)
+        #expect(table.confinement(of: 10).value == .unknown)
     }
 
     @Test("P2: this process is of the session; one that has ended is nobody's, before and after it is reaped")
     func ended() throws {
         let table = ProcFileSystem()
-        #expect(table.confinement(of: UInt32(getpid())) == .none)
+        #expect(table.confinement(of: UInt32(getpid())).value == .none)
         var child = pid_t()
         var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("true"), nil]
         defer { free(arguments[0]) }
         try #require(posix_spawn(&child, "/bin/true", nil, nil, &arguments, nil) == 0)
         var information = siginfo_t()
         #expect(waitid(P_PID, id_t(child), &information, WEXITED | WNOWAIT) == 0)
-        #expect(table.confinement(of: UInt32(child)) == .unknown)
+        #expect(table.confinement(of: UInt32(child)).value == .unknown)
         waitpid(child, nil, 0)
-        #expect(table.confinement(of: UInt32(child)) == .unknown)
+        #expect(table.confinement(of: UInt32(child)).value == .unknown)
     }
 
     @Test(

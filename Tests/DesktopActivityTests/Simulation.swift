@@ -6,17 +6,22 @@ import NotificationCore
 
 /// A table of processes that a test writes.
 final class SimulatedProcesses: ProcessTable {
-    func confinement(of processID: UInt32) -> Confinement {
-        facts(of: processID).map { $0.sandbox.map { .sandbox($0.application) } ?? .none } ?? .unknown
+    func confinement(of processID: UInt32) -> Lookup<Confinement> {
+        .known(processes[processID].map { $0.sandbox.map { .sandbox($0.application) } ?? .none } ?? .unknown)
     }
 
     var processes: [UInt32: ProcessFacts] = [:]
     var environments: [UInt32: SessionEnvironment] = [:]
+    /// Those of which the facts are not known at once.
+    var answersLate: Set<UInt32> = []
     var now: UInt64 = 1000
 
     func name(of processID: UInt32) -> String { processes[processID] == nil ? "" : "simulated" }
-    func facts(of processID: UInt32) -> ProcessFacts? { processes[processID] }
-    func environment(of processID: UInt32) -> SessionEnvironment? { environments[processID] }
+    func facts(of processID: UInt32) -> Lookup<ProcessFacts?> {
+        let facts = processes[processID]
+        return answersLate.contains(processID) ? .mayBlock { facts } : .known(facts)
+    }
+    func environment(of processID: UInt32) -> Lookup<SessionEnvironment?> { .known(environments[processID]) }
 
     /// Starts a process.
     func start(
@@ -78,10 +83,13 @@ final class TrackedDesktop {
     /// The owners of bus names.
     var owners: [String: UInt32] = [:]
     private(set) var tracker: ActivityTracker!
+    let context = MainContext()
+    let lookups: ProcessLookups
 
     init() {
+        lookups = ProcessLookups(on: context)
         tracker = ActivityTracker(
-            processes: processes,
+            processes: processes, lookups: lookups,
             tell: { [unowned self] client, activity in
                 told[client] = activity
                 history.append("\(client.rawValue.dropFirst()) \(activity.rawValue)")

@@ -49,13 +49,15 @@ struct PolicyGateTests {
         let now: UInt64 = 0
 
         func name(of _: UInt32) -> String { "" }
-        func confinement(of processID: UInt32) -> Confinement { confinements[processID] ?? .unknown }
-        func facts(of processID: UInt32) -> ProcessFacts? {
+        func confinement(of processID: UInt32) -> Lookup<Confinement> {
+            .known(confinements[processID] ?? .unknown)
+        }
+        func facts(of processID: UInt32) -> Lookup<ProcessFacts?> {
             var facts = ProcessFacts(identity: ProcessIdentity(id: processID, start: 0))
             facts.unit = unit
-            return facts
+            return .known(facts)
         }
-        func environment(of _: UInt32) -> SessionEnvironment? { nil }
+        func environment(of _: UInt32) -> Lookup<SessionEnvironment?> { .known(nil) }
     }
 
     private let bus = Bus()
@@ -63,7 +65,7 @@ struct PolicyGateTests {
     private let callers: Callers
 
     init() {
-        callers = Callers(bus: bus, table: processes)
+        callers = Callers(bus: bus, table: processes, lookups: ProcessLookups(on: bus.context))
     }
 
     private func gate(maySandboxesCall: Bool = false) -> PolicyGate {

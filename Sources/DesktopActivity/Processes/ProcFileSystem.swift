@@ -6,7 +6,11 @@
 #endif
 
 /// The kernel's process table, in `/proc`. What it can't read it does not know.
-package struct ProcFileSystem: ProcessTable {
+///
+/// Most of it the kernel tells at once. The root directory of a process may be in any file system, also in one whose
+/// server does not answer; and its environment is in its memory, which may be a file there. Only where the root directory
+/// is the one of this process nothing has to be asked.
+package struct ProcFileSystem: ProcessTable, Sendable {
     /// Where it is mounted.
     var root = "/proc"
 
@@ -26,7 +30,35 @@ package struct ProcFileSystem: ProcessTable {
 
     /// Flatpak puts the application's own facts into the root directory of its sandbox, where it can't write. Its proxy
     /// for the bus, whose process it is that the bus knows, has a sandbox with the same file.
-    package func confinement(of processID: UInt32) -> Confinement {
+    package func confinement(of processID: UInt32) -> Lookup<Confinement> {
+        hasOwnRoot(processID)
+            ? .known(confinement(byCgroup: processID)) : .mayBlock { confinementByRoot(of: processID) }
+    }
+
+    /// Whether a process sees the files that this one sees, by the kernel's word alone. In such a one no sandbox is.
+    private func hasOwnRoot(_ processID: UInt32) -> Bool {
+        guard let namespace = link("\(root)/self/ns/mnt"), let directory = link("\(root)/self/root") else {
+            return false
+        }
+        return link("\(root)/\(processID)/ns/mnt") == namespace && link("\(root)/\(processID)/root") == directory
+    }
+
+    private func link(_ path: String) -> [UInt8]? {
+        var target = [UInt8](repeating: 0, count: 256)
+        let count = target.withUnsafeMutableBytes {
+            readlink(path, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+        }
+        return count > 0 && count < target.count ? Array(target[..<count]) : nil
+    }
+
+    private func confinement(byCgroup processID: UInt32) -> Confinement {
+        let cgroups = file("\(root)/\(processID)/cgroup")
+        if let snap = Self.snap(inCgroups: cgroups ?? []) { return .sandbox(snap) }
+        // It may have ended meanwhile, or the kernel has no cgroups.
+        return cgroups != nil || status(of: processID) != nil ? .none : .unknown
+    }
+
+    private func confinementByRoot(of processID: UInt32) -> Confinement {
         // Held while it is looked at: then it is the root of this process, whatever becomes of that.
         let directory = open("\(root)/\(processID)/root", O_RDONLY | O_DIRECTORY | O_NOCTTY | O_CLOEXEC)
         let reason = errno
@@ -42,15 +74,11 @@ package struct ProcFileSystem: ProcessTable {
             }
             guard errno == ENOENT else { return .unknown }
         }
-        let cgroups = file("\(root)/\(processID)/cgroup")
-        if let snap = Self.snap(inCgroups: cgroups ?? []) { return .sandbox(snap) }
-        if directory < 0 {
-            // Nobody sees the root of a program that has more privileges than its user. One in Flatpak's sandbox can
-            // hide, too, but never get rid of the flag that it is to get no new privileges.
-            return reason == EACCES && !hasNoNewPrivileges(processID) ? .none : .unknown
-        }
-        // It may have ended meanwhile, or the kernel has no cgroups.
-        return cgroups != nil || status(of: processID) != nil ? .none : .unknown
+        let confinement = confinement(byCgroup: processID)
+        if directory >= 0 || confinement.sandbox != nil { return confinement }
+        // Nobody sees the root of a program that has more privileges than its user. One in Flatpak's sandbox can
+        // hide, too, but never get rid of the flag that it is to get no new privileges.
+        return reason == EACCES && !hasNoNewPrivileges(processID) ? .none : .unknown
     }
 
     /// True also where nothing tells.
@@ -95,7 +123,15 @@ package struct ProcFileSystem: ProcessTable {
             String.init)
     }
 
-    package func facts(of processID: UInt32) -> ProcessFacts? {
+    package func facts(of processID: UInt32) -> Lookup<ProcessFacts?> {
+        hasOwnRoot(processID) ? .known(facts(of: processID, root: nil)) : .mayBlock { factsByRoot(of: processID) }
+    }
+
+    private func factsByRoot(of processID: UInt32) -> ProcessFacts? {
+        facts(of: processID, root: "\(root)/\(processID)/root")
+    }
+
+    private func facts(of processID: UInt32, root directory: String?) -> ProcessFacts? {
         guard let status = status(of: processID) else { return nil }
         var facts = ProcessFacts(identity: status.identity)
         facts.session = status.session
@@ -106,13 +142,17 @@ package struct ProcFileSystem: ProcessTable {
         }
         facts.readCgroups(file("\(root)/\(processID)/cgroup") ?? [])
         // The sandbox's own root directory, which the sandboxed can't write to.
-        if let info = file("\(root)/\(processID)/root/.flatpak-info") { facts.readFlatpakInfo(info) }
+        if let directory, let info = file("\(directory)/.flatpak-info") { facts.readFlatpakInfo(info) }
         // The id may have been given to another process while all this was read.
         guard self.status(of: processID)?.identity == facts.identity else { return nil }
         return facts
     }
 
-    package func environment(of processID: UInt32) -> SessionEnvironment? {
+    package func environment(of processID: UInt32) -> Lookup<SessionEnvironment?> {
+        .mayBlock { environmentInMemory(of: processID) }
+    }
+
+    private func environmentInMemory(of processID: UInt32) -> SessionEnvironment? {
         guard file("\(root)/\(processID)/root/.flatpak-info") == nil,
             let bytes = file("\(root)/\(processID)/environ", limit: 1 << 20)
         else { return nil }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A process that can't be mistaken for a later one with the same id.
-struct ProcessIdentity: Hashable {
+struct ProcessIdentity: Hashable, Sendable {
     let id: UInt32
     /// When it started, in clock ticks since the machine did.
     let start: UInt64
 }
 
 /// What tells a process's application from others.
-package struct ProcessFacts: Equatable {
+package struct ProcessFacts: Equatable, Sendable {
     let identity: ProcessIdentity
     /// The process that it comes from, and so on up, as they were when this was read.
     var ancestors: [ProcessIdentity] = []
@@ -21,7 +21,7 @@ package struct ProcessFacts: Equatable {
     var sandbox: Sandbox?
 
     /// An application's own container, with all of its processes.
-    struct Sandbox: Hashable {
+    struct Sandbox: Hashable, Sendable {
         let application: String
         /// One run of it; empty when that is not known.
         let instance: String
@@ -54,21 +54,22 @@ package struct ProcessDescription: Equatable, Sendable {
     }
 }
 
-/// Where facts about processes come from: the kernel, or a test.
+/// Where facts about processes come from: the kernel, or a test. Nothing here waits for anything but the kernel; what may
+/// take longer is a ``Lookup``.
 package protocol ProcessTable {
     /// The short name of its program; empty when the process is gone or hidden.
     func name(of processID: UInt32) -> String
     /// Whether it runs in a sandbox, by Flatpak or snap.
-    func confinement(of processID: UInt32) -> Confinement
+    func confinement(of processID: UInt32) -> Lookup<Confinement>
     /// Whose process it is.
     ///
     /// - Parameter moment: as ``now`` tells it: one that started later has got the id of another.
     /// - Returns: nil when there is no such process, or it is another one.
     func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription?
     /// Nil when there is no such process.
-    func facts(of processID: UInt32) -> ProcessFacts?
+    func facts(of processID: UInt32) -> Lookup<ProcessFacts?>
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
-    func environment(of processID: UInt32) -> SessionEnvironment?
+    func environment(of processID: UInt32) -> Lookup<SessionEnvironment?>
     /// The present, as processes' starts are counted.
     var now: UInt64 { get }
 }
@@ -81,7 +82,7 @@ extension Confinement {
 extension ProcessTable {
     /// Out of the facts, for a table that reads nothing anew.
     package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
-        guard let facts = facts(of: processID), facts.identity.start <= moment else { return nil }
+        guard let facts = facts(of: processID).value, facts.identity.start <= moment else { return nil }
         return ProcessDescription(
             name: name(of: processID), unit: facts.unit, application: facts.unitApplication)
     }

@@ -9,8 +9,8 @@
 ///
 /// A service that the bus started may have been started before the desktop told the bus anything. So what the service
 /// does not know it learns from its clients: those with a window have it all in their environments.
-package struct SessionEnvironment: Equatable {
-    enum Variable: String, CaseIterable {
+package struct SessionEnvironment: Equatable, Sendable {
+    enum Variable: String, CaseIterable, Sendable {
         case display = "DISPLAY"
         case authority = "XAUTHORITY"
         case waylandDisplay = "WAYLAND_DISPLAY"

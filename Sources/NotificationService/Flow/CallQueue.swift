@@ -90,6 +90,10 @@ final class CallQueue {
     /// The messages that are kept, in bytes; and when the connection was told last.
     private var byteCount = 0
     private var byteCountTold = 0
+    /// The same of those that ``Callers`` keeps.
+    var keptElsewhere = 0 {
+        didSet { tellConnection() }
+    }
     /// Who had no room when reading was paused.
     private var full: UniqueName?
     /// Calls that may be served before the next interval.
@@ -270,6 +274,7 @@ final class CallQueue {
 
     /// What is kept counts as received and not given up, too.
     private func tellConnection() {
+        let byteCount = byteCount + keptElsewhere
         guard abs(byteCount - byteCountTold) > Self.readAhead / 4 || byteCount == 0 else { return }
         byteCountTold = byteCount
         connection.mostReceivedBytes = Self.readAhead + byteCount

@@ -5,7 +5,7 @@ import DesktopActivity
 struct NoProcesses: ProcessTable {
     let now: UInt64 = 0
     func name(of _: UInt32) -> String { "" }
-    func confinement(of _: UInt32) -> Confinement { .none }
-    func facts(of _: UInt32) -> ProcessFacts? { nil }
-    func environment(of _: UInt32) -> SessionEnvironment? { nil }
+    func confinement(of _: UInt32) -> Lookup<Confinement> { .known(.none) }
+    func facts(of _: UInt32) -> Lookup<ProcessFacts?> { .known(nil) }
+    func environment(of _: UInt32) -> Lookup<SessionEnvironment?> { .known(nil) }
 }

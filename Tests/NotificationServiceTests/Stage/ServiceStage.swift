@@ -22,6 +22,8 @@ final class ServiceStage {
         /// The systemd unit of an application; nil for none.
         var unit: String?
         var userID: UInt32 = 1000
+        /// Runs beside the loop before it is told whether a sandbox confines it; nil when that is known at once.
+        var obstacle: (@Sendable () -> Void)?
     }
 
     /// What the configuration says. Change it with ``configure(_:)``.
@@ -166,8 +168,11 @@ final class ServiceStage {
         clock.goOn(until: end) { turn() }
     }
 
+    /// Has the loop take one turn, in which no time goes by.
+    ///
     /// - Returns: whether something happened.
-    private func turn() -> Bool {
+    @discardableResult
+    func turn() -> Bool {
         var isBusy = false
         for line in lines where line.handOn() { isBusy = true }
         if context.iterate(mayBlock: false) { isBusy = true }
@@ -238,9 +243,17 @@ final class ServiceStage {
         let now: UInt64 = 0
 
         func name(of _: UInt32) -> String { "" }
-        func confinement(of processID: UInt32) -> Confinement { stage.processes[processID]?.confinement ?? .unknown }
-        func facts(of _: UInt32) -> ProcessFacts? { nil }
-        func environment(of _: UInt32) -> SessionEnvironment? { nil }
+        func confinement(of processID: UInt32) -> Lookup<Confinement> {
+            guard let process = stage.processes[processID] else { return .known(.unknown) }
+            guard let obstacle = process.obstacle else { return .known(process.confinement) }
+            let confinement = process.confinement
+            return .mayBlock {
+                obstacle()
+                return confinement
+            }
+        }
+        func facts(of _: UInt32) -> Lookup<ProcessFacts?> { .known(nil) }
+        func environment(of _: UInt32) -> Lookup<SessionEnvironment?> { .known(nil) }
         func description(of processID: UInt32, startedBy _: UInt64) -> ProcessDescription? {
             stage.processes[processID].map { process in
                 ProcessDescription(name: "", unit: process.unit, application: process.unit.map(Self.application))

@@ -382,16 +382,16 @@ final class Applications: ProcessTable {
 
     func name(of processID: UInt32) -> String { "process\(processID)" }
 
-    func confinement(of processID: UInt32) -> Confinement {
-        guard let application = byProcess[processID], application.isSandboxed else { return .none }
-        return .sandbox(application.id)
+    func confinement(of processID: UInt32) -> Lookup<Confinement> {
+        guard let application = byProcess[processID], application.isSandboxed else { return .known(.none) }
+        return .known(.sandbox(application.id))
     }
 
     func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
         ProcessDescription(name: name(of: processID), application: byProcess[processID]?.id)
     }
 
-    func facts(of processID: UInt32) -> ProcessFacts? { nil }
-    func environment(of processID: UInt32) -> SessionEnvironment? { nil }
+    func facts(of processID: UInt32) -> Lookup<ProcessFacts?> { .known(nil) }
+    func environment(of processID: UInt32) -> Lookup<SessionEnvironment?> { .known(nil) }
     var now: UInt64 { 0 }
 }

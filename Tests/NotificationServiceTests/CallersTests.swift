@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import Foundation
+import NotificationCore
+import NotificationWire
+import TestLimits
+import TestSupport
+import Testing
+
+@testable import NotificationService
+
+/// Callers whose process has files of its own, which have to be asked who it is and may not answer (E4).
+@Suite("E4: callers whose files do not answer", .limited)
+struct CallersTests {
+    /// Holds a thread until it is told to go on.
+    private final class Obstacle: Sendable {
+        private let semaphore = DispatchSemaphore(value: 0)
+
+        func wait() {
+            semaphore.wait()
+            semaphore.signal()
+        }
+
+        func end() { semaphore.signal() }
+    }
+
+    private static func sandbox(of client: StageClient, _ stage: ServiceStage) -> String? {
+        stage.service.center?.posterStatuses(most: 100) { $0 == client.name }.first?.identity.sandbox
+    }
+
+    private static func slow(_ obstacle: Obstacle) -> ServiceStage.Process {
+        .init(confinement: .sandbox("org.example.Slow"), obstacle: { obstacle.wait() })
+    }
+
+    @Test("What it sent waits for that, and nobody else does")
+    func others() throws {
+        let stage = try ServiceStage()
+        let obstacle = Obstacle()
+        defer { obstacle.end() }
+        let observer = stage.join()
+        try observer.observe("org.example.Slow.Ding")
+        let slow = stage.join(Self.slow(obstacle))
+        let posts = try (1...2).map {
+            slow.send(try PostCall(name: "org.example.Slow.Ding", object: "slow \($0)").message())
+        }
+        let other = stage.join()
+        #expect(try other.post("org.example.Slow.Ding", "other") == 1)
+        #expect(slow.answer(to: posts[0]) == nil)
+        #expect(observer.objects == ["other"])
+        obstacle.end()
+        try settle(stage) { slow.answer(to: posts[1]) != nil }
+        #expect(observer.objects == ["other", "slow 1", "slow 2"])
+        #expect(Self.sandbox(of: slow, stage) == "org.example.Slow")
+    }
+
+    @Test("Served in the end as one of whom nothing is known, it is known when its files answer")
+    func later() throws {
+        let stage = try ServiceStage()
+        let obstacle = Obstacle()
+        defer { obstacle.end() }
+        let observer = stage.join()
+        try observer.observe("org.example.Slow.Ding")
+        let slow = stage.join(Self.slow(obstacle))
+        let post = slow.send(try PostCall(name: "org.example.Slow.Ding", object: "1").message())
+        stage.pass(milliseconds: 990)
+        #expect(slow.answer(to: post) == nil)
+        stage.pass(milliseconds: 20)
+        #expect(slow.answer(to: post) != nil)
+        // Nothing is asked meanwhile, and nothing waits.
+        #expect(try slow.post("org.example.Slow.Ding", "2") == 1)
+        #expect(observer.objects == ["1", "2"])
+        #expect(Self.sandbox(of: slow, stage) == nil)
+        obstacle.end()
+        try settle(stage) {
+            slow.send(Self.ping)
+            return Self.sandbox(of: slow, stage) == "org.example.Slow"
+        }
+    }
+
+    @Test("More than a little is not kept for it: it is served then as one of whom nothing is known")
+    func much() throws {
+        let stage = try ServiceStage()
+        let obstacle = Obstacle()
+        defer { obstacle.end() }
+        let observer = stage.join()
+        try observer.observe("org.example.Slow.Ding")
+        let slow = stage.join(Self.slow(obstacle))
+        let large = String(repeating: "x", count: 100_000)
+        for number in 1...2 {
+            slow.send(try PostCall(name: "org.example.Slow.Ding", object: "\(number)", text: large).message())
+        }
+        stage.settle()
+        #expect(observer.objects.isEmpty)
+        for number in 3...4 {
+            slow.send(try PostCall(name: "org.example.Slow.Ding", object: "\(number)", text: large).message())
+        }
+        stage.settle()
+        #expect(observer.objects == ["1", "2", "3", "4"])
+    }
+
+    @Test("What it sent comes before its end, and nothing is left of it")
+    func leaves() throws {
+        let stage = try ServiceStage()
+        let obstacle = Obstacle()
+        defer { obstacle.end() }
+        let observer = stage.join()
+        try observer.observe("org.example.Slow.Ding")
+        let slow = stage.join(Self.slow(obstacle))
+        slow.send(AddObserver(name: "org.example.Slow.Dong", object: "").message())
+        slow.send(try PostCall(name: "org.example.Slow.Ding", object: "1").message())
+        stage.settle()
+        stage.leave(slow)
+        stage.settle()
+        #expect(observer.objects.isEmpty)
+        obstacle.end()
+        try settle(stage) { observer.objects == ["1"] }
+        stage.pass(milliseconds: 5000)
+        #expect(stage.service.center?.clientStatuses.map(\.name) == [observer.name])
+    }
+
+    private static var ping: Message {
+        Message.methodCall(to: Wire.busName, path: Wire.path, interface: "org.freedesktop.DBus.Peer", member: "Ping")
+    }
+
+    /// A thread of its own finds it out, in the time of the machine.
+    private func settle(_ stage: ServiceStage, until isDone: () -> Bool) throws {
+        try eventually("it is found out", every: .milliseconds(1)) {
+            stage.turn()
+            return isDone()
+        }
+        stage.settle()
+    }
+}
+
+extension StageClient {
+    fileprivate var objects: [String] { notifications.map(\.object) }
+}
+
+extension PostCall {
+    /// With a text in its userInfo.
+    fileprivate init(name: String, object: String, text: String) throws {
+        try self.init(name: name, object: object, userInfo: ["text": .string(text)])
+    }
+}
