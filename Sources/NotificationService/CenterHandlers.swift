@@ -359,7 +359,8 @@ struct CenterHandlers {
         let values = driver.perform { effects in
             center.retainedValues(name: get.name, object: get.object, effects: &effects)
         }
-        try Get.answer(call, with: values)
+        let isTold = gate.mayKnowPosters(call.sender)
+        try Get.answer(call, with: values) { isTold || !$0.isAboutPoster }
     }
 
     func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> Int {

@@ -71,22 +71,29 @@ struct LaidOutReplyTests {
                     ]) { $1 }))
         }
         for count in [0, 1, 16] {
-            try Get.answer(try call(Get(name: "", object: "").message()), with: Array(values.prefix(count)))
+            try Get.answer(try call(Get(name: "", object: "").message()), with: Array(values.prefix(count))) { _ in true
+            }
             let reply = try #require(bus.sent.last)
             checkHeader(of: reply, to: Get.self)
             #expect(try Get.reply(in: reply) == Array(expected.prefix(count)))
         }
-        #expect(bus.sent.count == 3)
+        try Get.answer(try call(Get(name: "", object: "").message()), with: values) { !$0.isAboutPoster }
+        for value in try Get.reply(in: try #require(bus.sent.last)) {
+            #expect(value.details.keys.sorted() == ["poster", "serial", "time"], "P2: nothing about posters")
+        }
+        #expect(bus.sent.count == 4)
     }
 
     @Test("E1: Get refuses to return more than 4 MiB, and sends nothing then")
     func largestReply() throws {
         let value = try kept("Ding", "", ["data": .data([UInt8](repeating: 7, count: 100_000))])
         let most = Wire.mostAnswerBytes / 100_000
-        try Get.answer(try call(Get(name: "Ding").message()), with: Array(repeating: value, count: most))
+        try Get.answer(try call(Get(name: "Ding").message()), with: Array(repeating: value, count: most)) { _ in true }
         #expect(try Get.reply(in: try #require(bus.sent.last)).count == most)
         let error = #expect(throws: BusError.self) {
-            try Get.answer(try call(Get(name: "Ding").message()), with: Array(repeating: value, count: most + 1))
+            try Get.answer(try call(Get(name: "Ding").message()), with: Array(repeating: value, count: most + 1)) { _ in
+                true
+            }
         }
         #expect(error?.centerError == .limitExceeded)
         #expect(bus.sent.count == 1)

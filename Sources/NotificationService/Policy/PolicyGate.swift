@@ -112,6 +112,9 @@ final class PolicyGate {
         }
     }
 
+    /// Whether a client may be told who posted (P2): it sees other clients.
+    func mayKnowPosters(_ caller: UniqueName) -> Bool { sight(of: caller).isWhole }
+
     /// Why a client may not observe this name; nil when it may.
     func refusal(toObserve name: String, _ client: UniqueName) -> String? {
         policy.refusal(of: .observe, name, to: subject(client))

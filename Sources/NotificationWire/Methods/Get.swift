@@ -47,13 +47,16 @@ public struct Get: MatchingMethod {
 
     /// Answers out of the bytes that the posts came in.
     ///
+    /// - Parameter isVisible: whether the caller may see what is told of a notification.
     /// - Throws: LimitExceeded when that would be too long.
-    public static func answer(_ call: MethodCall, with values: [DistributedCenter.Kept]) throws(BusError) {
+    public static func answer(
+        _ call: MethodCall, with values: [DistributedCenter.Kept], showing isVisible: (Detail) -> Bool
+    ) throws(BusError) {
         let bodies = values.map { value in
             guard let userInfo = value.notification.userInfo as? WireUserInfo else {
                 preconditionFailure("every post of this service carries a WireUserInfo")
             }
-            return (userInfo.commonBody, details(of: value.notification))
+            return (userInfo.commonBody, details(of: value.notification, showing: isVisible))
         }
         let size = bodies.reduce(MarshalledBytes.mostBytesOfArray) { $0 + 8 + $1.0.count + mostBytes(of: $1.1) }
         guard size <= Wire.mostAnswerBytes else {
@@ -75,15 +78,21 @@ public struct Get: MatchingMethod {
 
     private static let form = MessageForm.methodReturn(signature: "a(ssa{sv}a{sv})")
 
-    private static func details(of notification: Notification) -> [(key: String, value: PropertyList)] {
+    private static func details(
+        of notification: Notification, showing isVisible: (Detail) -> Bool
+    ) -> [(key: String, value: PropertyList)] {
         var details: [(key: String, value: PropertyList)] = [
             ("serial", .uint64(notification.serial)), ("time", .int64(notification.time)),
             ("poster", .string(notification.poster.rawValue)),
         ]
-        if let id = notification.identity?.userID { details.append(("uid", .uint32(id))) }
-        if let id = notification.identity?.application { details.append(("app", .string(id))) }
-        if let host = notification.identity?.origin?.host { details.append(("host", .string(host))) }
-        if let user = notification.identity?.origin?.user { details.append(("user", .string(user))) }
+        func add(_ detail: Detail, _ value: PropertyList?) {
+            if let value, isVisible(detail) { details.append((detail.rawValue, value)) }
+        }
+        let identity = notification.identity
+        add(.userID, identity?.userID.map(PropertyList.uint32))
+        add(.application, identity?.application.map(PropertyList.string))
+        add(.host, identity?.origin?.host.map(PropertyList.string))
+        add(.user, identity?.origin?.user.map(PropertyList.string))
         return details
     }
 
