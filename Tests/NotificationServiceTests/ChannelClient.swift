@@ -35,6 +35,11 @@ final class ChannelClient {
         (isAtEnd, isWritable) = (false, true)
     }
 
+    /// From now on it can only read.
+    func endWriting() {
+        if let descriptor { shutdown(descriptor.rawValue, Int32(SHUT_WR)) }
+    }
+
     func close() {
         // A program that another test is about to run may have a copy until it runs.
         if let descriptor { shutdown(descriptor.rawValue, Int32(SHUT_RDWR)) }

@@ -171,6 +171,35 @@ struct ChannelTests {
         #expect(service.isRunning)
     }
 
+    @Test(
+        "One that ends its writing and reads to the end gets the outcome of each of its posts, however late it reads",
+        arguments: BusKind.available)
+    func endsWriting(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        // One that is behind: the outcomes come behind what is sent to it.
+        let observer = try ChannelClient(on: bus)
+        try observer.client.addObserver("Ding")
+        for count in [1, 300, 8000] {
+            let poster = try ChannelClient(on: bus)
+            for n in 0..<Int64(count) { try poster.post("Ding", n) }
+            try poster.run("all is written", reads: count > 300) { poster.writer.byteCount == 0 }
+            poster.endWriting()
+            if count == 300 {
+                // Until there is nothing more to do for it but to read.
+                try eventually("all was posted") {
+                    let all = try CenterProperties(in: observer.client.send(CenterProperties.getAll()))
+                    return all.statistics[.posted] ?? 0 >= 301
+                }
+            }
+            try poster.run("its end") { poster.isAtEnd }
+            #expect(poster.outcomes.count == count, "\(service.transcript)")
+            #expect(poster.outcomes.values.allSatisfy { $0.receivers == 1 })
+            try observer.run("all") { observer.notifications.count == [1: 1, 300: 301, 8000: 8301][count] }
+        }
+        #expect(service.isRunning)
+    }
+
     @Test("What is no frame ends the channel and nothing else", arguments: BusKind.available)
     func malformed(kind: BusKind) throws {
         let bus = try PrivateBus(kind)

@@ -122,6 +122,12 @@ final class Channel: PolledSourceDelegate {
 
     private var mayRead: Bool { isOpen && !isQueued && !isAtEnd && fault == nil && readsOutcomes }
 
+    /// Whether the client can write no more and reads on, and outcomes are to come to it.
+    var owesOutcomes: Bool { !socket.isBroken && (outcomesDue > 0 || outcomeBytes > 0 || keptBytes > 0) }
+
+    /// Whether it is over with all that the client is still to read.
+    private var isOver: Bool { isOpen && !isQueued && isAtEnd && end == nil && fault == nil && !owesOutcomes }
+
     /// Whether the client has left less unread than it may, so that more is taken from it.
     var readsOutcomes: Bool {
         // Where nothing can be answered any more, what was posted is still taken.
@@ -135,7 +141,7 @@ final class Channel: PolledSourceDelegate {
         if mayRead { wanted.insert(.readable) }
         if isOpen, isFull, !socket.isBroken { wanted.insert(.writable) }
         poll(wanted)
-        return mayRead && reader.hasNext || socket.polled == nil && !occurred.isEmpty
+        return isOver || mayRead && reader.hasNext || socket.polled == nil && !occurred.isEmpty
     }
 
     private func poll(_ conditions: PolledSource.Conditions) {
@@ -156,7 +162,9 @@ final class Channel: PolledSourceDelegate {
     func dispatch() {
         let occurred = occurred
         if isFull, !occurred.isDisjoint(with: [.writable, .error, .hangUp]) { onWritable?(self) }
-        if mayRead, reader.hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp]) { onReadable?(self) }
+        if isOver || mayRead && (reader.hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp])) {
+            onReadable?(self)
+        }
     }
 
     // MARK: Writing

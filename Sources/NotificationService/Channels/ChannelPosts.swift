@@ -214,6 +214,13 @@ final class ChannelPosts {
         case nil: break
         }
         guard channel.isOpen, channel.isExhausted else { return }
+        if channel.fault == nil {
+            // It may have closed its end for writing only: then it reads to the end what becomes of its posts.
+            if channel.outcomesDue > 0 { driver.perform { effects in driver.center.sendAllReady(effects: &effects) } }
+            driver.effects.answers.release(for: channel)
+            driver.effects.eventEnded(isMoreDue: false)
+            guard channel.isOpen, !channel.owesOutcomes else { return }
+        }
         if let fault = channel.fault {
             if let count = Log.throttle(&faults) {
                 Log.warning(
