@@ -16,7 +16,8 @@ enum StatisticsText {
     static func group(of key: String) -> Group {
         switch StatisticsKey(rawValue: key) {
         case .clients, .observers, .channels, .retained, .retainedBytes: .now
-        case .queued, .queuedBytes, .queuedPosts, .queuedPostBytes, .inFlightBytes, .answerBytes, .waitingCallBytes:
+        case .queued, .queuedBytes, .intervalBytes, .queuedPosts, .queuedPostBytes, .inFlightBytes, .answerBytes,
+            .waitingCallBytes:
             .waiting
         case .posted, .unmatched, .delivered, .coalesced, .expired: .traffic
         case .dropped, .lostPosts, .unretained, .refused, .rejected: .losses
@@ -42,6 +43,7 @@ enum StatisticsText {
         case .retainedBytes: "their size"
         case .queued: "notifications that wait for clients: suspended, or slow to read"
         case .queuedBytes: "their size"
+        case .intervalBytes: "what is known of minimum intervals"
         case .queuedPosts: "posts that wait in the queues of their posters (asap, when-idle, at-exit)"
         case .queuedPostBytes: "their size"
         case .inFlightBytes: "sent to clients that have not confirmed it yet"

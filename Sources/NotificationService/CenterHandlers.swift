@@ -417,6 +417,7 @@ struct CenterHandlers {
                 case .unmatched: statistics.unmatched
                 case .coalesced: statistics.coalesced
                 case .queuedBytes: statistics.queuedBytes
+                case .intervalBytes: statistics.intervalBytes
                 case .queuedPosts: statistics.queuedPosts
                 case .lostPosts: statistics.lostPosts
                 case .queuedPostBytes: statistics.queuedPostBytes

@@ -156,6 +156,7 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case unmatched = "unmatched"
     case coalesced = "coalesced"
     case queuedBytes = "queued-bytes"
+    case intervalBytes = "interval-bytes"
     case queuedPosts = "queued-posts"
     case queuedPostBytes = "queued-post-bytes"
     case lostPosts = "lost-posts"

@@ -71,6 +71,29 @@ struct CrowdingTests {
         #expect(center.center.isCrowded)
     }
 
+    @Test(
+        "E4: half of what there is for all, of which a client that reads has a good part, makes posts be read slowly, too"
+    )
+    func halfOfAll() throws {
+        let center = Scenario([.queuedBytes: 800_000])
+        let clients = [one, two, three]
+        for client in clients {
+            try center.observe(client, "A")
+            center.stop(client)
+        }
+        // Each counts 10,000 for each client. Fourteen are on their way.
+        for _ in 0..<14 + 13 { try center.post("A", bytes: 9743) }
+        #expect(center.statistics.queuedBytes == 390_000 && !center.center.isCrowded)
+        try center.post("A", bytes: 9743)
+        #expect(center.center.isCrowded)
+        // One of which little waits slows nothing.
+        for _ in 0..<100 { _ = center.center.checkCrowding() }
+        #expect(!center.center.isCrowded)
+        try center.observe(":1.77", "B")
+        try center.post("B", bytes: 5000)
+        #expect(!center.center.isCrowded)
+    }
+
     @Test("E4: what was sent is told once, and of several the slowest counts")
     func pace() throws {
         let center = Scenario([.queuedPerClient: 1600])

@@ -351,6 +351,28 @@ struct RetainedTests {
         #expect(again.values() == next.values())
     }
 
+    @Test("E8, R2: however many observers ask for values, an event looks for some, and all come before anything newer")
+    func many() throws {
+        let center = scenario()
+        center.center.checksInvariants = false
+        for number in 1...600 { try post("A", "\(number)", on: center) }
+        try center.suspend(one)
+        for number in 1...1000 { try center.observe(one, "Other\(number)", "", .hold, retained: true) }
+        let id = try center.observe(one, "A", "", .hold, retained: true)
+        let any = try center.observe(one, "", "600", .hold, retained: true)
+        try center.post("A", "newer")
+        var most = 0
+        center.center.meter.eventEnded = { most = max(most, $1) }
+        try center.resume(one)
+        try center.post("A", "newest")
+        center.center.meter.eventEnded = nil
+        #expect(most < 20_000, "\(most) steps")
+        let got = center.received(one)
+        #expect(got.map(\.object) == (1...600).map(String.init) + ["600", "newer", "newest"])
+        #expect(got.prefix(600).allSatisfy { $0.observers == [id] } && got[600].observers == [any])
+        try center.center.checkInvariants()
+    }
+
     @Test("E3, R2: values that are removed before an observer got them are not owed to it by the next process")
     func owedNoMore() throws {
         let center = scenario()

@@ -15,10 +15,8 @@ public struct Clock {
     /// It is always 1970.
     public static var stopped: Clock { Clock(time: { 0 }) }
 
-    /// When so many seconds are over, in whole ones, so that what expires need not be looked for more often than that.
+    /// When so many seconds are over.
     ///
     /// - Parameter now: ``uptime``.
-    static func expiry(in seconds: UInt32, from now: Int64) -> Int64 {
-        (now / 1_000_000 + Int64(seconds) + (now % 1_000_000 > 0 ? 1 : 0)) * 1_000_000
-    }
+    static func expiry(in seconds: UInt32, from now: Int64) -> Int64 { now + Int64(seconds) * 1_000_000 }
 }

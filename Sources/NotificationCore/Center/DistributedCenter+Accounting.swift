@@ -68,7 +68,7 @@ extension DistributedCenter {
         invariant(
             peer.usage[resource] >= 0 && account.usage[resource] >= peer.usage[resource]
                 && totals[resource] >= account.usage[resource], "E4: nobody gives back what it does not use")
-        if resource == .queuedBytes {
+        if resource == .queuedBytes || resource == .intervalBytes {
             account.clients.noteChange(of: peer)
             accounts.noteChange(of: account)
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Posters that are faster than observers who read (A4, E4).
 ///
-/// What does not fit into an observer's queue is lost to it. So while the queue of one that reads is half full, posts are
-/// read at the pace at which it takes them, and a bus that bounds what it keeps makes the poster wait. That pace has a
-/// bound below, as an observer may read as seldom as it likes, and on purpose. One that has stopped reading slows nothing,
-/// and nor does a client that monitors (B3).
+/// What does not fit into an observer's queue is lost to it. So while the queue of one that reads is half full, or half of
+/// what there is for all is full and a good part of it is its, posts are read at the pace at which it takes them, and a bus
+/// that bounds what it keeps makes the poster wait. That pace has a bound below, as an observer may read as seldom as it
+/// likes, and on purpose. One that has stopped reading slows nothing, and nor does a client that monitors (B3).
 ///
 /// Whoever drives the center asks ``isCrowded`` after each event, and calls ``checkCrowding()`` from time to time while
 /// it is.
@@ -50,7 +50,13 @@ extension DistributedCenter {
     private func mayCrowd(_ client: Client) -> Bool { !client.isSuspended && client.monitors == 0 }
 
     private func isOver(_ client: Client, eighths: UInt64) -> Bool {
-        UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths
-            || UInt64(client.queue.byteCount) > limits[.queuedBytesPerClient] / 8 * eighths
+        let byteCount = UInt64(client.queue.byteCount)
+        return UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths
+            || byteCount > limits[.queuedBytesPerClient] / 8 * eighths
+            || byteCount > limits[.queuedBytes] / Self.goodPart
+                && UInt64(totals[.queuedBytes]) > limits[.queuedBytes] / 8 * eighths
     }
+
+    /// This part of what there is for all.
+    private static let goodPart: UInt64 = 128
 }

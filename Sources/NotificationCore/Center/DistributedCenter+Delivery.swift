@@ -50,17 +50,18 @@ extension DistributedCenter {
 
     /// Delivers all that is held, at once and in its order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
-        guard client.queue.hasHeld || client.owed.contains(where: \.isHeld) else { return }
-        releaseOwed(to: client, effects: &effects)
-        guard client.queue.hasHeld else { return pump(client, effects: &effects) }
+        guard client.queue.hasHeld || client.owed.hasHeld else { return }
+        // What it is owed goes before all that was held.
+        client.owed.release()
+        guard client.queue.hasHeld else {
+            remember(.flushed(client.name), effects: &effects)
+            return pump(client, effects: &effects)
+        }
         // What is due goes with it, so from here on both are in the log.
         rememberDue(of: client, effects: &effects)
         client.remembersDue = true
         if client.observersWithInterval > 0 {
-            var held: [HeldQueue.Entry] = []
-            client.queue.forEachHeld { held.append($0) }
-            meter.count(held.count)
-            for entry in held {
+            for entry in client.queue.newestHeld(Self.maxIntervalsBegun) {
                 beginIntervals(of: client, for: entry.observers, with: entry.notification, effects: &effects)
             }
         }
@@ -68,6 +69,9 @@ extension DistributedCenter {
         remember(.flushed(client.name), effects: &effects)
         pump(client, effects: &effects)
     }
+
+    /// Notifications that were held and whose intervals begin when they are due, the newest of them.
+    private static let maxIntervalsBegun = 2048
 
     /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
@@ -105,35 +109,55 @@ extension DistributedCenter {
     /// losing the oldest and saying so.
     func enforceLimits(of client: Client, effects: inout [Effect]) {
         noteGrowth(of: client)
-        let isOverTotal = totals[.queuedBytes] > limits[.queuedBytes]
+        let isOverTotal = isOverTotal
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
-        while isOverLimits(client), loseOldest(of: client, because: .queueFull, effects: &effects) {}
+        while isOverLimits(client) {
+            if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
+            guard loseOldest(of: client, because: .queueFull, effects: &effects) else { break }
+        }
         guard isOverTotal else { return }
         // What only waits for its turn costs nobody anything.
         takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
-        while !client.queue.isEmpty, totals[.queuedBytes] > limits[.queuedBytes] {
+        while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal {
             // Who holds most pays, and of its queues the largest, so that one that does not read never costs another its
             // notifications, in however many connections it comes (E4).
             guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return }
-            if largest.reads {
-                sendAll(to: largest, effects: &effects)
-            } else if !loseOldest(of: largest, because: .totalQueueFull, effects: &effects) {
-                return
-            }
+            let before = waitingBytes
+            if largest.reads { sendAll(to: largest, effects: &effects) }
+            guard
+                waitingBytes < before || forgetIdleIntervals(of: largest)
+                    || loseOldest(of: largest, because: .totalQueueFull, effects: &effects)
+            else { return }
         }
     }
 
+    private var waitingBytes: Int { totals[.queuedBytes] + totals[.intervalBytes] }
+    private var isOverTotal: Bool { waitingBytes > limits[.queuedBytes] }
+
     private func isOverLimits(_ client: Client) -> Bool {
-        client.queue.count > limits[.queuedPerClient] || client.queue.byteCount > limits[.queuedBytesPerClient]
+        client.queue.count > limits[.queuedPerClient] || client.queue.countOfWaits > limits[.queuedPerClient]
+            || isOverBytes(client)
+    }
+
+    private func isOverBytes(_ client: Client) -> Bool {
+        client.queue.byteCount + client.queue.intervalBytes > limits[.queuedBytesPerClient]
+    }
+
+    /// Forgets the intervals that nothing waits for, which nobody misses.
+    ///
+    /// - Returns: whether there were any.
+    private func forgetIdleIntervals(of client: Client) -> Bool {
+        changeQueue(of: client) { queue in queue.changeIntervals { $0.forgetIdle() } }
     }
 
     private func isNearLimits(_ client: Client) -> Bool {
         func isNear(_ value: Int, _ limit: UInt64) -> Bool { UInt64(value) > limit - limit / 8 }
         return isNear(client.queue.count, limits[.queuedPerClient])
-            || isNear(client.queue.byteCount, limits[.queuedBytesPerClient])
+            || isNear(client.queue.countOfWaits, limits[.queuedPerClient])
+            || isNear(client.queue.byteCount + client.queue.intervalBytes, limits[.queuedBytesPerClient])
     }
 
     private func loseOldest(of client: Client, because reason: DropReason, effects: inout [Effect]) -> Bool {
@@ -214,10 +238,13 @@ extension DistributedCenter {
     /// Every change of a queue goes through here, so that the totals stay right.
     @discardableResult
     func changeQueue<Result>(of client: Client, _ change: (inout DeliveryQueue) -> Result) -> Result {
-        let (count, byteCount) = (client.queue.count, client.queue.byteCount)
+        let (count, byteCount, intervalBytes) = (
+            client.queue.count, client.queue.byteCount, client.queue.intervalBytes
+        )
         defer {
             let queued = Int(counters.queued) + client.queue.count - count
             charge(client.peer, .queuedBytes, client.queue.byteCount - byteCount)
+            charge(client.peer, .intervalBytes, client.queue.intervalBytes - intervalBytes)
             invariant(
                 queued >= 0 && (queued == 0) == (totals[.queuedBytes] == 0), "E1: the totals of queues are their sums")
             counters.queued = UInt64(queued)

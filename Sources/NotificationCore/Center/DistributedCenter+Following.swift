@@ -59,8 +59,7 @@ extension DistributedCenter {
         if valueFollowers.add(name, number: client.number) { remember(.valuesFollowed(name), effects: &effects) }
         if after == 0 { valueFollowers.inform(client.number) }
         var (found, room): ([Notification], Int) = ([], room)
-        for value in retained.all(after: after) {
-            meter.count()
+        for value in retained.matching(name: nil, object: nil, after: after, now: clock.uptime()) {
             room -= byteCount(value.notification)
             guard found.count < most, found.isEmpty || room >= 0 else { break }
             found.append(value.notification)

@@ -103,13 +103,14 @@ extension DistributedCenter {
         guard max(end, client.nextLookAtIntervals) <= now else {
             return startIntervalTimer(of: client, effects: &effects)
         }
-        // Looking costs as much as waits, so it happens the more seldom.
-        client.nextLookAtIntervals = now + Int64(client.queue.countOfIntervals)
+        // What is due beyond a slice has its turn after others have theirs.
+        client.nextLookAtIntervals = now + Self.pauseBetweenLooks
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
-        for (notification, observers, isImmediate) in due {
+        for one in due {
+            let (notification, observers) = (one.notification, one.observers)
             meter.count()
             // S3: what is delivered to one who is suspended comes behind what is held.
-            if isImmediate, client.isSuspended { flush(client, effects: &effects) }
+            if one.isImmediate, client.isSuspended { flush(client, effects: &effects) }
             guard client.reads else { break }
             let isExpired = notification.expiry.map { $0 <= now } ?? false
             let entry = DueQueue.Entry(notification: notification, observers: ObserverList(observers))
@@ -131,9 +132,11 @@ extension DistributedCenter {
             // Behind it: a crash in between repeats it, and does not lose it.
             remember(.delayEnded(client.name, kind, observers: observers), effects: &effects)
         }
-        if !client.reads { changeQueue(of: client) { queue in queue.changeIntervals { $0.lookAgain() } } }
         startIntervalTimer(of: client, effects: &effects)
     }
+
+    /// Microseconds.
+    private static let pauseBetweenLooks: Int64 = 1000
 
     private func send(_ entry: DueQueue.Entry, to client: Client, effects: inout [Effect]) {
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")

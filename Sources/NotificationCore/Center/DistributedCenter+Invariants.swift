@@ -49,6 +49,7 @@ extension DistributedCenter {
             try require(
                 client.peer.usage[.clients] == 1 && client.peer.usage[.observers] == client.observers.count
                     && client.peer.usage[.queuedBytes] == client.queue.byteCount
+                    && client.peer.usage[.intervalBytes] == client.queue.intervalBytes
                     && client.peer.usage[.observerBytes]
                         == client.observers.values.reduce(0) { $0 + index[$1].registration.byteCount },
                 "E4: \(client.name) pays for what it has")

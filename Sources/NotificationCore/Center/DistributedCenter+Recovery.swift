@@ -46,7 +46,7 @@ extension DistributedCenter {
             }
         }
         for value in retained.all { body(.retained(value.notification, value.retention)) }
-        for client in clients.values { for owed in client.owed { body(.owed(client.name, owed)) } }
+        for client in clients.values { for owed in client.owed.all { body(.owed(client.name, owed)) } }
         postingQueues.forEach { poster, post in body(.postQueued(poster, post, coalescing: [])) }
     }
 
@@ -134,6 +134,8 @@ extension DistributedCenter {
             return queue(client) { $0.changeIntervals { $0.forget(kind, for: observers) } }
         case .flushed(let name):
             return withClient(name) { client in
+                client.owed.release()
+                guard client.queue.hasHeld else { return }
                 client.remembersDue = true
                 changeQueue(of: client) { $0.flush() }
             }
@@ -155,8 +157,7 @@ extension DistributedCenter {
                 owed.through <= Self.greatestNumber
             else { return false }
             lastSerial = max(lastSerial, owed.through)
-            client.owed.removeAll { $0.observer == owed.observer }
-            if owed.after < owed.through { client.owed.append(owed) }
+            client.owed.set(owed)
             return true
         case .popped(let name, let lane): return queue(name) { _ = $0.popDue(lane) }
         case .postQueued(let poster, let post, let coalescing):

@@ -18,7 +18,9 @@ extension DistributedCenter {
     public func retainedValues(name: String, object: String, effects: inout [Effect]) -> [Kept] {
         defer { eventEnded() }
         removeExpired(effects: &effects)
-        return retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object).map {
+        let values = retained.matching(
+            name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object, now: clock.uptime())
+        return values.map {
             Kept(notification: $0.notification, retention: $0.retention)
         }
     }
@@ -32,7 +34,9 @@ extension DistributedCenter {
     public func removeRetained(name: String, object: String, effects: inout [Effect]) -> Int {
         defer { eventEnded() }
         removeExpired(effects: &effects)
-        let values = retained.matching(name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object)
+        let values = Array(
+            retained.matching(
+                name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object, now: clock.uptime()))
         meter.count(values.count)
         for value in values { removeRetained(value, effects: &effects) }
         return values.count
@@ -49,7 +53,7 @@ extension DistributedCenter {
                 return removeRetained(name: kind.name, object: kind.object, effects: &effects) > 0
             }
         #endif
-        guard let value = retained[kind] else { return false }
+        guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return false }
         removeRetained(value, effects: &effects)
         return true
     }
@@ -123,17 +127,22 @@ extension DistributedCenter {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.staleValue) { return }
         #endif
-        for value in retained.ofConnection(poster) { removeRetained(value, effects: &effects) }
+        while let value = retained.firstOfConnection(poster) { removeRetained(value, effects: &effects) }
     }
 
-    /// There is no timer: a value whose time is over is gone for everybody who looks.
+    /// There is no timer: a value whose time is over is gone for everybody who looks. Of many some are removed with each
+    /// event that looks, and the rest counts until then.
     func removeExpired(effects: inout [Effect]) {
         guard !retained.isEmpty else { return }
-        for value in retained.expired(at: clock.uptime()) {
+        let now = clock.uptime()
+        for _ in 0..<Self.maxExpiredAtOnce {
+            guard let value = retained.expired(at: now) else { return }
             removeRetained(value, effects: &effects)
             counters.expired += 1
         }
     }
+
+    private static let maxExpiredAtOnce = 2048
 
     // MARK: Giving (R2)
 
@@ -151,7 +160,7 @@ extension DistributedCenter {
         let owed = OwedValues(
             observer: registration.id, after: 0, through: lastSerial,
             isHeld: client.isSuspended && behavior != .deliverImmediately)
-        client.owed.append(owed)
+        client.owed.set(owed)
         remember(.owed(client.name, owed), effects: &effects)
         guard !owed.isHeld else { return }
         if client.reads {
@@ -161,49 +170,44 @@ extension DistributedCenter {
         }
     }
 
-    /// What waited for the client to be resumed may go, before all that was held.
-    func releaseOwed(to client: Client, effects: inout [Effect]) {
-        meter.count(client.owed.count)
-        for index in client.owed.indices where client.owed[index].isHeld {
-            client.owed[index].isHeld = false
-            remember(.owed(client.name, client.owed[index]), effects: &effects)
-        }
-    }
-
     /// Sends a client that reads what it is owed, as far as there is room, before anything newer.
     ///
     /// - Returns: how many notifications that was.
     func sendOwed(to client: Client, effects: inout [Effect]) -> Int {
-        guard !client.owed.isEmpty else { return 0 }
+        guard client.owed.hasReady else { return 0 }
         #if CARILLON_PLANTED
             let isLookedAt = !PlantedFault.strikes(.expiredGiven)
         #else
             let isLookedAt = true
         #endif
         if isLookedAt { removeExpired(effects: &effects) }
-        var count = 0
-        while client.reads, let index = client.owed.firstIndex(where: { !$0.isHeld }) {
-            meter.count(1 + index)
-            guard let sent = sendOwed(index, to: client, effects: &effects) else { break }
+        var (count, left) = (0, Self.maxOwedAtOnce)
+        while client.reads, left > 0, let owed = client.owed.first {
+            meter.count()
+            left -= 1
+            guard let sent = send(owed, to: client, effects: &effects) else { break }
             count += sent
         }
+        keepTurn(of: client)
         return count
     }
+
+    /// Observers whose values are looked for in one turn, before others have theirs.
+    private static let maxOwedAtOnce = 128
 
     /// Sends one message of what one observer is owed.
     ///
     /// - Returns: how many notifications that was, and nil where there is no room.
-    private func sendOwed(_ place: Int, to client: Client, effects: inout [Effect]) -> Int? {
-        var owed = client.owed[place]
+    private func send(_ before: OwedValues, to client: Client, effects: inout [Effect]) -> Int? {
+        var owed = before
         guard let position = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
         let registration = index[position].registration
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valueWithheld, oneOf: 4) { owed.after = owed.through }
         #endif
         guard let first = next(of: owed, registration) else {
-            meter.count(client.owed.count - place)
-            client.owed.remove(at: place)
             owed.after = owed.through
+            client.owed.set(owed)
             remember(.owed(client.name, owed), effects: &effects)
             return 0
         }
@@ -230,7 +234,7 @@ extension DistributedCenter {
             loseToBus(client, effects: &effects)
         }
         let count = batch.deliveries.count
-        client.owed[place] = owed
+        client.owed.set(owed)
         countSent(
             count > 0 ? batch.byteCount : Self.signalSize,
             telling: count > 0 ? FlowWindow.Told(notifications: count) : FlowWindow.Told(losses: 1), to: client.peer,
@@ -244,7 +248,12 @@ extension DistributedCenter {
     }
 
     private func next(of owed: OwedValues, _ registration: Registration) -> DueQueue.Entry? {
-        let value = retained.first(matching: registration, after: owed.after, through: owed.through)
+        #if CARILLON_PLANTED
+            let now = PlantedFault.strikes(.expiredGiven) ? 0 : clock.uptime()
+        #else
+            let now = clock.uptime()
+        #endif
+        let value = retained.first(matching: registration, after: owed.after, through: owed.through, now: now)
         return value.map { DueQueue.Entry(notification: $0.notification, observers: .one(owed.observer)) }
     }
 
@@ -266,7 +275,8 @@ extension DistributedCenter {
         }
         try require(totals[.retained] == retained.count, "E4: values are paid for")
         for client in clients.values {
-            for owed in client.owed {
+            try client.owed.checkInvariants()
+            for owed in client.owed.all {
                 try require(client.observers[owed.observer] != nil, "R2: an observer of \(client.name) is owed")
                 try require(owed.through <= lastSerial, "D4: no serial is from the future")
             }

@@ -33,8 +33,23 @@ extension DistributedCenter {
         takeAllTurns(effects: &effects)
     }
 
+    /// All but those of who is owed values, which may be many.
     func takeAllTurns(effects: inout [Effect]) {
+        isDraining = true
         while let lane = turns.first { takeTurn(in: lane, effects: &effects) }
+        isDraining = false
+        for client in owedWhileDraining { keepTurn(of: client) }
+        owedWhileDraining = []
+    }
+
+    /// Sees to it that a client that reads is sent the rest of what it is owed.
+    func keepTurn(of client: Client) {
+        guard client.reads, client.owed.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
+        if isDraining {
+            owedWhileDraining.append(client)
+        } else {
+            turns.append(client, in: .immediate, byteCount: 0)
+        }
     }
 
     /// Pushes out what is more than may be staged.
@@ -48,6 +63,11 @@ extension DistributedCenter {
         meter.count()
         guard let client = turns.next(in: lane), client.reads else { return 0 }
         let count = sendFirst(of: lane, to: client, effects: &effects)
+        // What is behind that waits for it.
+        if client.owed.hasReady {
+            keepTurn(of: client)
+            return count
+        }
         if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
             turns.append(client, in: lane, byteCount: 0)
         }
@@ -60,7 +80,9 @@ extension DistributedCenter {
     @discardableResult
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         let owed = sendOwed(to: client, effects: &effects)
-        guard client.reads else { return owed }
+        guard client.reads, !client.owed.hasReady else { return owed }
+        // What was flushed goes before anything newer.
+        let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
         dropExpired(in: lane, of: client, effects: &effects)
         guard let first = client.queue.first(in: lane) else { return owed }
         guard hasRoomOnTheWay(for: client.peer, first.byteCount) else {

@@ -107,6 +107,9 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var turns: Turns
+    /// Whether all turns are being taken, and who is owed values meanwhile.
+    var isDraining = false
+    var owedWhileDraining: [Client] = []
     /// Empty; its memory is used again from post to post.
     var spareMatches = Matches()
     private var freeNumbers: [Int] = []
@@ -271,8 +274,8 @@ public final class DistributedCenter {
         invariant(
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
             "A2: only observers that there are refuse automatic suspension")
-        meter.count(ids.count + client.owed.count)
-        if !client.owed.isEmpty { client.owed.removeAll { ids.contains($0.observer) } }
+        meter.count(ids.count)
+        if !client.owed.isEmpty { for id in ids { client.owed.remove(id) } }
         changeQueue(of: client) { $0.remove(ids) }
     }
 
@@ -319,7 +322,7 @@ public final class DistributedCenter {
         meter.count(client.observers.count + client.owed.count + client.queue.count)
         for position in client.observers.values { release(position, of: client) }
         client.observers = [:]
-        client.owed = []
+        client.owed = OwedList()
         // Its turns come and are void.
         changeQueue(of: client) { $0.removeAll() }
         charge(client.peer, .clients, -1)
@@ -364,6 +367,7 @@ public final class DistributedCenter {
         statistics.observers = UInt64(index.count)
         statistics.queuedPosts = UInt64(postingQueues.count)
         statistics.queuedBytes = UInt64(totals[.queuedBytes])
+        statistics.intervalBytes = UInt64(totals[.intervalBytes])
         statistics.queuedPostBytes = UInt64(totals[.queuedPostBytes])
         statistics.inFlightBytes = UInt64(totals[.inFlightBytes])
         statistics.answerBytes = UInt64(totals[.answerBytes])
@@ -375,8 +379,8 @@ public final class DistributedCenter {
 
     /// What is kept for clients and what they posted, in bytes.
     public var heldBytes: Int {
-        totals[.observerBytes] + totals[.queuedBytes] + totals[.queuedPostBytes] + totals[.answerBytes]
-            + totals[.waitingCallBytes] + totals[.retainedBytes]
+        totals[.observerBytes] + totals[.queuedBytes] + totals[.intervalBytes] + totals[.queuedPostBytes]
+            + totals[.answerBytes] + totals[.waitingCallBytes] + totals[.retainedBytes]
     }
 
     /// Every client, and who else does not read what it was sent, in no particular order.

@@ -33,7 +33,7 @@ final class Account: Sizable {
         self.id = id
     }
 
-    var size: Int { usage[.queuedBytes] }
+    var size: Int { usage[.queuedBytes] + usage[.intervalBytes] }
 
     func precedes(_ other: Account) -> Bool { id < other.id }
 }
@@ -96,7 +96,7 @@ final class Peer: Sizable {
     /// Whether somebody said who is behind it.
     var isIdentified: Bool { account.id != .connection(name) }
 
-    var size: Int { usage[.queuedBytes] }
+    var size: Int { usage[.queuedBytes] + usage[.intervalBytes] }
 
     func precedes(_ other: Peer) -> Bool { name < other.name }
 }

@@ -41,7 +41,7 @@ final class Client {
     var observersWithInterval = 0
     /// When the timer for that ends, as ``Clock/uptime``; nil when none runs.
     var intervalTimerEnd: Int64?
-    /// Before this what waits for intervals is not looked through again.
+    /// Before this what is due of what waits for intervals is not looked at again.
     var nextLookAtIntervals: Int64 = 0
     /// The configuration's word about automatic suspension.
     var isAutomationOn = true
@@ -60,7 +60,7 @@ final class Client {
     #endif
     var queue: DeliveryQueue
     /// What its observers have yet to get of values, in the order in which they asked (R2).
-    var owed: [OwedValues] = []
+    var owed = OwedList()
     /// Set while its queue is half full and it reads.
     var crowding: Crowding?
     /// Whether it had stopped reading when its queue was half full, and has not begun again.
@@ -116,12 +116,10 @@ final class Client {
 
     /// Whether something is for it that it would get if it read.
     var awaitsSomething: Bool {
-        queue.hasDue || owesNow || queue.waitsForIntervals || unannounced != nil || uncarried != nil || mayLackWord
+        queue.hasDue || owed.hasReady || queue.waitsForIntervals || unannounced != nil || uncarried != nil
+            || mayLackWord
             || !knowsSuspension || isRevocationOwed
     }
-
-    /// Whether values are to go to it that do not wait until it is resumed.
-    var owesNow: Bool { owed.contains { !$0.isHeld } }
 
     /// Whether it was told what holds about its suspension.
     var knowsSuspension: Bool { toldSuspension.map { $0 == (isSuspended, suspensionCause) } ?? false }

@@ -8,6 +8,8 @@ enum Resource: Int, CaseIterable {
     case observerBytes
     /// Notifications that wait for a client, with the lists of its observers, in bytes.
     case queuedBytes
+    /// What is known of minimum intervals, in bytes. It counts with what waits.
+    case intervalBytes
     /// Posts that wait in their poster's queue, in bytes.
     case queuedPostBytes
     /// Answers that are kept for a caller that does not read, in bytes.
@@ -27,7 +29,7 @@ enum Resource: Int, CaseIterable {
         case .clients: .clients
         case .observers: .observers
         case .observerBytes: .observerBytes
-        case .queuedBytes: .queuedBytes
+        case .queuedBytes, .intervalBytes: .queuedBytes
         case .queuedPostBytes: .queuedPostBytes
         case .answerBytes: .answerBytes
         case .inFlightBytes: .inFlightBytes

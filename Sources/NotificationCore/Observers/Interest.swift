@@ -4,7 +4,7 @@ import Collections
 /// Which names observers want, for whoever brings notifications from elsewhere and has to know what for (G4).
 ///
 /// A client does not count for itself, so each name has its clients, by their numbers. An observer that comes or goes costs
-/// O(1).
+/// O(1) where others of its name stay, and O(log n) otherwise, as the names are in order.
 struct Interest: Equatable {
     /// Clients with observers of a name, and how many.
     private enum Clients: Equatable {
@@ -23,8 +23,18 @@ struct Interest: Equatable {
     private let meter: StepMeter
     private var names: [ExactText: Clients] = [:]
     private var any: Clients?
-    /// The names in the order of their bytes; nil when nobody has asked since there was another one.
-    private var sorted: [ExactText]?
+    private var order = SortedSet<InBytes>()
+
+    /// A name in the order of its bytes.
+    private struct InBytes: Comparable {
+        let text: String
+
+        static func < (left: InBytes, right: InBytes) -> Bool {
+            left.text.utf8.lexicographicallyPrecedes(right.text.utf8)
+        }
+
+        static func == (left: InBytes, right: InBytes) -> Bool { ExactText(left.text) == ExactText(right.text) }
+    }
 
     init(meter: StepMeter) {
         self.meter = meter
@@ -33,7 +43,7 @@ struct Interest: Equatable {
     /// - Parameter name: nil for any.
     mutating func add(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.add(client, to: &any) }
-        if names[name] == nil { sorted = nil }
+        if names[name] == nil { order.insert(InBytes(text: name.text)) }
         return Self.add(client, to: &names[name])
     }
 
@@ -41,7 +51,7 @@ struct Interest: Equatable {
     mutating func remove(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.remove(client, from: &any) }
         let change = Self.remove(client, from: &names[name])
-        if names[name] == nil { sorted = nil }
+        if names[name] == nil { order.remove(InBytes(text: name.text)) }
         return change
     }
 
@@ -94,21 +104,13 @@ struct Interest: Equatable {
     /// - Parameters:
     ///   - most: of the names.
     ///   - byteCount: what one takes of `room`. The first one comes in any case.
-    mutating func names(
+    func names(
         after name: String, most: Int, besides client: Int, room: Int, byteCount: (String) -> Int
     ) -> [String] {
-        if sorted == nil { meter.countSort(of: names.count) }
-        let sorted = sorted ?? names.keys.sorted { Self.precedes($0.text, $1.text) }
-        self.sorted = sorted
-        var (low, high) = (0, sorted.count)
-        while low < high {
-            let middle = (low + high) / 2
-            if Self.precedes(name, sorted[middle].text) { high = middle } else { low = middle + 1 }
-        }
         var (found, room): ([String], Int) = ([], room)
-        for next in sorted[low...] {
+        for next in order.all(from: InBytes(text: name)) where ExactText(next.text) != ExactText(name) {
             meter.count()
-            guard Self.isWanted(names[next]!, besides: client) else { continue }
+            guard Self.isWanted(names[ExactText(next.text)]!, besides: client) else { continue }
             room -= byteCount(next.text)
             guard found.count < most, found.isEmpty || room >= 0 else { break }
             found.append(next.text)
@@ -118,10 +120,6 @@ struct Interest: Equatable {
 
     private static func isWanted(_ clients: Clients, besides client: Int) -> Bool {
         if case .one(client, _) = clients { false } else { true }
-    }
-
-    private static func precedes(_ left: String, _ right: String) -> Bool {
-        left.utf8.lexicographicallyPrecedes(right.utf8)
     }
 
     /// Who wants what is the same, whatever was asked.

@@ -5,13 +5,17 @@
 /// a lane in global order. Those that are **held** for a suspended client stay, in global order over all its observers and
 /// behaviors (S2), until it is resumed or something flushes it. A notification that waits for the end of an **interval** (R5)
 /// is apart from both: it goes straight to the client.
+///
+/// What is **flushed** is due in the lane of that name, before anything newer. It stays where it is, however much there is:
+/// the oldest of what was held, and of each lane. Which of these is next is found when it goes.
 struct DeliveryQueue {
     private var lanes: [DueQueue]
     private var held: HeldQueue
     private var intervals: IntervalQueue
     private let meter: StepMeter
-    private var dueCount = 0
-    private var dueByteCount = 0
+    /// What is due in the lanes, without what was held.
+    private var laneCount = 0
+    private var laneByteCount = 0
 
     init(meter: StepMeter) {
         self.meter = meter
@@ -20,33 +24,88 @@ struct DeliveryQueue {
         intervals = IntervalQueue(meter: meter)
     }
 
-    var count: Int { dueCount + held.count + intervals.count }
-    var byteCount: Int { dueByteCount + held.byteCount + intervals.byteCount }
+    private var dueCount: Int { laneCount + held.released.count }
+
+    var count: Int { laneCount + held.count + intervals.count }
+    var byteCount: Int { laneByteCount + held.byteCount + intervals.byteCount }
+    /// What is known of intervals, also where nothing waits for them, in bytes.
+    var intervalBytes: Int { intervals.stateBytes }
     var isEmpty: Bool { count == 0 }
     var hasDue: Bool { dueCount > 0 }
-    var hasHeld: Bool { held.count > 0 }
+    var hasHeld: Bool { held.count > held.released.count }
 
-    func isEmpty(_ lane: DeliveryLane) -> Bool { lanes[lane.rawValue].isEmpty }
+    func isEmpty(_ lane: DeliveryLane) -> Bool { count(in: lane) == 0 }
 
-    func first(in lane: DeliveryLane) -> DueQueue.Entry? { lanes[lane.rawValue].first }
+    func first(in lane: DeliveryLane) -> DueQueue.Entry? {
+        guard lane == .flushed else { return lanes[lane.rawValue].firstOwn }
+        return switch flushedSource {
+        case .lane(let lane)?: lanes[lane.rawValue].first
+        case .held?: held.firstReleased.map(Self.due)
+        case nil: nil
+        }
+    }
+
+    private static func due(_ entry: HeldQueue.Entry) -> DueQueue.Entry {
+        DueQueue.Entry(notification: entry.notification, observers: entry.observers)
+    }
+
+    private enum Source {
+        case lane(DeliveryLane)
+        case held
+    }
+
+    /// Where the oldest is that was flushed.
+    private var flushedSource: Source? {
+        var (source, serial): (Source?, UInt64) = (nil, .max)
+        if let entry = held.firstReleased { (source, serial) = (.held, entry.notification.serial) }
+        for lane in DeliveryLane.allCases {
+            let entry = lane == .flushed ? lanes[lane.rawValue].first : lanes[lane.rawValue].firstFlushed
+            if let entry, entry.notification.serial < serial {
+                (source, serial) = (.lane(lane), entry.notification.serial)
+            }
+        }
+        return source
+    }
 
     /// The size of what is due first; nil when nothing is.
-    var sizeOfNext: Int? { lanes.first { !$0.isEmpty }?.first?.byteCount }
+    var sizeOfNext: Int? {
+        DeliveryLane.allCases.first { !isEmpty($0) }.flatMap { first(in: $0) }?.byteCount
+    }
 
+    /// Those of each lane in their order.
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
         meter.count(dueCount)
-        for lane in DeliveryLane.allCases { lanes[lane.rawValue].all.forEach { body($0, lane) } }
+        var flushed: [DueQueue.Entry] = held.all.prefix(held.released.count).map(Self.due)
+        for lane in DeliveryLane.allCases {
+            let queue = lanes[lane.rawValue]
+            flushed += queue.all.prefix(lane == .flushed ? queue.count : queue.flushedCount)
+        }
+        if flushed.count > 1 {
+            meter.countSort(of: flushed.count)
+            flushed.sort { $0.notification.serial < $1.notification.serial }
+        }
+        for entry in flushed { body(entry, .flushed) }
+        for lane in DeliveryLane.allCases where lane != .flushed {
+            for entry in lanes[lane.rawValue].all.dropFirst(lanes[lane.rawValue].flushedCount) { body(entry, lane) }
+        }
     }
 
     func forEachHeld(_ body: (HeldQueue.Entry) -> Void) {
         meter.count(held.count)
-        held.all.forEach(body)
+        held.all.dropFirst(held.released.count).forEach(body)
+    }
+
+    /// The newest of what is held, at most so many.
+    func newestHeld(_ most: Int) -> [HeldQueue.Entry] {
+        held.newest(min(most, held.count - held.released.count))
     }
 
     /// When to look at what waits for intervals, as ``Clock/uptime``; nil when nothing does.
-    var firstIntervalEnd: Int64? { intervals.firstEnd }
+    var firstIntervalEnd: Int64? { mutating get { intervals.firstEnd } }
     var waitsForIntervals: Bool { !intervals.isEmpty }
     var countOfIntervals: Int { intervals.count }
+    /// The observers that wait for intervals, each for every notification that it waits for.
+    var countOfWaits: Int { intervals.waitingCount }
 
     func forEachDelayed(_ body: (Notification, [ObserverID]) -> Void) {
         intervals.forEach(body)
@@ -62,13 +121,11 @@ struct DeliveryQueue {
         change(&intervals)
     }
 
-    /// What may go of that now.
-    mutating func dueByInterval(
-        now: Int64
-    ) -> [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] {
-        intervals.due(now: now) { [lanes] serial in
-            lanes.allSatisfy { $0.first.map { $0.notification.serial > serial } ?? true }
-        }
+    /// Some of what may go of that now.
+    mutating func dueByInterval(now: Int64) -> [IntervalQueue.Due] {
+        var oldest = held.firstReleased?.notification.serial ?? .max
+        for lane in lanes { oldest = min(oldest, lane.first?.notification.serial ?? .max) }
+        return intervals.due(now: now) { $0 < oldest }
     }
 
     // MARK: Turns
@@ -86,7 +143,10 @@ struct DeliveryQueue {
 
     var hasTurns: Bool { lanes.contains { $0.turns != 0 || $0.voidTurns != 0 } }
 
-    func count(in lane: DeliveryLane) -> Int { lanes[lane.rawValue].count }
+    func count(in lane: DeliveryLane) -> Int {
+        guard lane == .flushed else { return lanes[lane.rawValue].ownCount }
+        return held.released.count + lanes.reduce(0) { $0 + $1.flushedCount } + lanes[lane.rawValue].ownCount
+    }
 
     // MARK: Putting in
 
@@ -94,8 +154,9 @@ struct DeliveryQueue {
     func mayBeDue(_ serial: UInt64, in lane: DeliveryLane) -> Bool {
         let flushed = lanes[DeliveryLane.flushed.rawValue]
         // What was flushed is older than the rest of what is due, and all of that is older than what is held.
-        guard serial > lanes[lane.rawValue].lastSerial, serial > flushed.lastSerial,
-            serial < held.firstSerial ?? .max, lane != .flushed || dueCount == flushed.count
+        guard serial > lanes[lane.rawValue].lastSerial, serial > flushed.lastSerial, serial > held.releasedThrough,
+            !hasHeld || held.released.count == 0 && serial < held.firstSerial ?? .max,
+            lane != .flushed || dueCount == flushed.count
         else { return false }
         return !lanes.contains { $0.contains(serial) }
     }
@@ -108,8 +169,8 @@ struct DeliveryQueue {
     /// Adds a notification that shall go out as soon as its lane has its turn.
     mutating func append(_ entry: DueQueue.Entry, in lane: DeliveryLane) {
         lanes[lane.rawValue].append(entry)
-        dueCount += 1
-        dueByteCount += entry.byteCount
+        laneCount += 1
+        laneByteCount += entry.byteCount
     }
 
     /// Holds a notification. For the observers in `coalescing` it takes the place of what is held for them of its
@@ -126,37 +187,37 @@ struct DeliveryQueue {
     /// of it is older.
     mutating func flush() {
         guard hasHeld else { return }
-        var entries: [DueQueue.Entry] = []
-        entries.reserveCapacity(count)
-        for lane in DeliveryLane.allCases where lane != .flushed {
-            while let entry = popDue(lane) { entries.append(entry) }
-        }
-        held.popAll { entry in
-            entries.append(DueQueue.Entry(notification: entry.notification, observers: entry.observers))
-        }
-        meter.count(2 * entries.count)
-        meter.countSort(of: entries.count)
-        // What was flushed before is older than all of these.
-        entries.sort { $0.notification.serial < $1.notification.serial }
-        for entry in entries { append(entry, in: .flushed) }
+        for lane in lanes.indices where lane != DeliveryLane.flushed.rawValue { lanes[lane].flush() }
+        held.release()
     }
 
     /// Takes the first that is due in `lane`.
     mutating func popDue(_ lane: DeliveryLane) -> DueQueue.Entry? {
+        guard lane == .flushed else { return lanes[lane.rawValue].flushedCount > 0 ? nil : pop(lane) }
+        return switch flushedSource {
+        case .lane(let lane)?: pop(lane)
+        case .held?: held.popFirst().map(Self.due)
+        case nil: nil
+        }
+    }
+
+    private mutating func pop(_ lane: DeliveryLane) -> DueQueue.Entry? {
         guard let entry = lanes[lane.rawValue].popFirst() else { return nil }
-        dueCount -= 1
-        dueByteCount -= entry.byteCount
+        laneCount -= 1
+        laneByteCount -= entry.byteCount
         invariant(
-            dueByteCount >= 0 && (dueCount == 0) == (dueByteCount == 0), "E1: what is due is the sum of the lanes")
+            laneByteCount >= 0 && (laneCount == 0) == (laneByteCount == 0), "E1: what is due is the sum of the lanes")
         return entry
     }
 
     /// Takes the notification with this serial, if it is due, and those before it in its lane, with which it went.
     mutating func take(through serial: UInt64) {
-        for lane in DeliveryLane.allCases where lanes[lane.rawValue].contains(serial) {
-            while let first = lanes[lane.rawValue].first, first.notification.serial <= serial {
+        var lanes = DeliveryLane.allCases.filter { self.lanes[$0.rawValue].contains(serial) }
+        if held.hasReleased(serial) { lanes.append(.flushed) }
+        for lane in lanes {
+            while let first = first(in: isEmpty(.flushed) ? lane : .flushed), first.notification.serial <= serial {
                 meter.count()
-                _ = popDue(lane)
+                _ = popDue(isEmpty(.flushed) ? lane : .flushed)
             }
         }
     }
@@ -175,7 +236,7 @@ struct DeliveryQueue {
             return intervals.dropOldest()
         }
         if let oldestDue, oldestHeld.map({ oldestDue.serial <= $0 }) ?? true {
-            return popDue(oldestDue.lane)?.observers.ids
+            return pop(oldestDue.lane)?.observers.ids
         }
         return held.popFirst()?.observers.ids
     }
@@ -186,9 +247,8 @@ struct DeliveryQueue {
         guard !isEmpty else { return }
         if hasDue {
             for lane in lanes.indices { lanes[lane].remove(removed) }
-            meter.count(dueCount)
-            dueCount = lanes.reduce(0) { $0 + $1.count }
-            dueByteCount = lanes.reduce(0) { $0 + $1.byteCount }
+            laneCount = lanes.reduce(0) { $0 + $1.count }
+            laneByteCount = lanes.reduce(0) { $0 + $1.byteCount }
         }
         held.remove(removed)
     }
@@ -196,7 +256,7 @@ struct DeliveryQueue {
     /// Takes everything; turns that were given stay, and are void.
     mutating func removeAll() {
         for lane in lanes.indices { lanes[lane].removeAll() }
-        (dueCount, dueByteCount) = (0, 0)
+        (laneCount, laneByteCount) = (0, 0)
         held = HeldQueue(meter: meter)
         intervals = IntervalQueue(meter: meter)
     }
@@ -234,7 +294,10 @@ struct DeliveryQueue {
             try require(serial <= lane.lastSerial && lane.lastSerial <= lastSerial, "D4: no serial is from the future")
             sum = (sum.count + lane.count, sum.byteCount + bytes)
         }
-        try require(sum == (dueCount, dueByteCount), "E1: what is due is the sum of the lanes")
+        try require(sum == (laneCount, laneByteCount), "E1: what is due is the sum of the lanes")
+        try require(
+            lanes.allSatisfy { $0.flushedCount >= 0 && $0.flushedCount <= $0.count }
+                && lanes[DeliveryLane.flushed.rawValue].flushedCount == 0, "S2: what was flushed is there")
         try intervals.checkInvariants()
         var delayed: [ObserverID] = []
         intervals.forEach { delayed += $1 }

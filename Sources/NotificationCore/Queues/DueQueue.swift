@@ -17,6 +17,8 @@ struct DueQueue {
     private(set) var byteCount = 0
     /// The greatest serial that was ever in it.
     private(set) var lastSerial: UInt64 = 0
+    /// How many of the oldest of it were flushed (``DeliveryQueue/flush()``): they go with what was held.
+    private(set) var flushedCount = 0
     /// How many places the client has among the turns of this lane (``Turns``).
     var turns = 0
     /// How many places it has there besides, for what went along with another.
@@ -51,15 +53,25 @@ struct DueQueue {
         byteCount += entry.byteCount
     }
 
+    /// Those that were not flushed.
+    var ownCount: Int { entries.count - flushedCount }
+    /// The first, if it was flushed; and the first that was not.
+    var firstFlushed: Entry? { flushedCount > 0 ? entries.first : nil }
+    var firstOwn: Entry? { flushedCount < entries.count ? entries[flushedCount] : nil }
+
+    /// What is there goes with what was held.
+    mutating func flush() { flushedCount = entries.count }
+
     mutating func popFirst() -> Entry? {
         guard let entry = entries.popFirst() else { return nil }
         byteCount -= entry.byteCount
+        if flushedCount > 0 { flushedCount -= 1 }
         return entry
     }
 
     mutating func removeAll() {
         entries.removeAll()
-        byteCount = 0
+        (byteCount, flushedCount) = (0, 0)
     }
 
     /// Takes the observers out of everything; what has none left goes.
@@ -67,12 +79,18 @@ struct DueQueue {
         guard !isEmpty else { return }
         meter.count(entries.count)
         var taking = ObserverList.Removal(removed, meter: meter)
+        var (place, flushed) = (0, flushedCount)
         let rest = entries.compactMap { entry -> Entry? in
+            defer { place += 1 }
             var entry = entry
-            guard let observers = taking(entry.observers) else { return nil }
+            guard let observers = taking(entry.observers) else {
+                if place < flushedCount { flushed -= 1 }
+                return nil
+            }
             entry.observers = observers
             return entry
         }
+        flushedCount = flushed
         entries = Deque(rest)
         byteCount = rest.reduce(0) { $0 + $1.byteCount }
     }

@@ -4,26 +4,47 @@
 /// Entries can coalesce: by observer and ``NotificationKind`` only the newest stays, at its place at the tail (S1). All
 /// observers that coalesce and matched a notification match the next of its kind too, unless they were removed. So for
 /// each kind one entry has all of them, and coalescing costs as much as that has observers.
+///
+/// When the client is resumed, all that is held is **released** at once: it stays where it is, and from then on it is due,
+/// in its order, and nothing takes its place.
+///
+/// The entries are a linked list, so that any of them is taken out in one step.
 struct HeldQueue {
     struct Entry {
         let notification: Notification
         var observers: ObserverList
         /// Those of them for which a newer notification takes this one's place; nil when there is none.
         var coalescing: ObserverList?
-        /// What it counts against the limits: also the lists, however many others have the same ones.
-        var byteCount: Int { notification.byteCount + observers.byteCount + (coalescing?.byteCount ?? 0) }
+        /// What it counts against the limits when it is due: also the list, however many others have the same one.
+        var dueBytes: Int { notification.byteCount + observers.byteCount }
+        /// The same of the list of those that coalesce, which is of no use when it is due.
+        var coalescingBytes: Int { coalescing?.byteCount ?? 0 }
+    }
+
+    private struct Node {
+        /// Nil in a free one.
+        var entry: Entry?
+        var previous: Int32
+        /// Of a free one, the next that is free.
+        var next: Int32
     }
 
     private let meter: StepMeter
-    /// Nil where an entry was taken out.
-    private var slots: [Entry?] = []
-    /// The first slot that has an entry.
-    private var head = 0
+    private var nodes: [Node] = []
+    private var firstFree = none
+    /// The oldest entry, and the newest.
+    private var head = none
+    private var tail = none
     /// Where the entry is whose observers coalesce with the next of the kind.
-    private var newest: [NotificationKind: Int] = [:]
+    private var newest: [NotificationKind: Int32] = [:]
 
     private(set) var count = 0
     private(set) var byteCount = 0
+    /// How much of it was released, and up to which serial.
+    private(set) var released = (count: 0, byteCount: 0)
+    private(set) var releasedThrough: UInt64 = 0
+    /// ``Entry/coalescingBytes`` of those that were not released, which is in ``byteCount``.
+    private var coalescingBytes = 0
     /// The greatest serial that was ever in it.
     private(set) var lastSerial: UInt64 = 0
 
@@ -31,10 +52,49 @@ struct HeldQueue {
         self.meter = meter
     }
 
-    var all: some Sequence<Entry> { slots[head...].lazy.compactMap(\.self) }
+    /// The oldest first.
+    var all: some Sequence<Entry> {
+        sequence(state: head) { [nodes] place -> Entry? in
+            guard place != none else { return nil }
+            defer { place = nodes[Int(place)].next }
+            return nodes[Int(place)].entry
+        }
+    }
+
+    private func entry(at place: Int32) -> Entry? { place == none ? nil : nodes[Int(place)].entry }
 
     /// The serial of the oldest entry.
-    var firstSerial: UInt64? { count > 0 ? slots[head]?.notification.serial : nil }
+    var firstSerial: UInt64? { entry(at: head)?.notification.serial }
+
+    /// The oldest entry, if it was released.
+    var firstReleased: Entry? { released.count > 0 ? entry(at: head) : nil }
+
+    /// Whether an entry with this serial was released, and has not gone.
+    func hasReleased(_ serial: UInt64) -> Bool {
+        guard released.count > 0, serial <= releasedThrough else { return false }
+        meter.count(count)
+        return all.contains { $0.notification.serial == serial }
+    }
+
+    /// The newest entries, in their order.
+    func newest(_ count: Int) -> [Entry] {
+        meter.count(count)
+        var found: [Entry] = []
+        var place = tail
+        while found.count < count, let entry = entry(at: place) {
+            found.append(entry)
+            place = nodes[Int(place)].previous
+        }
+        return found.reversed()
+    }
+
+    /// From now on all that is there is due.
+    mutating func release() {
+        byteCount -= coalescingBytes
+        coalescingBytes = 0
+        released = (count, byteCount)
+        releasedThrough = lastSerial
+    }
 
     /// Adds a notification. For the observers in `coalescing`, which are some of `observers`, it takes the place of what
     /// they have of its kind.
@@ -43,129 +103,157 @@ struct HeldQueue {
     mutating func append(_ notification: Notification, observers: ObserverList, coalescing: ObserverList?) -> Int {
         invariant(notification.serial > lastSerial, "S2: what is held is in global order")
         lastSerial = notification.serial
-        let last = slots.last.flatMap(\.self)
+        let last = entry(at: tail)
         let observers = observers.shared(with: last?.observers)
         let coalescing = coalescing?.shared(with: observers).shared(with: last?.coalescing)
         let before = count
-        if let coalescing {
-            let kind = notification.kind
-            if let slot = newest[kind] { replace(coalescing, in: slot) }
-            newest[kind] = slots.count
-        }
+        if let coalescing, let place = newest[notification.kind], !isReleased(place) { replace(coalescing, in: place) }
         let replaced = before - count
         let entry = Entry(notification: notification, observers: observers, coalescing: coalescing)
-        slots.append(entry)
+        let place = link(entry)
+        if coalescing != nil { newest[notification.kind] = place }
         count += 1
-        byteCount += entry.byteCount
-        compactIfSparse()
+        byteCount += entry.dueBytes + entry.coalescingBytes
+        coalescingBytes += entry.coalescingBytes
         return replaced
     }
 
     /// Takes the oldest entry.
     mutating func popFirst() -> Entry? {
-        guard count > 0, let entry = slots[head] else { return nil }
-        if entry.coalescing != nil { newest[entry.notification.kind] = nil }
+        guard let entry = entry(at: head) else { return nil }
         clear(head)
-        compactIfSparse()
         return entry
     }
 
-    /// Takes all entries, the oldest first.
-    mutating func popAll(_ body: (Entry) -> Void) {
-        meter.count(slots.count - head)
-        all.forEach(body)
-        (count, byteCount) = (0, 0)
-        becomeEmpty()
-    }
+    private func isReleased(_ place: Int32) -> Bool { isReleased(nodes[Int(place)].entry!) }
+
+    private func isReleased(_ entry: Entry) -> Bool { entry.notification.serial <= releasedThrough }
 
     /// Takes the observers out of everything; what has no observer left is not delivered (S1).
     mutating func remove(_ removed: Set<ObserverID>) {
-        guard count > 0 else { return }
-        meter.count(slots.count - head)
+        meter.count(count)
         var taking = ObserverList.Removal(removed, meter: meter)
         var takingCoalescing = ObserverList.Removal(removed, meter: meter)
-        for slot in head..<slots.count {
-            guard let entry = slots[slot] else { continue }
+        var next = head
+        while let entry = entry(at: next) {
+            let place = next
+            next = nodes[Int(place)].next
             let coalescing = entry.coalescing.flatMap { takingCoalescing($0) }
-            if entry.coalescing != nil, coalescing == nil { newest[entry.notification.kind] = nil }
             if let observers = taking(entry.observers) {
-                change(slot, to: observers, coalescing)
+                change(place, to: observers, coalescing)
             } else {
-                clear(slot)
-                if count == 0 { return }
+                clear(place)
             }
         }
-        compactIfSparse()
     }
 
     /// Takes the observers for which a newer notification comes out of the entry that was the newest.
-    private mutating func replace(_ coalescing: ObserverList, in slot: Int) {
-        let entry = slots[slot]!
+    private mutating func replace(_ coalescing: ObserverList, in place: Int32) {
+        let entry = nodes[Int(place)].entry!
         meter.count(entry.observers.count)
         guard entry.observers != coalescing, let rest = entry.observers.removing(Set(coalescing.ids)) else {
-            return clear(slot)
+            return clear(place)
         }
-        change(slot, to: rest, nil)
+        change(place, to: rest, nil)
     }
 
-    private mutating func change(_ slot: Int, to observers: ObserverList, _ coalescing: ObserverList?) {
-        byteCount -= slots[slot]!.byteCount
-        slots[slot]!.observers = observers
-        slots[slot]!.coalescing = coalescing
-        byteCount += slots[slot]!.byteCount
+    private mutating func change(_ place: Int32, to observers: ObserverList, _ coalescing: ObserverList?) {
+        let before = nodes[Int(place)].entry!
+        if before.coalescing != nil, coalescing == nil { forgetNewest(before, at: place) }
+        nodes[Int(place)].entry!.observers = observers
+        nodes[Int(place)].entry!.coalescing = coalescing
+        let after = nodes[Int(place)].entry!
+        byteCount += after.dueBytes - before.dueBytes
+        if isReleased(before) {
+            released.byteCount += after.dueBytes - before.dueBytes
+        } else {
+            byteCount += after.coalescingBytes - before.coalescingBytes
+            coalescingBytes += after.coalescingBytes - before.coalescingBytes
+        }
     }
 
-    private mutating func clear(_ slot: Int) {
+    private mutating func clear(_ place: Int32) {
+        let entry = unlink(place)
+        if entry.coalescing != nil { forgetNewest(entry, at: place) }
         count -= 1
-        byteCount -= slots[slot]!.byteCount
-        slots[slot] = nil
-        invariant(byteCount >= 0 && (count == 0) == (byteCount == 0), "E1: what is held is the sum of its entries")
-        guard count > 0 else { return becomeEmpty() }
-        while slots[head] == nil {
-            meter.count()
-            head += 1
+        byteCount -= entry.dueBytes
+        if isReleased(entry) {
+            released.count -= 1
+            released.byteCount -= entry.dueBytes
+        } else {
+            byteCount -= entry.coalescingBytes
+            coalescingBytes -= entry.coalescingBytes
         }
+        invariant(byteCount >= 0 && (count == 0) == (byteCount == 0), "E1: what is held is the sum of its entries")
+        if count == 0 { becomeEmpty() }
+    }
+
+    private mutating func forgetNewest(_ entry: Entry, at place: Int32) {
+        let kind = entry.notification.kind
+        if newest[kind] == place { newest[kind] = nil }
     }
 
     /// The memory is used again, unless much was held.
     private mutating func becomeEmpty() {
-        let isSmall = slots.count <= 1024
-        slots.removeAll(keepingCapacity: isSmall)
+        let isSmall = nodes.count <= 1024
+        nodes.removeAll(keepingCapacity: isSmall)
         newest.removeAll(keepingCapacity: isSmall)
-        head = 0
+        (firstFree, head, tail) = (none, none, none)
     }
 
-    /// Gives empty slots back when there are more of them than entries.
-    private mutating func compactIfSparse() {
-        guard slots.count > Self.mostSlots(count) else { return }
-        meter.count(slots.count)
-        slots = slots[head...].filter { $0 != nil }
-        head = 0
-        newest.removeAll(keepingCapacity: true)
-        for (slot, entry) in slots.enumerated() where entry?.coalescing != nil {
-            newest[entry!.notification.kind] = slot
+    // MARK: The list
+
+    /// - Returns: the place of the entry, which is the newest now.
+    private mutating func link(_ entry: Entry) -> Int32 {
+        let node = Node(entry: entry, previous: tail, next: none)
+        let place = firstFree == none ? Int32(nodes.count) : firstFree
+        if firstFree == none {
+            nodes.append(node)
+        } else {
+            firstFree = nodes[Int(place)].next
+            nodes[Int(place)] = node
         }
+        if tail == none { head = place } else { nodes[Int(tail)].next = place }
+        tail = place
+        return place
     }
 
-    private static func mostSlots(_ count: Int) -> Int { 2 * count + 64 }
+    private mutating func unlink(_ place: Int32) -> Entry {
+        let node = nodes[Int(place)]
+        if node.previous == none { head = node.next } else { nodes[Int(node.previous)].next = node.next }
+        if node.next == none { tail = node.previous } else { nodes[Int(node.next)].previous = node.previous }
+        nodes[Int(place)] = Node(entry: nil, previous: none, next: firstFree)
+        firstFree = place
+        return node.entry!
+    }
 
     func checkInvariants() throws(BrokenInvariant) {
-        let sum = all.reduce((count: 0, byteCount: 0)) { ($0.count + 1, $0.byteCount + $1.byteCount) }
+        let entries = Array(all)
+        let sum = entries.reduce((count: 0, byteCount: 0)) {
+            ($0.count + 1, $0.byteCount + $1.dueBytes + (isReleased($1) ? 0 : $1.coalescingBytes))
+        }
         try require(sum == (count, byteCount), "E1: what is held is the sum of its entries")
-        try require(slots.count <= Self.mostSlots(count), "E4: what is held takes as much room as there is of it")
+        try require(nodes.count(where: { $0.entry != nil }) == count, "S2: what is held is in the list")
+        let due = entries.filter(isReleased)
         try require(
-            slots[..<head].allSatisfy { $0 == nil } && (slots.isEmpty || slots[head] != nil),
-            "S2: the first that is held is at the head")
-        var kinds = 0
-        for (slot, entry) in slots.enumerated() {
-            guard let entry, let coalescing = entry.coalescing else { continue }
-            kinds += 1
+            due.count == released.count && due.reduce(0) { $0 + $1.dueBytes } == released.byteCount
+                && entries.prefix(due.count).allSatisfy(isReleased), "S2: what was released is the oldest, and counted")
+        for entry in entries {
+            guard let coalescing = entry.coalescing else { continue }
             try require(
                 entry.observers == coalescing || Set(entry.observers.ids).isSuperset(of: coalescing.ids),
                 "S1: what coalesces is for observers of the entry")
+            guard !isReleased(entry) else { continue }
             try require(
-                newest[entry.notification.kind] == slot, "S1: \(entry.notification.serial) is the newest of its kind")
+                newest[entry.notification.kind].flatMap { self.entry(at: $0) }?.notification.serial
+                    == entry.notification.serial, "S1: \(entry.notification.serial) is the newest of its kind")
         }
-        try require(kinds == newest.count, "S1: the newest of a kind is held")
+        try require(
+            newest.allSatisfy { kind, place in
+                entry(at: place).map { $0.notification.kind == kind && $0.coalescing != nil } ?? false
+            }, "S1: the newest of a kind is held")
     }
 }
+
+/// No place: the end of the list.
+private let none: Int32 = -1

@@ -4,9 +4,13 @@ import Collections
 /// What observers with a minimum interval wait for (R5): of each ``NotificationKind`` the newest, until the intervals of
 /// those that have not got it are over.
 ///
-/// Intervals are marks: an observer that got a notification of a kind gets the next one not before its mark is over. A mark
-/// that nothing waits for costs nothing to anybody but a little memory, of which there is a bound; who has more kinds within
-/// their intervals than that gets some of them earlier.
+/// Intervals are marks: an observer that got a notification of a kind gets the next one not before its mark is over. Marks
+/// count against the limits at their size (``stateBytes``). Those that nothing waits for have a bound of their own; who
+/// has more kinds within their intervals than that gets some of them earlier.
+///
+/// An operation costs as much as the observers that it is for, and what they have of that kind, whatever else waits. Two are
+/// finished later where there is much: what is due comes in slices (``due(now:mayGo:)``), and observers that are removed
+/// from everything are passed over until all has been gone through (``remove(_:)``).
 struct IntervalQueue {
     /// One observer that a notification matched, with what it asked for.
     struct Wish {
@@ -17,20 +21,51 @@ struct IntervalQueue {
         let isImmediate: Bool
     }
 
-    private struct Mark {
-        let wish: Wish
-        /// As ``Clock/uptime``.
-        var end: Int64
-        var waits: Bool
+    /// What may go now, with those that get it.
+    struct Due {
+        let notification: Notification
+        let observers: [ObserverID]
+        let isImmediate: Bool
     }
 
-    private struct Entry {
+    private struct Mark {
+        let observer: ObserverID
+        /// As ``Clock/uptime``.
+        var end: Int64
+        /// In microseconds.
+        let interval: Int64
+        let isImmediate: Bool
+        var waits: Bool
+
+        init(_ wish: Wish, end: Int64, waits: Bool) {
+            observer = wish.observer
+            interval = wish.interval
+            isImmediate = wish.isImmediate
+            self.end = end
+            self.waits = waits
+        }
+    }
+
+    private final class Entry {
+        let key: Int
         /// For those that wait.
         var newest: Notification?
         /// By their observers' numbers.
-        var marks: [Mark]
+        var marks: [Mark] = []
+        /// How many of them wait.
+        var waiting = 0
         /// The last one that went to the client's queue: what waits must not overtake it.
         var after: UInt64 = 0
+        /// When to look at it: not before the first of those that wait may have it.
+        var look: Int64 = .max
+        /// When what nothing waits for is over.
+        var over: Int64 = 0
+        /// Whether nothing waits for it, and it has a place among those.
+        var isIdle = false
+
+        init(key: Int) {
+            self.key = key
+        }
     }
 
     private struct Place {
@@ -38,24 +73,85 @@ struct IntervalQueue {
         let key: Int
     }
 
+    /// Of several at a time the oldest first.
+    private struct Look: Comparable {
+        let time: Int64
+        let serial: UInt64
+        let key: Int
+
+        static func < (left: Look, right: Look) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
+    }
+
+    /// What was there up to these serials goes early: all of it, and what is not for immediate delivery.
+    private struct Haste {
+        var all: UInt64 = 0
+        var some: UInt64 = 0
+
+        /// When an interval is over for what waits with this serial.
+        func end(of mark: Mark, _ serial: UInt64?, now: Int64) -> Int64 {
+            guard let serial, mark.waits, serial <= some else { return mark.end }
+            return serial <= all || !mark.isImmediate ? min(mark.end, now) : mark.end
+        }
+    }
+
     private let meter: StepMeter
     /// By a hash of the kind.
     private var entries: [Int: Entry] = [:]
     /// What waits, by its serial; also what was replaced or has gone since.
     private var order = Deque<Place>()
+    /// When to look at which entry; also at what has gone or is to be looked at at another time.
+    private var looks = PriorityQueue<Look>()
+    /// What nothing waits for, as long as it is so.
+    private var idle = Deque<Int>()
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// Before this nothing has to be looked at; nil when nothing waits.
-    private(set) var firstEnd: Int64?
+    private var markCount = 0
+    /// The observers that wait for something, each for every kind that it waits for.
+    private(set) var waitingCount = 0
+    private var hastened = Haste()
+    /// What is hastened and was not looked at yet begins behind this serial; nil when all was.
+    private var hasteCursor: UInt64?
+    /// Observers that were removed, until all that waits up to `sweepEnd` has been gone through; behind which serial
+    /// that goes on.
+    private var removed: Set<ObserverID> = []
+    private var sweep: (cursor: UInt64, end: UInt64) = (0, 0)
 
-    /// Entries that may be kept of what nothing waits for.
-    static let mostIdle = 4096
+    /// Entries that may be kept of what nothing waits for, and marks of them.
+    static let maxIdle = 2048
+    private static let maxIdleMarks = 16_384
+    /// Entries that are due at a time, and marks that are looked at for that.
+    private static let maxDue = 64
+    private static let maxDueMarks = 8192
+    /// Marks that are gone through at a time for observers that were removed.
+    private static let sweepMarks = 16_384
+    /// Microseconds until something is looked at again that would overtake what is due.
+    private static let pause: Int64 = 2000
 
     init(meter: StepMeter) {
         self.meter = meter
     }
 
     var isEmpty: Bool { count == 0 }
+
+    /// What is kept here besides what waits, in bytes.
+    var stateBytes: Int { markCount * MemoryLayout<Mark>.stride + entries.count * Self.entryBytes }
+
+    /// An entry with its places in tables, roughly.
+    private static let entryBytes = 224
+
+    /// Before this nothing has to be looked at; nil when nothing waits.
+    var firstEnd: Int64? {
+        mutating get {
+            guard count > 0 else { return nil }
+            if hasteCursor != nil { return 0 }
+            while let first = looks.first {
+                if let entry = entries[first.key], entry.newest != nil, entry.look == first.time { return first.time }
+                meter.count()
+                looks.popFirst()
+            }
+            return nil
+        }
+    }
 
     /// The serial of the oldest that waits.
     var firstSerial: UInt64? {
@@ -67,6 +163,13 @@ struct IntervalQueue {
 
     private static func key(_ kind: NotificationKind) -> Int { kind.hashValue }
 
+    private func entry(_ kind: NotificationKind) -> Entry {
+        let key = Self.key(kind)
+        return entries[key] ?? Entry(key: key)
+    }
+
+    // MARK: Waiting
+
     /// A notification for observers with intervals: those whose intervals are over get it now, the others wait for it.
     ///
     /// - Parameters:
@@ -76,27 +179,22 @@ struct IntervalQueue {
     mutating func admit(
         _ notification: Notification, for wishes: [Wish], now: Int64
     ) -> (observers: [ObserverID], hasReplaced: Bool) {
-        let kind = notification.kind
-        let key = Self.key(kind)
-        var entry = entries[key] ?? Entry(newest: nil, marks: [])
+        let entry = entry(notification.kind)
         // Two kinds with one hash: nothing of this one is known, so nothing holds it back.
-        if let newest = entry.newest, newest.kind != kind { return (wishes.map(\.observer), false) }
+        if let newest = entry.newest, newest.kind != notification.kind { return (wishes.map(\.observer), false) }
+        let serialBefore = entry.newest?.serial
         var admitted: [ObserverID] = []
-        var waits = false
-        merge(wishes, into: &entry.marks) { mark, wish in
+        merge(wishes, into: entry) { [hastened] mark, wish in
             guard let mark, mark.waits || mark.end > now else {
                 admitted.append(wish.observer)
-                return Mark(wish: wish, end: now + wish.interval, waits: false)
+                return Mark(wish, end: now + wish.interval, waits: false)
             }
-            waits = true
-            firstEnd = min(firstEnd ?? mark.end, mark.end)
-            return Mark(wish: wish, end: mark.end, waits: true)
+            return Mark(wish, end: hastened.end(of: mark, serialBefore, now: now), waits: true)
         }
         if !admitted.isEmpty { entry.after = notification.serial }
-        let hasReplaced = entry.newest != nil
-        store(entry, newest: waits ? notification : nil, key)
-        boundMarks(now: now)
-        return (admitted, hasReplaced)
+        store(entry, newest: notification, now: now)
+        boundIdle(now: now)
+        return (admitted, serialBefore != nil)
     }
 
     /// Observers get a notification whatever their intervals, and these begin. What they waited for that is older is not
@@ -105,132 +203,184 @@ struct IntervalQueue {
     /// - Parameter wishes: by the observers' numbers.
     /// - Returns: those that waited for something older.
     mutating func begin(_ notification: Notification, for wishes: [Wish], now: Int64) -> [ObserverID] {
-        let kind = notification.kind
-        let key = Self.key(kind)
-        var entry = entries[key] ?? Entry(newest: nil, marks: [])
-        if let newest = entry.newest, newest.kind != kind { return [] }
+        let entry = entry(notification.kind)
+        if let newest = entry.newest, newest.kind != notification.kind { return [] }
         let isNewer = entry.newest.map { $0.serial < notification.serial } ?? true
         var replaced: [ObserverID] = []
-        merge(wishes, into: &entry.marks) { mark, wish in
+        merge(wishes, into: entry) { mark, wish in
             let waited = mark?.waits ?? false
             if waited, isNewer { replaced.append(wish.observer) }
-            return Mark(wish: wish, end: now + wish.interval, waits: waited && !isNewer)
+            return Mark(wish, end: now + wish.interval, waits: waited && !isNewer)
         }
         entry.after = max(entry.after, notification.serial)
-        store(entry, newest: entry.marks.contains(where: \.waits) ? entry.newest : nil, key)
-        boundMarks(now: now)
+        store(entry, newest: entry.newest, now: now)
+        boundIdle(now: now)
         return replaced
-    }
-
-    /// Walks both, which are in the order of the observers' numbers.
-    private func merge(_ wishes: [Wish], into marks: inout [Mark], _ make: (Mark?, Wish) -> Mark) {
-        meter.count(wishes.count + marks.count)
-        if marks.count == 1, wishes.count == 1, marks[0].wish.observer == wishes[0].observer {
-            marks[0] = make(marks[0], wishes[0])
-            return
-        }
-        var merged: [Mark] = []
-        merged.reserveCapacity(max(marks.count, wishes.count))
-        var old = marks[...]
-        for wish in wishes {
-            while let first = old.first, first.wish.observer < wish.observer { merged.append(old.removeFirst()) }
-            let mark = old.first?.wish.observer == wish.observer ? old.removeFirst() : nil
-            merged.append(make(mark, wish))
-        }
-        marks = merged + old
     }
 
     /// What waits for observers and was there before (E3); it is due at once.
     mutating func restore(_ notification: Notification, for wishes: [Wish]) {
-        let kind = notification.kind
-        let key = Self.key(kind)
-        var entry = entries[key] ?? Entry(newest: nil, marks: [])
-        if let newest = entry.newest, newest.kind != kind || newest.serial >= notification.serial { return }
-        merge(wishes, into: &entry.marks) { _, wish in Mark(wish: wish, end: 0, waits: true) }
+        let entry = entry(notification.kind)
+        if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
+            return
+        }
+        merge(wishes, into: entry) { _, wish in Mark(wish, end: 0, waits: true) }
         // Nothing tells what its observers got before; it is among what is older.
         entry.after = max(notification.serial, 1) - 1
-        store(entry, newest: notification, key)
-        firstEnd = 0
+        store(entry, newest: notification, now: 0)
     }
+
+    /// Walks both, which are in the order of the observers' numbers.
+    private mutating func merge(_ wishes: [Wish], into entry: Entry, _ make: (Mark?, Wish) -> Mark) {
+        meter.count(wishes.count + entry.marks.count)
+        let before = (entry.marks.count, entry.waiting)
+        if entry.marks.count == 1, wishes.count == 1, entry.marks[0].observer == wishes[0].observer {
+            entry.marks[0] = make(entry.marks[0], wishes[0])
+        } else {
+            var merged: [Mark] = []
+            merged.reserveCapacity(max(entry.marks.count, wishes.count))
+            var old = entry.marks[...]
+            for wish in wishes {
+                while let first = old.first, first.observer < wish.observer { merged.append(old.removeFirst()) }
+                let mark = old.first?.observer == wish.observer ? old.removeFirst() : nil
+                merged.append(make(mark, wish))
+            }
+            entry.marks = merged + old
+        }
+        countMarks(of: entry, before)
+    }
+
+    private mutating func countMarks(of entry: Entry, _ before: (marks: Int, waiting: Int)) {
+        entry.waiting = entry.marks.count(where: \.waits)
+        guard entries[entry.key] === entry else { return }
+        markCount += entry.marks.count - before.marks
+        waitingCount += entry.waiting - before.waiting
+    }
+
+    // MARK: Being due
 
     /// Ends the intervals of those that wait: of all, or of those to whom it matters whether their client is suspended.
     mutating func hasten(all: Bool) {
-        for place in order {
-            meter.count()
-            guard isThere(place), var entry = entries[place.key] else { continue }
-            meter.count(entry.marks.count)
-            for index in entry.marks.indices
-            where entry.marks[index].waits && (all || !entry.marks[index].wish.isImmediate) {
-                entry.marks[index].end = 0
-                firstEnd = 0
-            }
-            entries[place.key] = entry
-        }
+        guard let last = order.last?.serial else { return }
+        if all { hastened.all = last }
+        hastened.some = last
+        hasteCursor = 0
     }
 
-    /// What may go now, in the order of the serials, with those that get it. It stays until ``take(_:for:now:)``.
+    /// Some of what may go now, in the order of the serials. It stays until ``take(_:for:now:)``.
     ///
     /// - Parameter mayGo: whether all that was due up to a serial has gone.
-    mutating func due(
-        now: Int64, mayGo: (UInt64) -> Bool
-    ) -> [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] {
-        dropGone()
-        var due: [(notification: Notification, observers: [ObserverID], isImmediate: Bool)] = []
-        var next: Int64?
-        meter.count(order.count)
-        for place in order where isThere(place) {
-            guard var entry = entries[place.key], let newest = entry.newest else { continue }
-            meter.count(2 * entry.marks.count)
-            let over = entry.marks.filter { $0.waits && $0.end <= now }
-            if !over.isEmpty {
-                if mayGo(entry.after) {
-                    due.append((newest, over.map(\.wish.observer), over.contains(where: \.wish.isImmediate)))
-                } else {
-                    // Soon.
-                    for index in entry.marks.indices where entry.marks[index].end <= now {
-                        entry.marks[index].end = now + Self.pause
-                    }
-                    entries[place.key] = entry
-                }
+    mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
+        sweepSome()
+        let (hastened, removed) = (hastened, removed)
+        var (due, marks): ([Due], Int) = ([], 0)
+        var isRoom: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
+        func look(at entry: Entry, _ newest: Notification) -> Bool? {
+            marks += entry.marks.count
+            let over = entry.marks.filter {
+                $0.waits && hastened.end(of: $0, newest.serial, now: now) <= now && !removed.contains($0.observer)
             }
-            for mark in entry.marks where mark.waits && mark.end > now { next = min(next ?? mark.end, mark.end) }
+            guard !over.isEmpty else { return false }
+            guard mayGo(entry.after) else { return nil }
+            due.append(
+                Due(
+                    notification: newest, observers: over.map(\.observer),
+                    isImmediate: over.contains(where: \.isImmediate)))
+            return true
         }
-        firstEnd = next
-        return due
+        lookAtHastened(while: { isRoom }, look)
+        var again: [Look] = []
+        while isRoom, let first = looks.first, first.time <= now {
+            looks.popFirst()
+            guard let entry = entries[first.key], let newest = entry.newest, entry.look == first.time else {
+                meter.count()
+                continue
+            }
+            switch look(at: entry, newest) {
+            // Until it is taken.
+            case true?: again.append(first)
+            case false?: setLook(entry)
+            case nil:
+                entry.look = now + Self.pause
+                again.append(Look(time: entry.look, serial: newest.serial, key: entry.key))
+            }
+        }
+        for look in again { looks.insert(look) }
+        meter.count(2 * marks)
+        due.sort { $0.notification.serial < $1.notification.serial }
+        // One that was found by both ways.
+        return due.enumerated().filter { $0 == 0 || due[$0 - 1].notification.serial != $1.notification.serial }.map(
+            \.element)
     }
 
-    /// What was due did not go, for want of room.
-    mutating func lookAgain() {
-        if count > 0 { firstEnd = 0 }
+    /// From the oldest on, until something can't go or there is no more room.
+    private mutating func lookAtHastened(while isRoom: () -> Bool, _ look: (Entry, Notification) -> Bool?) {
+        guard var cursor = hasteCursor else { return }
+        let end = max(hastened.some, hastened.all)
+        var isFirst = true
+        for place in order.suffix(from: placeInOrder(after: cursor)) {
+            guard place.serial <= end else { break }
+            meter.count()
+            guard isRoom() else { return hasteCursor = cursor }
+            guard isThere(place), let entry = entries[place.key], let newest = entry.newest else { continue }
+            switch look(entry, newest) {
+            // Behind it is looked when it has gone.
+            case true?: isFirst = false
+            case false?: break
+            case nil: return hasteCursor = cursor
+            }
+            if isFirst { cursor = place.serial }
+        }
+        hasteCursor = isFirst ? nil : cursor
     }
 
-    /// Microseconds.
-    private static let pause: Int64 = 2000
+    private func placeInOrder(after serial: UInt64) -> Int {
+        var (low, high) = (0, order.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if order[middle].serial <= serial { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
 
     /// Observers got what they waited for, or it is over for them: their intervals begin anew.
     mutating func take(_ kind: NotificationKind, for observers: [ObserverID], now: Int64) {
-        change(kind, for: observers) { mark in
+        change(kind, for: observers, now: now) { mark in
             mark.waits = false
-            mark.end = now + mark.wish.interval
+            mark.end = now + mark.interval
         }
     }
 
     /// The same without an interval: it went from an earlier process, or to nobody.
     mutating func forget(_ kind: NotificationKind, for observers: [ObserverID]) {
-        change(kind, for: observers) { $0.waits = false }
+        change(kind, for: observers, now: 0) { $0.waits = false }
     }
 
     private mutating func change(
-        _ kind: NotificationKind, for observers: [ObserverID], _ body: (inout Mark) -> Void
+        _ kind: NotificationKind, for observers: [ObserverID], now: Int64, _ body: (inout Mark) -> Void
     ) {
-        let key = Self.key(kind)
-        guard var entry = entries[key], let newest = entry.newest, newest.kind == kind else { return }
-        let observers = Set(observers)
-        meter.count(observers.count + 2 * entry.marks.count)
-        for index in entry.marks.indices where observers.contains(entry.marks[index].wish.observer) {
-            body(&entry.marks[index])
+        guard let entry = entries[Self.key(kind)], let newest = entry.newest, newest.kind == kind else { return }
+        let before = (entry.marks.count, entry.waiting)
+        meter.count(observers.count + entry.marks.count)
+        if observers.count == 1 {
+            if let place = place(of: observers[0], in: entry.marks) { body(&entry.marks[place]) }
+        } else {
+            let observers = Set(observers)
+            for index in entry.marks.indices where observers.contains(entry.marks[index].observer) {
+                body(&entry.marks[index])
+            }
         }
-        store(entry, newest: entry.marks.contains(where: \.waits) ? newest : nil, key)
+        countMarks(of: entry, before)
+        store(entry, newest: newest, now: now)
+    }
+
+    private func place(of observer: ObserverID, in marks: [Mark]) -> Int? {
+        var (low, high) = (0, marks.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if marks[middle].observer < observer { low = middle + 1 } else { high = middle }
+        }
+        return low < marks.count && marks[low].observer == observer ? low : nil
     }
 
     /// Takes the oldest that waits.
@@ -238,33 +388,65 @@ struct IntervalQueue {
     /// - Returns: the observers that miss it.
     mutating func dropOldest() -> [ObserverID]? {
         dropGone()
-        guard let place = order.popFirst(), var entry = entries[place.key] else { return nil }
-        meter.count(entry.marks.count)
-        let observers = entry.marks.filter(\.waits).map(\.wish.observer)
-        for index in entry.marks.indices { entry.marks[index].waits = false }
-        store(entry, newest: nil, place.key)
+        guard let place = order.first, let entry = entries[place.key] else { return nil }
+        meter.count(2 * entry.marks.count)
+        let observers = entry.marks.filter { $0.waits && !removed.contains($0.observer) }.map(\.observer)
+        endWaiting(of: entry)
         return observers
     }
 
-    /// Takes the observers out of everything; what nobody waits for any more goes.
-    mutating func remove(_ removed: Set<ObserverID>) {
-        for (key, var entry) in entries {
-            let before = entry.marks.count
-            meter.count(1 + before)
-            entry.marks.removeAll { removed.contains($0.wish.observer) }
-            guard entry.marks.count < before else { continue }
-            store(entry, newest: entry.marks.contains(where: \.waits) ? entry.newest : nil, key)
-            if entry.marks.isEmpty { entries[key] = nil }
-        }
+    private mutating func endWaiting(of entry: Entry) {
+        let before = (entry.marks.count, entry.waiting)
+        for index in entry.marks.indices { entry.marks[index].waits = false }
+        countMarks(of: entry, before)
+        store(entry, newest: nil, now: 0)
     }
+
+    // MARK: Removing observers
+
+    /// Takes the observers out of everything; what nobody waits for any more goes. Where there is much, later: until then
+    /// they are passed over.
+    mutating func remove(_ ids: Set<ObserverID>) {
+        guard count > 0, let last = order.last?.serial else { return }
+        meter.count(ids.count)
+        removed.formUnion(ids)
+        sweep = (0, last)
+        sweepSome()
+    }
+
+    private mutating func sweepSome() {
+        guard !removed.isEmpty else { return }
+        var left = Self.sweepMarks
+        let places = order.suffix(from: placeInOrder(after: sweep.cursor))
+        for place in places {
+            guard place.serial <= sweep.end else { break }
+            guard left > 0 else { return }
+            sweep.cursor = place.serial
+            left -= 1
+            meter.count()
+            guard isThere(place), let entry = entries[place.key] else { continue }
+            left -= entry.marks.count
+            meter.count(entry.marks.count)
+            let before = (entry.marks.count, entry.waiting)
+            entry.marks.removeAll { removed.contains($0.observer) }
+            guard entry.marks.count < before.0 else { continue }
+            countMarks(of: entry, before)
+            store(entry, newest: entry.newest, now: 0)
+        }
+        removed = []
+    }
+
+    // MARK: Looking
 
     /// How long a notification would wait for an observer's interval; nil when it would not. In microseconds.
     func wait(of kind: NotificationKind, for observer: ObserverID, now: Int64) -> Int64? {
-        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true else { return nil }
-        meter.count(entry.marks.count)
-        guard let mark = entry.marks.first(where: { $0.wish.observer == observer }), mark.waits || mark.end > now
+        guard let entry = entries[Self.key(kind)], entry.newest.map({ $0.kind == kind }) ?? true,
+            let place = place(of: observer, in: entry.marks)
         else { return nil }
-        return max(0, mark.end - now)
+        meter.count()
+        let mark = entry.marks[place]
+        let end = hastened.end(of: mark, entry.newest?.serial, now: now)
+        return mark.waits || end > now ? max(0, end - now) : nil
     }
 
     /// All that waits, by its serial.
@@ -273,34 +455,82 @@ struct IntervalQueue {
         for place in order where isThere(place) {
             guard let entry = entries[place.key], let newest = entry.newest else { continue }
             meter.count(entry.marks.count)
-            body(newest, entry.marks.filter(\.waits).map(\.wish.observer))
+            let observers = entry.marks.filter { $0.waits && !removed.contains($0.observer) }.map(\.observer)
+            if !observers.isEmpty { body(newest, observers) }
         }
     }
 
     // MARK: Keeping count
 
-    private mutating func store(_ entry: Entry, newest: Notification?, _ key: Int) {
-        var entry = entry
+    /// Notes what an entry has now.
+    ///
+    /// - Parameter newest: what its observers wait for, if any do.
+    private mutating func store(_ entry: Entry, newest: Notification?, now: Int64) {
         let before = entry.newest
+        let newest = entry.waiting > 0 ? newest : nil
         entry.newest = newest
-        entries[key] = entry
-        guard before?.serial != newest?.serial else { return }
-        if let before {
-            count -= 1
-            byteCount -= Self.byteCount(of: before)
+        if entries.updateValue(entry, forKey: entry.key) == nil {
+            markCount += entry.marks.count
+            waitingCount += entry.waiting
         }
-        if let newest {
-            count += 1
-            byteCount += Self.byteCount(of: newest)
-            order.append(Place(serial: newest.serial, key: key))
+        if before?.serial != newest?.serial {
+            if let before {
+                count -= 1
+                byteCount -= before.byteCount
+            }
+            if let newest {
+                count += 1
+                byteCount += newest.byteCount
+                order.append(Place(serial: newest.serial, key: entry.key))
+            }
         }
-        if count == 0 { firstEnd = nil }
-        guard order.count > 2 * count + 64 else { return }
-        meter.count(order.count)
-        order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
+        if newest != nil {
+            entry.isIdle = false
+            setLook(entry)
+        } else {
+            noteIdle(entry)
+        }
+        if count == 0 { (hasteCursor, removed) = (nil, []) }
+        dropStale()
     }
 
-    private static func byteCount(of notification: Notification) -> Int { notification.byteCount }
+    /// Has it be looked at when the first of those that wait may have it.
+    private mutating func setLook(_ entry: Entry) {
+        meter.count(entry.marks.count)
+        var first = Int64.max
+        for mark in entry.marks where mark.waits { first = min(first, mark.end) }
+        guard entry.look != first else { return }
+        entry.look = first
+        looks.insert(Look(time: first, serial: entry.newest?.serial ?? 0, key: entry.key))
+    }
+
+    private mutating func noteIdle(_ entry: Entry) {
+        entry.look = .max
+        guard !entry.marks.isEmpty else { return forget(entry) }
+        entry.over = entry.marks.reduce(0) { max($0, $1.end) }
+        guard !entry.isIdle else { return }
+        entry.isIdle = true
+        idle.append(entry.key)
+    }
+
+    private mutating func forget(_ entry: Entry) {
+        entries[entry.key] = nil
+        markCount -= entry.marks.count
+    }
+
+    /// What was replaced or has gone leaves no more places than there is of the rest.
+    private mutating func dropStale() {
+        if order.count > 2 * count + 64 {
+            meter.count(order.count)
+            order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
+        }
+        if looks.count > 2 * count + 64 {
+            meter.count(looks.count)
+            looks.removeAll { [entries] look in
+                entries[look.key].map { $0.newest == nil || $0.look != look.time } ?? true
+            }
+        }
+    }
 
     private func isThere(_ place: Place) -> Bool { entries[place.key]?.newest?.serial == place.serial }
 
@@ -311,30 +541,60 @@ struct IntervalQueue {
         }
     }
 
-    /// Forgets intervals that are over, and if there are too many, those of what nothing waits for.
-    private mutating func boundMarks(now: Int64) {
-        guard entries.count > count + Self.mostIdle else { return }
-        meter.count(2 * entries.count)
-        entries = entries.filter { $0.value.newest != nil || $0.value.marks.contains { $0.end > now } }
-        guard entries.count > count + Self.mostIdle / 2 else { return }
-        entries = entries.filter { $0.value.newest != nil }
+    /// Forgets intervals that are over, and if there are too many, those of what nothing waits for, the oldest first.
+    private mutating func boundIdle(now: Int64) {
+        var left = 4
+        while let key = idle.first {
+            let isTooMuch = idle.count > Self.maxIdle || markCount - waitingCount > max(Self.maxIdleMarks, waitingCount)
+            meter.count()
+            guard let entry = entries[key], entry.isIdle else {
+                _ = idle.popFirst()
+                continue
+            }
+            guard isTooMuch || left > 0 && entry.over <= now else { return }
+            left -= 1
+            _ = idle.popFirst()
+            forget(entry)
+        }
+    }
+
+    /// Forgets the intervals of all that nothing waits for.
+    ///
+    /// - Returns: whether there were any.
+    mutating func forgetIdle() -> Bool {
+        let before = entries.count
+        while let key = idle.popFirst() {
+            meter.count()
+            if let entry = entries[key], entry.isIdle { forget(entry) }
+        }
+        return entries.count < before
     }
 
     func checkInvariants() throws(BrokenInvariant) {
         let waiting = entries.values.compactMap(\.newest)
         try require(
-            waiting.count == count && waiting.reduce(0) { $0 + Self.byteCount(of: $1) } == byteCount,
+            waiting.count == count && waiting.reduce(0) { $0 + $1.byteCount } == byteCount,
             "E1: what waits for intervals is the sum of it")
         try require(
+            markCount == entries.values.reduce(0) { $0 + $1.marks.count }
+                && waitingCount == entries.values.reduce(0) { $0 + $1.waiting }, "E4: marks are counted")
+        try require(
             Set(order.filter(isThere).map(\.serial)) == Set(waiting.map(\.serial)), "R5: what waits has its place")
-        for entry in entries.values {
+        try require(
+            order.count <= 2 * count + 64 && looks.count <= 2 * count + 64, "E4: places are bounded by what waits")
+        let (looked, resting) = (Set(looks.unordered.map { [Int64($0.key), $0.time] }), Set(idle))
+        for (key, entry) in entries {
             try require(
-                entry.marks.contains(where: \.waits) == (entry.newest != nil), "R5: what is kept is waited for")
+                key == entry.key && entry.waiting == entry.marks.count(where: \.waits)
+                    && (entry.waiting > 0) == (entry.newest != nil), "R5: what is kept is waited for")
             try require(
-                zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.wish.observer < $1.wish.observer },
+                zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.observer < $1.observer },
                 "R5: an observer has one interval for each kind")
-            let ends = entry.marks.filter(\.waits).map(\.end)
-            try require(ends.allSatisfy { end in firstEnd.map { $0 <= end } ?? false }, "R5: the first end is known")
+            guard entry.newest != nil else {
+                try require(entry.isIdle && resting.contains(key), "E4: what nothing waits for is bounded")
+                continue
+            }
+            try require(looked.contains([Int64(key), entry.look]), "R5: what waits is looked at")
         }
     }
 }

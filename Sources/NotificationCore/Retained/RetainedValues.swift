@@ -15,76 +15,86 @@ struct RetainedValues {
         init(_ kind: NotificationKind) { self.init(kind.name, kind.object) }
     }
 
-    private struct Slot {
-        let serial: UInt64
-        var value: RetainedValue?
-    }
-
     private let meter: StepMeter
-    /// The serials only grow.
-    private var slots: [Slot] = []
+    /// By their serials, which only grow.
+    private var values: [UInt64: RetainedValue] = [:]
+    private var order = SortedSet<UInt64>()
     private var serials: [NotificationKind: UInt64] = [:]
+    /// The serials of each name, and of each object: what an observer of one of them is given.
+    private var names: [ExactText: SortedSet<UInt64>] = [:]
+    private var objects: [ExactText: SortedSet<UInt64>] = [:]
     /// For a name and object that have values from outside, the serials of all, in their order. Most have none, and cost
     /// nothing here.
-    private var beside: [Pair: [UInt64]] = [:]
-    /// How many go with each connection, of those that do.
-    private var ofConnections: [ClientName: Int] = [:]
-    /// When the first expires, as ``Notification/expiry``; nil when none does.
-    private var firstExpiry: Int64?
+    private var beside: [Pair: SortedSet<UInt64>] = [:]
+    /// Those that go with each connection.
+    private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
+    /// Who pays for the values of each poster, and how many there are.
+    private var payers: [ClientName: (peer: Peer, count: Int)] = [:]
+    /// When they expire, the first first; also of some that are gone.
+    private var expiries = PriorityQueue<Expiry>()
+
+    private struct Expiry: Comparable {
+        let time: Int64
+        let serial: UInt64
+
+        static func < (left: Expiry, right: Expiry) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
+    }
 
     init(meter: StepMeter) {
         self.meter = meter
     }
 
-    var count: Int { serials.count }
-    var isEmpty: Bool { serials.isEmpty }
-    var all: some Sequence<RetainedValue> { slots.lazy.compactMap(\.value) }
+    var count: Int { values.count }
+    var isEmpty: Bool { values.isEmpty }
+    var all: some Sequence<RetainedValue> { order.lazy.map { values[$0]! } }
 
-    subscript(kind: NotificationKind) -> RetainedValue? { serials[kind].flatMap { self[serial: $0] } }
+    subscript(kind: NotificationKind) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
 
-    private subscript(serial serial: UInt64) -> RetainedValue? { slots[index(from: serial)].value }
-
-    /// The serials of all values of a name and object, in their order.
-    private func serials(_ name: String, _ object: String) -> [UInt64] {
-        if !beside.isEmpty, let all = beside[Pair(name, object)] { return all }
-        return serials[NotificationKind(name: name, object: object)].map { [$0] } ?? []
-    }
-
-    /// Whether a value with this serial may be put in: it is newer than all that there were.
-    func mayPut(_ serial: UInt64) -> Bool { slots.last.map { $0.serial < serial } ?? true }
+    /// Whether a value with this serial may be put in: it is newer than all that there are.
+    func mayPut(_ serial: UInt64) -> Bool { order.last.map { $0 < serial } ?? true }
 
     /// - Returns: the one whose place it took.
     mutating func put(_ value: RetainedValue) -> RetainedValue? {
         let notification = value.notification
-        invariant(mayPut(notification.serial), "R2: values are kept in the order of their serials")
+        let serial = notification.serial
+        invariant(mayPut(serial), "R2: values are kept in the order of their serials")
         let kind = notification.kind
         let replaced = remove(kind)
-        noteBeside(kind, notification.serial)
-        serials[kind] = notification.serial
-        slots.append(Slot(serial: notification.serial, value: value))
-        if value.isOfConnection { ofConnections[notification.poster, default: 0] += 1 }
-        if let expiry = notification.expiry { firstExpiry = min(firstExpiry ?? expiry, expiry) }
+        noteBeside(kind, serial)
+        serials[kind] = serial
+        values[serial] = value
+        order.insert(serial)
+        names[ExactText(kind.name), default: SortedSet()].insert(serial)
+        objects[ExactText(kind.object), default: SortedSet()].insert(serial)
+        if value.isOfConnection { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
+        payers[value.payer.name, default: (value.payer, 0)].count += 1
+        payers[value.payer.name]!.peer = value.payer
+        if let expiry = notification.expiry {
+            expiries.insert(Expiry(time: expiry, serial: serial))
+            if expiries.count > 2 * values.count + 64 {
+                meter.count(expiries.count)
+                expiries.removeAll { [values] in values[$0.serial] == nil }
+            }
+        }
         return replaced
     }
 
     private mutating func noteBeside(_ kind: NotificationKind, _ serial: UInt64) {
         guard kind.origin != nil || !beside.isEmpty else { return }
         let pair = Pair(kind)
-        if kind.origin == nil {
-            beside[pair]?.append(serial)
-        } else {
-            let local = local(kind)
-            beside[pair, default: local.map { [$0] } ?? []].append(serial)
+        if beside[pair] != nil {
+            beside[pair]!.insert(serial)
+        } else if kind.origin != nil {
+            beside[pair] = SortedSet(sorted: [local(kind), serial].compactMap(\.self))
         }
     }
 
     private mutating func forgetBeside(_ kind: NotificationKind, _ serial: UInt64) {
-        guard !beside.isEmpty, let place = beside.index(forKey: Pair(kind)) else { return }
-        meter.count(beside.values[place].count)
-        let index = Self.place(of: serial, in: beside.values[place])
-        beside.values[place].remove(at: index)
-        let left = beside.values[place]
-        if left.isEmpty || (left.count == 1 && left[0] == local(kind)) { beside.remove(at: place) }
+        let pair = Pair(kind)
+        guard !beside.isEmpty, beside[pair] != nil else { return }
+        beside[pair]!.remove(serial)
+        let left = beside[pair]!
+        if left.isEmpty || (left.count == 1 && left.last == local(kind)) { beside[pair] = nil }
     }
 
     /// The serial of the value of this session.
@@ -93,95 +103,102 @@ struct RetainedValues {
     }
 
     mutating func remove(_ kind: NotificationKind) -> RetainedValue? {
-        guard let serial = serials.removeValue(forKey: kind) else { return nil }
+        guard let serial = serials.removeValue(forKey: kind), let value = values.removeValue(forKey: serial) else {
+            return nil
+        }
+        meter.count()
         forgetBeside(kind, serial)
-        let index = index(from: serial)
-        let value = slots[index].value.take()!
-        if value.isOfConnection {
-            let poster = value.notification.poster
-            ofConnections[poster]! -= 1
-            if ofConnections[poster] == 0 { ofConnections[poster] = nil }
-        }
-        if slots.count > 2 * count + 64 {
-            meter.count(slots.count)
-            slots.removeAll { $0.value == nil }
-        }
+        order.remove(serial)
+        Self.remove(serial, of: ExactText(kind.name), in: &names)
+        Self.remove(serial, of: ExactText(kind.object), in: &objects)
+        if value.isOfConnection { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
+        payers[value.payer.name]!.count -= 1
+        if payers[value.payer.name]!.count == 0 { payers[value.payer.name] = nil }
         return value
     }
 
-    /// Those of this name and object, nil for any, in their order.
-    func matching(name: String?, object: String?) -> [RetainedValue] {
-        if let name, let object { return serials(name, object).compactMap { self[serial: $0] } }
-        meter.count(slots.count)
-        return all.filter { Self.matches($0, name, object) }
+    private static func remove<Key>(_ serial: UInt64, of key: Key, in table: inout [Key: SortedSet<UInt64>]) {
+        table[key]!.remove(serial)
+        if table[key]!.isEmpty { table[key] = nil }
     }
 
-    /// Those with a serial beyond this one, in their order.
-    func all(after serial: UInt64) -> some Sequence<RetainedValue> {
-        slots[index(from: serial == .max ? serial : serial + 1)...].lazy.compactMap(\.value)
+    /// Those of this name and object, nil for any, in their order, with serials from `after` on, exclusively.
+    ///
+    /// - Parameter now: those whose time is over by then are not among them.
+    func matching(name: String?, object: String?, after: UInt64 = 0, now: Int64) -> some Sequence<RetainedValue> {
+        list(name, object).all(from: after == .max ? after : after + 1).lazy.compactMap { [values, meter] serial in
+            meter.count()
+            let value = values[serial]!
+            return value.isOver(at: now) ? nil : value
+        }
+    }
+
+    /// The serials of all that may match, in their order: where there is a name they are those of the name, and so on.
+    private func list(_ name: String?, _ object: String?) -> SortedSet<UInt64> {
+        let list: SortedSet<UInt64>? =
+            if let name, let object {
+                (beside.isEmpty ? nil : beside[Pair(name, object)])
+                    ?? serials[NotificationKind(name: name, object: object)].map { SortedSet(sorted: [$0]) }
+            } else if let name {
+                names[ExactText(name)]
+            } else if let object {
+                objects[ExactText(object)]
+            } else {
+                order
+            }
+        return list ?? SortedSet()
     }
 
     /// The first of those that a registration matches, with a serial beyond `after` and up to `through`.
-    func first(matching registration: Registration, after: UInt64, through: UInt64) -> RetainedValue? {
-        if let name = registration.name, let object = registration.object {
-            let serials = serials(name, object)
-            let place = Self.place(of: after + 1, in: serials)
-            guard place < serials.count, serials[place] <= through else { return nil }
-            return self[serial: serials[place]]
-        }
-        for slot in slots[index(from: after + 1)...] {
+    ///
+    /// - Parameter now: one whose time is over by then is passed over.
+    func first(matching registration: Registration, after: UInt64, through: UInt64, now: Int64) -> RetainedValue? {
+        let list = list(registration.name, registration.object)
+        var next = after
+        while let serial = list.first(from: next + 1), serial <= through {
             meter.count()
-            guard slot.serial <= through else { return nil }
-            if let value = slot.value, Self.matches(value, registration.name, registration.object) { return value }
+            let value = values[serial]!
+            if !value.isOver(at: now) { return value }
+            next = serial
         }
         return nil
     }
 
-    private static func matches(_ value: RetainedValue, _ name: String?, _ object: String?) -> Bool {
-        ExactText.matches(name, value.notification.name) && ExactText.matches(object, value.notification.object)
-    }
-
     /// Who pays for the last one of a poster, which may have left.
-    func payer(named poster: ClientName) -> Peer? { slots.last { $0.value?.payer.name == poster }?.value?.payer }
+    func payer(named poster: ClientName) -> Peer? { payers[poster]?.peer }
 
-    /// Those that go when a connection does.
-    func ofConnection(_ poster: ClientName) -> [RetainedValue] {
-        guard ofConnections[poster] != nil else { return [] }
-        meter.count(slots.count)
-        return all.filter { $0.isOfConnection && $0.notification.poster == poster }
+    /// The oldest of those that go when a connection does.
+    func firstOfConnection(_ poster: ClientName) -> RetainedValue? {
+        ofConnections[poster]?.first(from: 0).flatMap { values[$0] }
     }
 
-    /// Those whose time is over.
-    mutating func expired(at now: Int64) -> [RetainedValue] {
-        guard let firstExpiry, firstExpiry <= now else { return [] }
-        meter.count(2 * slots.count)
-        self.firstExpiry = all.compactMap(\.notification.expiry).filter { $0 > now }.min()
-        return all.filter { $0.notification.expiry.map { $0 <= now } ?? false }
-    }
-
-    /// The place of the first slot whose serial is at least this one.
-    private func index(from serial: UInt64) -> Int { Self.place(in: slots.count) { slots[$0].serial < serial } }
-
-    /// The place of the first serial that is at least this one.
-    private static func place(of serial: UInt64, in serials: [UInt64]) -> Int {
-        place(in: serials.count) { serials[$0] < serial }
-    }
-
-    private static func place(in count: Int, _ isBefore: (Int) -> Bool) -> Int {
-        var (low, high) = (0, count)
-        while low < high {
-            let middle = (low + high) / 2
-            if isBefore(middle) { low = middle + 1 } else { high = middle }
+    /// One whose time is over; nil when there is none.
+    mutating func expired(at now: Int64) -> RetainedValue? {
+        while let first = expiries.first, first.time <= now {
+            if let value = values[first.serial] { return value }
+            meter.count()
+            expiries.popFirst()
         }
-        return low
+        return nil
     }
 
     func checkInvariants(lastSerial: UInt64) throws(BrokenInvariant) {
-        try require(zip(slots, slots.dropFirst()).allSatisfy { $0.serial < $1.serial }, "R2: values are in their order")
-        try require(slots.last.map { $0.serial <= lastSerial } ?? true, "D4: no serial is from the future")
-        try require(slots.count <= 2 * count + 64, "E4: values take as much room as there is of them")
+        try require(order.last.map { $0 <= lastSerial } ?? true, "D4: no serial is from the future")
+        try require(order.elementsEqual(values.keys.sorted()), "R2: values are in their order")
+        try require(
+            values.allSatisfy { $0 == $1.notification.serial } && serials.count == count,
+            "R1: one value of each name, object and origin")
         let values = Array(all)
-        try require(values.count == count, "R1: one value of each name, object and origin")
+        func numbers(_ list: [RetainedValue]) -> SortedSet<UInt64> {
+            SortedSet(sorted: list.map(\.notification.serial))
+        }
+        try require(
+            Dictionary(grouping: values) { ExactText($0.notification.name) }.mapValues(numbers) == names
+                && Dictionary(grouping: values) { ExactText($0.notification.object) }.mapValues(numbers) == objects,
+            "R2: values are found by their names, and by their objects")
+        try require(
+            Dictionary(grouping: values, by: \.payer.name).mapValues(\.count) == payers.mapValues(\.count),
+            "E4: values are counted for who pays for them")
         for value in values {
             try require(
                 serials[value.notification.kind] == value.notification.serial, "R1: a value is found by its name")
@@ -189,12 +206,14 @@ struct RetainedValues {
         let pairs = Dictionary(grouping: values) { Pair($0.notification.kind) }
             .filter { $0.value.contains { $0.notification.kind.origin != nil } }
         try require(
-            pairs.mapValues { $0.map(\.notification.serial) } == beside,
+            pairs.mapValues(numbers) == beside,
             "G3: values from elsewhere are beside those of here")
         try require(
-            Dictionary(grouping: values.filter(\.isOfConnection), by: \.notification.poster).mapValues(\.count)
-                == ofConnections, "R1: what goes with a connection is counted")
-        let first = values.compactMap(\.notification.expiry).min()
-        try require(first.map { firstExpiry ?? .max <= $0 } ?? true, "R1: what expires first is known")
+            Dictionary(grouping: values.filter(\.isOfConnection), by: \.notification.poster).mapValues(numbers)
+                == ofConnections, "R1: what goes with a connection is known")
+        let known = Set(expiries.unordered.map(\.serial))
+        try require(
+            values.allSatisfy { $0.notification.expiry == nil || known.contains($0.notification.serial) },
+            "R1: what expires is known")
     }
 }

@@ -24,4 +24,9 @@ struct RetainedValue {
     static let overhead = 128
 
     var isOfConnection: Bool { retention.whileConnected }
+
+    /// Whether its time is over.
+    ///
+    /// - Parameter now: ``Clock/uptime``.
+    func isOver(at now: Int64) -> Bool { notification.expiry.map { $0 <= now } ?? false }
 }

@@ -10,29 +10,16 @@ package enum EventCosts {
         case .observersOfAll:
             ["forEachRememberedChange", "losePosts", "post", "postQueued"]
         case .suspendedClients: ["post"]
-        case .held, .coalescing:
-            [
-                "clientDisappeared", "explanation", "forEachRememberedChange", "overrideSuspension", "post",
-                "removeObserver",
-                "removeObservers", "revoke", "setSuspended",
-            ]
-        case .due:
+        case .held, .coalescing, .due:
             [
                 "clientDisappeared", "explanation", "forEachRememberedChange", "removeObserver", "removeObservers",
                 "revoke",
             ]
-        case .owed: ["overrideSuspension", "post", "setSuspended"]
-        case .intervals:
-            [
-                "explanation", "forEachRememberedChange", "intervalTimerEnded", "removeObserver", "removeObservers",
-                "revoke",
-                "setSuspended",
-            ]
-        case .interest: ["followInterest", "forEachRememberedChange"]
+        case .interest: ["forEachRememberedChange"]
         case .queuedPosts: ["forEachRememberedChange", "post", "withdrawPosts"]
         case .atExitPosts: ["clientDisappeared", "explanation", "forEachRememberedChange", "post", "withdrawPosts"]
         case .blockedPeers: ["forEachRememberedChange"]
-        case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .answers: []
+        case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .owed, .intervals, .answers: []
         }
     }
 

@@ -92,8 +92,7 @@ package enum FullState: String, CaseIterable, Sendable {
             options.wantsRetained = true
             options.suspensionBehavior = .hold
             try full.suspend(subject)
-            // A sixteenth of the limit, as long as the work is the product of both.
-            for number in 0..<limit(.observersPerClient) / 16 {
+            for number in 0..<limit(.observersPerClient) {
                 try full.observe(subject, "Other\(number)", "", options)
             }
         case .intervals:
