@@ -115,7 +115,7 @@ final class EffectRunner {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
-            ("barriers that were refused", uncarried.count), ("looks at sockets", witness.keptCount),
+            ("barriers that were refused", uncarried.count),
         ]
     }
 

@@ -227,7 +227,9 @@ extension DistributedCenter {
 
     func forget(stranger: Peer, effects: inout [Effect]) {
         // Whoever drives the center has something of those alone.
-        if stranger.isIdentified || !stranger.answers.isEmpty { effects.append(.forget(stranger.name)) }
+        if stranger.isIdentified || !stranger.answers.isEmpty || stranger.flow.state == .unanswered {
+            effects.append(.forget(stranger.name))
+        }
         forget(stranger)
     }
 

@@ -59,8 +59,15 @@ extension Client {
                 guard let values = try? result.get() else { return }
                 let numbers = values.map { Ledger.number(of: $0.userInfo) }
                 ledger.values.judge(numbers, of: name, asked: asked)
+                // P1: a sandbox is told nothing of posters, and nor is whoever may be in one.
+                let mayOmit = ledger.policy.areSandboxesThere
+                let isSandboxed = ledger.policy.isSandboxed(witness.client)
                 for case (let number?, let value) in zip(numbers, values) where number < ledger.posts.count {
-                    ledger.judgeOrigin(.from(host: value.host, user: value.user), of: number)
+                    let origin = OutsideOrigin.from(host: value.host, user: value.user)
+                    ledger.judgeOrigin(origin, of: number, mayOmit: mayOmit)
+                    if isSandboxed, origin != nil {
+                        ledger.world.violate("P1", "a sandbox is told who posted \(number)")
+                    }
                 }
             }
         }
