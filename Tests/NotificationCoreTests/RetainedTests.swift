@@ -373,6 +373,24 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
+    @Test(
+        "R2, S2: what was held comes behind the values, however many observers have asked for some",
+        arguments: [0, 500])
+    func heldBehind(observers: Int) throws {
+        let center = scenario()
+        center.center.checksInvariants = false
+        try post("Kept", on: center)
+        try center.observe(one, "A", "", .hold)
+        try center.suspend(one)
+        for number in 0..<observers { try center.observe(one, "Other\(number)", "", .hold, retained: true) }
+        try center.observe(one, "Kept", "", .hold, retained: true)
+        for number in 1...300 { try center.post("A", "\(number)") }
+        try center.resume(one)
+        #expect(center.received(one).map(\.name) == ["Kept"] + .init(repeating: "A", count: 300))
+        #expect(center.objects(one).dropFirst() == (1...300).map(String.init)[...])
+        try center.center.checkInvariants()
+    }
+
     @Test("E3, R2: values that are removed before an observer got them are not owed to it by the next process")
     func owedNoMore() throws {
         let center = scenario()

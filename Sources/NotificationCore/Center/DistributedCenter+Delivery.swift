@@ -71,7 +71,7 @@ extension DistributedCenter {
     }
 
     /// Notifications that were held and whose intervals begin when they are due, the newest of them.
-    private static let maxIntervalsBegun = 2048
+    private static let maxIntervalsBegun = 16_384
 
     /// Lets a client that reads have what is due: what was held at once, and turns for the rest.
     func pump(_ client: Client, effects: inout [Effect]) {
@@ -84,16 +84,14 @@ extension DistributedCenter {
         sendDelayed(to: client, effects: &effects)
         guard client.queue.hasDue else { return }
         while client.reads, sendFirst(of: .flushed, to: client, effects: &effects) > 0 {}
-        guard client.reads else { return }
-        for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
-            turns.append(client, in: lane, byteCount: 0)
-        }
+        giveTurns(to: client)
     }
 
     /// Sends all that is due or held to a client that reads, without waiting for turns: there is no room to wait.
     private func sendAll(to client: Client, effects: inout [Effect]) {
         flush(client, effects: &effects)
         pump(client, effects: &effects)
+        while client.reads, client.owed.hasReady { _ = sendOwed(to: client, effects: &effects) }
         for lane in DeliveryLane.allCases {
             while client.reads, sendFirst(of: lane, to: client, effects: &effects) > 0 {}
         }
@@ -115,6 +113,11 @@ extension DistributedCenter {
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
         while isOverLimits(client) {
             if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
+            // Where too many observers wait for intervals, it is of these notifications that the oldest goes.
+            if !isOverBytes(client), client.queue.count <= limits[.queuedPerClient] {
+                guard loseOldestDelayed(of: client, effects: &effects) else { break }
+                continue
+            }
             guard loseOldest(of: client, because: .queueFull, effects: &effects) else { break }
         }
         guard isOverTotal else { return }
@@ -168,6 +171,17 @@ extension DistributedCenter {
         remember(.lost(client.name, reason), effects: &effects)
         if !client.reads { findWitness(for: client.peer, effects: &effects) }
         if isFirst { effects.append(.overflowed(client.name, reason)) }
+        return true
+    }
+
+    /// Loses the oldest of the notifications that wait for intervals.
+    private func loseOldestDelayed(of client: Client, effects: inout [Effect]) -> Bool {
+        guard
+            let (notification, observers) = changeQueue(
+                of: client, { queue in queue.changeIntervals { $0.popOldest() } })
+        else { return false }
+        remember(.delayEnded(client.name, notification.kind, observers: observers), effects: &effects)
+        lose(1, of: client, observers: ObserverList(observers), because: .queueFull, effects: &effects)
         return true
     }
 

@@ -42,6 +42,14 @@ extension DistributedCenter {
         owedWhileDraining = []
     }
 
+    /// Gives a client that reads a turn in each lane in which something is due to it and it has none.
+    func giveTurns(to client: Client) {
+        guard client.reads else { return }
+        for lane in DeliveryLane.allCases where !client.queue.isEmpty(lane) && client.queue[turnsOf: lane] == 0 {
+            turns.append(client, in: lane, byteCount: 0)
+        }
+    }
+
     /// Sees to it that a client that reads is sent the rest of what it is owed.
     func keepTurn(of client: Client) {
         guard client.reads, client.owed.hasReady, client.queue[turnsOf: .immediate] == 0 else { return }
@@ -62,12 +70,15 @@ extension DistributedCenter {
     private func takeTurn(in lane: DeliveryLane, effects: inout [Effect]) -> Int {
         meter.count()
         guard let client = turns.next(in: lane), client.reads else { return 0 }
+        let wasOwed = client.owed.hasReady
         let count = sendFirst(of: lane, to: client, effects: &effects)
-        // What is behind that waits for it.
         if client.owed.hasReady {
+            // The turn is over, and what it was for waits until the values have gone.
+            rememberDue(of: client, effects: &effects)
             keepTurn(of: client)
             return count
         }
+        if wasOwed { giveTurns(to: client) }
         if client.reads, client.queue[turnsOf: lane] == 0, !client.queue.isEmpty(lane) {
             turns.append(client, in: lane, byteCount: 0)
         }

@@ -8,9 +8,8 @@ import Collections
 /// count against the limits at their size (``stateBytes``). Those that nothing waits for have a bound of their own; who
 /// has more kinds within their intervals than that gets some of them earlier.
 ///
-/// An operation costs as much as the observers that it is for, and what they have of that kind, whatever else waits. Two are
-/// finished later where there is much: what is due comes in slices (``due(now:mayGo:)``), and observers that are removed
-/// from everything are passed over until all has been gone through (``remove(_:)``).
+/// An operation costs as much as the observers that it is for, and what they have of that kind, whatever else waits; only
+/// ``remove(_:)`` goes through all. Due notifications come in slices (``due(now:mayGo:)``).
 struct IntervalQueue {
     /// One observer that a notification matched, with what it asked for.
     struct Wish {
@@ -60,8 +59,8 @@ struct IntervalQueue {
         var look: Int64 = .max
         /// When what nothing waits for is over.
         var over: Int64 = 0
-        /// Whether nothing waits for it, and it has a place among those.
-        var isIdle = false
+        /// Its place among those that nothing waits for; 0 for one that is not among them.
+        var idlePlace: UInt64 = 0
 
         init(key: Int) {
             self.key = key
@@ -101,8 +100,9 @@ struct IntervalQueue {
     private var order = Deque<Place>()
     /// When to look at which entry; also at what has gone or is to be looked at at another time.
     private var looks = PriorityQueue<Look>()
-    /// What nothing waits for, as long as it is so.
-    private var idle = Deque<Int>()
+    /// Entries that nothing waits for, in the order in which that began; also some that are not so any more.
+    private var idle = Deque<(key: Int, place: UInt64)>()
+    private var lastIdlePlace: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
     private var markCount = 0
@@ -111,10 +111,6 @@ struct IntervalQueue {
     private var hastened = Haste()
     /// What is hastened and was not looked at yet begins behind this serial; nil when all was.
     private var hasteCursor: UInt64?
-    /// Observers that were removed, until all that waits up to `sweepEnd` has been gone through; behind which serial
-    /// that goes on.
-    private var removed: Set<ObserverID> = []
-    private var sweep: (cursor: UInt64, end: UInt64) = (0, 0)
 
     /// Entries that may be kept of what nothing waits for, and marks of them.
     static let maxIdle = 2048
@@ -122,8 +118,6 @@ struct IntervalQueue {
     /// Entries that are due at a time, and marks that are looked at for that.
     private static let maxDue = 64
     private static let maxDueMarks = 8192
-    /// Marks that are gone through at a time for observers that were removed.
-    private static let sweepMarks = 16_384
     /// Microseconds until something is looked at again that would overtake what is due.
     private static let pause: Int64 = 2000
 
@@ -271,14 +265,13 @@ struct IntervalQueue {
     ///
     /// - Parameter mayGo: whether all that was due up to a serial has gone.
     mutating func due(now: Int64, mayGo: (UInt64) -> Bool) -> [Due] {
-        sweepSome()
-        let (hastened, removed) = (hastened, removed)
+        let hastened = hastened
         var (due, marks): ([Due], Int) = ([], 0)
         var isRoom: Bool { due.count < Self.maxDue && marks < Self.maxDueMarks }
         func look(at entry: Entry, _ newest: Notification) -> Bool? {
             marks += entry.marks.count
             let over = entry.marks.filter {
-                $0.waits && hastened.end(of: $0, newest.serial, now: now) <= now && !removed.contains($0.observer)
+                $0.waits && hastened.end(of: $0, newest.serial, now: now) <= now
             }
             guard !over.isEmpty else { return false }
             guard mayGo(entry.after) else { return nil }
@@ -299,7 +292,9 @@ struct IntervalQueue {
             switch look(at: entry, newest) {
             // Until it is taken.
             case true?: again.append(first)
-            case false?: setLook(entry)
+            case false?:
+                entry.look = .max
+                setLook(entry)
             case nil:
                 entry.look = now + Self.pause
                 again.append(Look(time: entry.look, serial: newest.serial, key: entry.key))
@@ -386,13 +381,16 @@ struct IntervalQueue {
     /// Takes the oldest that waits.
     ///
     /// - Returns: the observers that miss it.
-    mutating func dropOldest() -> [ObserverID]? {
+    mutating func dropOldest() -> [ObserverID]? { popOldest()?.observers }
+
+    /// The same, with the notification.
+    mutating func popOldest() -> (notification: Notification, observers: [ObserverID])? {
         dropGone()
-        guard let place = order.first, let entry = entries[place.key] else { return nil }
+        guard let place = order.first, let entry = entries[place.key], let newest = entry.newest else { return nil }
         meter.count(2 * entry.marks.count)
-        let observers = entry.marks.filter { $0.waits && !removed.contains($0.observer) }.map(\.observer)
+        let observers = entry.marks.filter(\.waits).map(\.observer)
         endWaiting(of: entry)
-        return observers
+        return (newest, observers)
     }
 
     private mutating func endWaiting(of entry: Entry) {
@@ -404,37 +402,27 @@ struct IntervalQueue {
 
     // MARK: Removing observers
 
-    /// Takes the observers out of everything; what nobody waits for any more goes. Where there is much, later: until then
-    /// they are passed over.
+    /// Takes the observers out of everything; what nobody waits for any more goes.
     mutating func remove(_ ids: Set<ObserverID>) {
-        guard count > 0, let last = order.last?.serial else { return }
-        meter.count(ids.count)
-        removed.formUnion(ids)
-        sweep = (0, last)
-        sweepSome()
-    }
-
-    private mutating func sweepSome() {
-        guard !removed.isEmpty else { return }
-        var left = Self.sweepMarks
-        let places = order.suffix(from: placeInOrder(after: sweep.cursor))
-        for place in places {
-            guard place.serial <= sweep.end else { break }
-            guard left > 0 else { return }
-            sweep.cursor = place.serial
-            left -= 1
-            meter.count()
-            guard isThere(place), let entry = entries[place.key] else { continue }
-            left -= entry.marks.count
-            meter.count(entry.marks.count)
+        for entry in Array(entries.values) {
             let before = (entry.marks.count, entry.waiting)
-            entry.marks.removeAll { removed.contains($0.observer) }
+            if ids.count <= Self.fewRemoved {
+                meter.count(1 + ids.count)
+                for id in ids {
+                    if let place = place(of: id, in: entry.marks) { entry.marks.remove(at: place) }
+                }
+            } else {
+                meter.count(1 + entry.marks.count)
+                entry.marks.removeAll { ids.contains($0.observer) }
+            }
             guard entry.marks.count < before.0 else { continue }
             countMarks(of: entry, before)
             store(entry, newest: entry.newest, now: 0)
         }
-        removed = []
     }
+
+    /// So many are looked for one by one among the marks of an entry.
+    private static let fewRemoved = 4
 
     // MARK: Looking
 
@@ -455,8 +443,7 @@ struct IntervalQueue {
         for place in order where isThere(place) {
             guard let entry = entries[place.key], let newest = entry.newest else { continue }
             meter.count(entry.marks.count)
-            let observers = entry.marks.filter { $0.waits && !removed.contains($0.observer) }.map(\.observer)
-            if !observers.isEmpty { body(newest, observers) }
+            body(newest, entry.marks.filter(\.waits).map(\.observer))
         }
     }
 
@@ -485,12 +472,12 @@ struct IntervalQueue {
             }
         }
         if newest != nil {
-            entry.isIdle = false
+            entry.idlePlace = 0
             setLook(entry)
         } else {
             noteIdle(entry)
         }
-        if count == 0 { (hasteCursor, removed) = (nil, []) }
+        if count == 0 { hasteCursor = nil }
         dropStale()
     }
 
@@ -508,10 +495,16 @@ struct IntervalQueue {
         entry.look = .max
         guard !entry.marks.isEmpty else { return forget(entry) }
         entry.over = entry.marks.reduce(0) { max($0, $1.end) }
-        guard !entry.isIdle else { return }
-        entry.isIdle = true
-        idle.append(entry.key)
+        guard entry.idlePlace == 0 else { return }
+        lastIdlePlace += 1
+        entry.idlePlace = lastIdlePlace
+        idle.append((entry.key, lastIdlePlace))
     }
+
+    /// How many entries there are that nothing waits for.
+    private var idleCount: Int { entries.count - count }
+
+    private func isIdle(_ place: (key: Int, place: UInt64)) -> Bool { entries[place.key]?.idlePlace == place.place }
 
     private mutating func forget(_ entry: Entry) {
         entries[entry.key] = nil
@@ -520,6 +513,10 @@ struct IntervalQueue {
 
     /// What was replaced or has gone leaves no more places than there is of the rest.
     private mutating func dropStale() {
+        if idle.count > 2 * idleCount + 64 {
+            meter.count(idle.count)
+            idle.removeAll { [entries] place in entries[place.key]?.idlePlace != place.place }
+        }
         if order.count > 2 * count + 64 {
             meter.count(order.count)
             order.removeAll { [entries] in entries[$0.key]?.newest?.serial != $0.serial }
@@ -544,13 +541,14 @@ struct IntervalQueue {
     /// Forgets intervals that are over, and if there are too many, those of what nothing waits for, the oldest first.
     private mutating func boundIdle(now: Int64) {
         var left = 4
-        while let key = idle.first {
-            let isTooMuch = idle.count > Self.maxIdle || markCount - waitingCount > max(Self.maxIdleMarks, waitingCount)
+        while let place = idle.first {
             meter.count()
-            guard let entry = entries[key], entry.isIdle else {
+            guard isIdle(place), let entry = entries[place.key] else {
                 _ = idle.popFirst()
                 continue
             }
+            let isTooMuch =
+                idleCount > Self.maxIdle || markCount - waitingCount > max(Self.maxIdleMarks, waitingCount)
             guard isTooMuch || left > 0 && entry.over <= now else { return }
             left -= 1
             _ = idle.popFirst()
@@ -563,9 +561,9 @@ struct IntervalQueue {
     /// - Returns: whether there were any.
     mutating func forgetIdle() -> Bool {
         let before = entries.count
-        while let key = idle.popFirst() {
+        while let place = idle.popFirst() {
             meter.count()
-            if let entry = entries[key], entry.isIdle { forget(entry) }
+            if isIdle(place), let entry = entries[place.key] { forget(entry) }
         }
         return entries.count < before
     }
@@ -582,7 +580,8 @@ struct IntervalQueue {
             Set(order.filter(isThere).map(\.serial)) == Set(waiting.map(\.serial)), "R5: what waits has its place")
         try require(
             order.count <= 2 * count + 64 && looks.count <= 2 * count + 64, "E4: places are bounded by what waits")
-        let (looked, resting) = (Set(looks.unordered.map { [Int64($0.key), $0.time] }), Set(idle))
+        let looked = Set(looks.unordered.map { [Int64($0.key), $0.time] })
+        let resting = Set(idle.filter(isIdle).map(\.key))
         for (key, entry) in entries {
             try require(
                 key == entry.key && entry.waiting == entry.marks.count(where: \.waits)
@@ -591,7 +590,7 @@ struct IntervalQueue {
                 zip(entry.marks, entry.marks.dropFirst()).allSatisfy { $0.observer < $1.observer },
                 "R5: an observer has one interval for each kind")
             guard entry.newest != nil else {
-                try require(entry.isIdle && resting.contains(key), "E4: what nothing waits for is bounded")
+                try require(resting.contains(key), "E4: what nothing waits for is bounded")
                 continue
             }
             try require(looked.contains([Int64(key), entry.look]), "R5: what waits is looked at")

@@ -41,8 +41,14 @@ struct OwedList {
     var hasReady: Bool { entries.count > heldCount }
     var hasHeld: Bool { heldCount > 0 }
 
-    /// In no particular order.
-    var all: some Sequence<OwedValues> { entries.values.lazy.map { export($0) } }
+    /// In the order in which they may go.
+    var all: [OwedValues] {
+        var seen: Set<ObserverID> = []
+        let placed =
+            ready.filter { id in entries[id].map { !isHeld($0) } ?? false }
+            + held.filter { id in entries[id].map(isHeld) ?? false }
+        return placed.filter { seen.insert($0).inserted }.map { export(entries[$0]!) }
+    }
 
     private func export(_ entry: Entry) -> OwedValues {
         var owed = entry.owed
