@@ -75,6 +75,9 @@ package final class BlockingWork {
     /// Whether nothing is to be done, but for what was given up.
     package var isIdle: Bool { current.isEmpty && line.isEmpty && refused.isEmpty }
 
+    /// How many pieces wait for others.
+    package var waitingCount: Int { line.count }
+
     /// How many threads are stuck.
     package var stuckCount: Int { stuck.count }
 

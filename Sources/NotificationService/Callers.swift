@@ -90,6 +90,8 @@ final class Callers {
     private static let maxPutOff = 256 << 10
     /// The same in bytes, of all together.
     private static let maxPutOffTogether = 8 << 20
+    /// Gets what the files of a process tell, for each of its connections that waits for it.
+    private var lookingUp: [UInt32: [(Confinement?) -> Void]] = [:]
     /// What is put off, in bytes; ``onPutOff`` is told of each change.
     private var putOffBytes = 0 {
         didSet { onPutOff?(putOffBytes) }
@@ -204,9 +206,16 @@ final class Callers {
         if case .mayBlock = lookup, callers[name] == nil {
             putOff[name] = PutOff(credentials: credentials, description: description)
         }
-        lookups.find(lookup, of: processID) { [weak self] confinement in
-            guard let self, asked[name] != nil || callers[name]?.isProvisional == true else { return }
+        let isAsked = lookingUp[processID] != nil
+        lookingUp[processID, default: []].append { [unowned self] confinement in
+            guard asked[name] != nil || callers[name]?.isProvisional == true else { return }
             learned(credentials, description, of: name, confinement: confinement)
+        }
+        if !isAsked {
+            // Once for all connections of the process.
+            lookups.find(lookup, of: processID) { [weak self] confinement in
+                for completion in self?.lookingUp.removeValue(forKey: processID) ?? [] { completion(confinement) }
+            }
         }
         goOn()
     }

@@ -24,12 +24,21 @@ package enum Lookup<Value: Sendable>: Sendable {
 /// Threads: that of the loop.
 package final class ProcessLookups {
     private final class Ticket: Sendable {
-        private let returned = Locked(false)
-        var hasReturned: Bool {
-            get { returned.withLock { $0 } }
-            set { returned.withLock { $0 = newValue } }
+        enum State {
+            case waiting
+            case asking
+            case over
+        }
+
+        private let value = Locked(State.waiting)
+        var state: State {
+            get { value.withLock { $0 } }
+            set { value.withLock { $0 = newValue } }
         }
     }
+
+    /// So many questions may wait for others. More get no answer.
+    private static let maxWaiting = 256
 
     private let work: BlockingWork
     private var stuck: [UInt32: Ticket] = [:]
@@ -45,8 +54,8 @@ package final class ProcessLookups {
     /// Whether a thread waits for something that this process does not answer.
     package func isStuck(_ processID: UInt32) -> Bool {
         guard let ticket = stuck[processID] else { return false }
-        if ticket.hasReturned { stuck[processID] = nil }
-        return !ticket.hasReturned
+        if ticket.state == .over { stuck[processID] = nil }
+        return ticket.state != .over
     }
 
     /// Finds something out.
@@ -58,13 +67,15 @@ package final class ProcessLookups {
         switch lookup {
         case .known(let value): completion(value)
         case .mayBlock(let find):
-            guard !isStuck(processID) else { return completion(nil) }
+            guard !isStuck(processID), work.waitingCount < Self.maxWaiting else { return completion(nil) }
             let ticket = Ticket()
             work.run {
-                defer { ticket.hasReturned = true }
+                ticket.state = .asking
+                defer { ticket.state = .over }
                 return find()
             } then: { [unowned self] value in
-                if value == nil, !ticket.hasReturned { stuck[processID] = ticket }
+                // Where there was no thread for it, nothing was asked.
+                if value == nil, ticket.state == .asking { stuck[processID] = ticket }
                 completion(value)
             }
         }

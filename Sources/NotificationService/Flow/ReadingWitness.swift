@@ -107,6 +107,8 @@ final class ReadingWitness {
     }
 
     private enum Task {
+        /// Its descriptors are to be looked through, for questions up to this one, since when.
+        case list(through: UInt64, since: Instant)
         /// Its descriptors are looked through, for questions up to this one, since when.
         case search(any DescriptorList, through: UInt64, since: Instant, found: [UInt32])
         /// Its sockets are looked at from this place on.
@@ -317,21 +319,10 @@ final class ReadingWitness {
     // MARK: Asking the kernel
 
     private func search(_ process: Process, at now: Instant) {
-        guard let sockets, busName != nil, process.id > 0 else { return searchEnded(process, found: [], since: now) }
-        let (id, last) = (process.id, lastQuestion)
-        // It has its turn before it is in line: to begin takes a call or two.
-        process.task = .look(from: 0, unread: [:], for: [])
-        work.run {
-            sockets.descriptors(of: id)
-        } then: { [weak self] list in
-            guard let self, processes[id] === process else { return }
-            budget.spend(1)
-            process.task = nil
-            guard let list else { return unanswered(process) }
-            guard let list else { return searchEnded(process, found: [], since: now) }
-            process.searchedThrough = last
-            ask(process, .search(list, through: last, since: now, found: []))
+        guard sockets != nil, busName != nil, process.id > 0 else {
+            return searchEnded(process, found: [], since: now)
         }
+        ask(process, .list(through: lastQuestion, since: now))
     }
 
     private func searchEnded(
@@ -366,13 +357,20 @@ final class ReadingWitness {
             return
         }
         let process = line.popFirst()!
-        guard let sockets, let task = process.task else { return }
+        guard let task = process.task else { return askNext() }
+        guard let sockets else {
+            process.task = nil
+            unanswered(process)
+            return askNext()
+        }
         isAsking = true
         let name = busName
         let own = process.sockets
         let question: @Sendable () -> (answer: Answer, systemCalls: Int) =
             switch task {
-            case .search(let list, _, _, _): { Self.measured(sockets) { Self.search(list, in: sockets, for: name) } }
+            case .list: { [id = process.id] in Self.measured(sockets) { Answer(list: sockets.descriptors(of: id)) } }
+            case .search(let list, _, _, _):
+                { Self.measured(sockets, list) { Self.search(list, in: sockets, for: name) } }
             case .look(let start, _, _):
                 {
                     Self.measured(sockets) {
@@ -409,14 +407,17 @@ final class ReadingWitness {
         var sockets: [(inode: UInt32, unread: UInt32)] = []
         /// Whether a search is over.
         var isEnd = false
+        /// The descriptors of a process; nil where they can't be seen.
+        var list: (any DescriptorList)?
     }
 
     private static func measured(
-        _ sockets: any SocketTable, _ body: () -> Answer
+        _ sockets: any SocketTable, _ list: (any DescriptorList)? = nil, _ body: () -> Answer
     ) -> (answer: Answer, systemCalls: Int) {
-        let before = sockets.systemCalls
+        func count() -> Int { sockets.systemCalls + (list?.systemCalls ?? 0) }
+        let before = count()
         let answer = body()
-        return (answer, sockets.systemCalls - before)
+        return (answer, count() - before)
     }
 
     private static func search(
@@ -437,6 +438,10 @@ final class ReadingWitness {
 
     private func answered(_ process: Process, _ task: Task, _ answer: Answer) {
         switch task {
+        case .list(let last, let since):
+            guard let list = answer.list else { return searchEnded(process, found: [], since: since) }
+            process.searchedThrough = last
+            ask(process, .search(list, through: last, since: since, found: []))
         case .search(let list, let last, let since, let found):
             let found = found + answer.sockets.map(\.inode)
             if answer.isEnd { return searchEnded(process, found: found, since: since) }

@@ -30,6 +30,9 @@ protocol SocketTable: AnyObject, Sendable {
 protocol DescriptorList: AnyObject, Sendable {
     /// The inodes of the sockets among the next `count` descriptors; nil at the end.
     func nextSockets(among count: Int) -> [UInt32]?
+
+    /// How many system calls that took so far.
+    var systemCalls: Int { get }
 }
 
 struct UnixSocket {
@@ -45,7 +48,7 @@ struct UnixSocket {
 final class UnixSockets: SocketTable, @unchecked Sendable {
     // Sendable: one thread at a time uses it, and the loop hands it over.
     private let descriptor: Int32
-    fileprivate(set) var systemCalls = 0
+    private(set) var systemCalls = 0
 
     /// Nil where the kernel does not tell.
     init?() {
@@ -112,7 +115,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
 
     func descriptors(of processID: UInt32) -> (any DescriptorList)? {
         systemCalls += 1
-        return Descriptors(of: processID, countingIn: self)
+        return Descriptors(of: processID)
     }
 
     func inode(of descriptor: Int32) -> UInt32? {
@@ -126,13 +129,12 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
         // Sendable: as the table.
         private let path: String
         private let directory: OpaquePointer
-        private let table: UnixSockets
+        private(set) var systemCalls = 0
 
-        init?(of processID: UInt32, countingIn table: UnixSockets) {
+        init?(of processID: UInt32) {
             path = "/proc/\(processID)/fd"
             guard let directory = opendir(path) else { return nil }
             self.directory = directory
-            self.table = table
         }
 
         deinit { closedir(directory) }
@@ -144,7 +146,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
                 let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
                     String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
                 }
-                table.systemCalls += 1
+                systemCalls += 1
                 if let inode = Self.inode(behind: "\(path)/\(name)") { inodes.append(inode) }
             }
             return inodes
