@@ -276,7 +276,10 @@ public final class DistributedCenter {
             "A2: only observers that there are refuse automatic suspension")
         meter.count(ids.count)
         if !client.owed.isEmpty { for id in ids { client.owed.remove(id) } }
-        changeQueue(of: client) { $0.remove(ids) }
+        // Without observers nothing is for it, and nothing has to be looked through.
+        changeQueue(of: client) { [isEmpty = client.observers.isEmpty] queue in
+            if isEmpty { queue.removeAll() } else { queue.remove(ids) }
+        }
     }
 
     private func release(_ position: ObserverIndex<ExactText, ExactText, Observer>.Position, of client: Client) {

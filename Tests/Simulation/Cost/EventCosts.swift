@@ -11,10 +11,7 @@ package enum EventCosts {
             ["forEachRememberedChange", "losePosts", "post", "postQueued"]
         case .suspendedClients: ["post"]
         case .held, .coalescing, .due:
-            [
-                "clientDisappeared", "explanation", "forEachRememberedChange", "removeObserver", "removeObservers",
-                "revoke",
-            ]
+            ["clientDisappeared", "explanation", "forEachRememberedChange", "removeObserver"]
         case .interest: ["forEachRememberedChange"]
         case .queuedPosts: ["forEachRememberedChange", "post", "withdrawPosts"]
         case .atExitPosts: ["clientDisappeared", "explanation", "forEachRememberedChange", "post", "withdrawPosts"]
