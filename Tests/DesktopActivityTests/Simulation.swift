@@ -87,7 +87,7 @@ final class TrackedDesktop {
     let lookups: ProcessLookups
 
     init() {
-        lookups = ProcessLookups(on: context)
+        lookups = ProcessLookups(on: context, bound: 60_000)
         tracker = ActivityTracker(
             processes: processes, lookups: lookups,
             tell: { [unowned self] client, activity in

@@ -24,7 +24,7 @@ struct BlockingWorkTests {
     @Test("Results come from the loop in the order of the work, which another thread did")
     func order() throws {
         let context = MainContext()
-        let work = BlockingWork(on: context, priority: .default)
+        let work = BlockingWork(on: context, priority: .default, bound: 60_000)
         let results = Results()
         let own = pthread_self()
         for number in 0..<20 {
@@ -53,18 +53,14 @@ struct BlockingWorkTests {
                 results.values.append($0)
             }
         }
-        work.run {
-            2
-        } then: {
-            results.values.append($0)
-        }
-        try context.run("all work is done or given up") { results.values.count == 3 }
-        #expect(results.values == [nil, nil, 2])
-        #expect(work.stuckCount == 2)
+        try context.run("it is given up") { results.values.count == 2 }
+        #expect(results.values == [nil, nil])
+        try Self.run(work, 2, on: context, results)
+        #expect(work.stuckCount >= 2)
         obstacle.end()
         obstacle.end()
         try context.run("the threads have ended") { work.stuckCount == 0 }
-        #expect(results.values == [nil, nil, 2], "a result that comes too late is nobody's")
+        #expect(results.values.prefix(2) == [nil, nil], "a result that comes too late is nobody's")
     }
 
     @Test("While too many threads are stuck work is given up at once, and later not")
@@ -91,12 +87,20 @@ struct BlockingWorkTests {
         #expect(results.values.allSatisfy { $0 == nil })
         for _ in 0..<BlockingWork.maxStuck { obstacle.end() }
         try context.run("the threads have ended") { work.stuckCount == 0 }
-        work.run {
-            8
-        } then: {
-            results.values.append($0)
+        try Self.run(work, 8, on: context, results)
+    }
+
+    /// Has work done that ends at once. On a busy machine it may be given up as well, and is asked for again.
+    private static func run(_ work: BlockingWork, _ value: Int, on context: MainContext, _ results: Results) throws {
+        while results.values.last != value {
+            let count = results.values.count
+            work.run {
+                value
+            } then: {
+                results.values.append($0)
+            }
+            try context.run("it is done or given up") { results.values.count > count }
         }
-        try context.run("work is done again") { results.values.last == 8 }
     }
 
     @Test("Nothing is told to who is gone")
