@@ -43,7 +43,7 @@ enum StatisticsText {
         case .retainedBytes: "their size"
         case .queued: "notifications that wait for clients: suspended, or slow to read"
         case .queuedBytes: "their size"
-        case .intervalBytes: "what is known of minimum intervals"
+        case .intervalBytes: "the state of minimum intervals"
         case .queuedPosts: "posts that wait in the queues of their posters (asap, when-idle, at-exit)"
         case .queuedPostBytes: "their size"
         case .inFlightBytes: "sent to clients that have not confirmed it yet"

@@ -13,7 +13,7 @@ public struct SortedSet<Element: Comparable> {
         case pieces([[Element]])
     }
 
-    /// So many elements lie together.
+    /// How many elements lie together.
     static var pieceSize: Int { 512 }
 
     private var storage = Storage.none
@@ -65,7 +65,7 @@ public struct SortedSet<Element: Comparable> {
         return true
     }
 
-    /// What is added at the end leaves the piece before it whole.
+    /// An element that is added at the end leaves the piece before it whole.
     private static func halves(of elements: [Element], _ isLast: Bool) -> [[Element]] {
         let middle = isLast ? elements.count - 1 : elements.count / 2
         return [Array(elements[..<middle]), Array(elements[middle...])]

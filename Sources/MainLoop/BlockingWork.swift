@@ -30,7 +30,7 @@ package final class BlockingWork {
         }
     }
 
-    /// What comes of one piece of work, with a flag for the loop.
+    /// The result of one piece of work; nil until it is done.
     private final class Outcome<Value: Sendable>: Sendable {
         private let value = Locked<Value?>(nil)
 
@@ -41,7 +41,7 @@ package final class BlockingWork {
         func take() -> Value? { value.withLock { $0.take() } }
     }
 
-    /// So many threads may be stuck at a time.
+    /// The maximum of threads that are stuck at a time.
     package static let maxStuck = 16
 
     private let context: MainContext
@@ -52,7 +52,7 @@ package final class BlockingWork {
     private var line: [Item] = []
     private var current: [Item] = []
     private var stuck: [Item] = []
-    /// What there is no thread for, until the loop is told.
+    /// Pieces for which there is no thread, until the loop is told.
     private var refused: [Item] = []
     private var source: PolledSource?
 

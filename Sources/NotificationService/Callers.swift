@@ -85,14 +85,14 @@ final class Callers {
     private var departed = Departed()
     /// In the order of their arrival, with the caller of a call.
     private var waiting = Deque<(message: Message, caller: UniqueName?)>()
-    /// What waits for no more than its own caller, and how much of each may, in bytes; a single call in any case.
+    /// Messages that wait for the look at their own caller's process; below, the maximum of each caller in bytes.
     private var putOff: [UniqueName: PutOff] = [:]
     private static let maxPutOff = 256 << 10
     /// The same in bytes, of all together.
     private static let maxPutOffTogether = 8 << 20
     /// Gets what the files of a process tell, for each of its connections that waits for it.
     private var lookingUp: [UInt32: [(Confinement?) -> Void]] = [:]
-    /// What is put off, in bytes; ``onPutOff`` is told of each change.
+    /// The size of all messages that are put off, in bytes; ``onPutOff`` is told of each change.
     private var putOffBytes = 0 {
         didSet { onPutOff?(putOffBytes) }
     }

@@ -28,18 +28,28 @@ struct CallersTests {
         stage.service.center?.posterStatuses(most: 100) { $0 == client.name }.first?.identity.sandbox
     }
 
-    private static func slow(_ obstacle: Obstacle) -> ServiceStage.Process {
-        .init(confinement: .sandbox("org.example.Slow"), obstacle: { obstacle.wait() })
+    /// An observer, and an application whose files do not answer before they are told to.
+    private final class Scene {
+        let stage: ServiceStage
+        let obstacle = Obstacle()
+        let observer: StageClient
+        let slow: StageClient
+
+        init() throws {
+            stage = try ServiceStage()
+            observer = stage.join()
+            slow = stage.join(
+                .init(confinement: .sandbox("org.example.Slow"), obstacle: { [obstacle] in obstacle.wait() }))
+            try observer.observe("org.example.Slow.Ding")
+        }
+
+        deinit { obstacle.end() }
     }
 
     @Test("What it sent waits for that, and nobody else does")
     func others() throws {
-        let stage = try ServiceStage()
-        let obstacle = Obstacle()
-        defer { obstacle.end() }
-        let observer = stage.join()
-        try observer.observe("org.example.Slow.Ding")
-        let slow = stage.join(Self.slow(obstacle))
+        let scene = try Scene()
+        let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
         let posts = try (1...2).map {
             slow.send(try PostCall(name: "org.example.Slow.Ding", object: "slow \($0)").message())
         }
@@ -47,7 +57,7 @@ struct CallersTests {
         #expect(try other.post("org.example.Slow.Ding", "other") == 1)
         #expect(slow.answer(to: posts[0]) == nil)
         #expect(observer.objects == ["other"])
-        obstacle.end()
+        scene.obstacle.end()
         try settle(stage) { slow.answer(to: posts[1]) != nil }
         #expect(observer.objects == ["other", "slow 1", "slow 2"])
         #expect(Self.sandbox(of: slow, stage) == "org.example.Slow")
@@ -55,12 +65,8 @@ struct CallersTests {
 
     @Test("Served in the end as one of whom nothing is known, it is known when its files answer")
     func later() throws {
-        let stage = try ServiceStage()
-        let obstacle = Obstacle()
-        defer { obstacle.end() }
-        let observer = stage.join()
-        try observer.observe("org.example.Slow.Ding")
-        let slow = stage.join(Self.slow(obstacle))
+        let scene = try Scene()
+        let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
         let post = slow.send(try PostCall(name: "org.example.Slow.Ding", object: "1").message())
         stage.pass(milliseconds: 990)
         #expect(slow.answer(to: post) == nil)
@@ -70,7 +76,7 @@ struct CallersTests {
         #expect(try slow.post("org.example.Slow.Ding", "2") == 1)
         #expect(observer.objects == ["1", "2"])
         #expect(Self.sandbox(of: slow, stage) == nil)
-        obstacle.end()
+        scene.obstacle.end()
         try settle(stage) {
             slow.send(Self.ping)
             return Self.sandbox(of: slow, stage) == "org.example.Slow"
@@ -79,12 +85,8 @@ struct CallersTests {
 
     @Test("More than a little is not kept for it: it is served then as one of whom nothing is known")
     func much() throws {
-        let stage = try ServiceStage()
-        let obstacle = Obstacle()
-        defer { obstacle.end() }
-        let observer = stage.join()
-        try observer.observe("org.example.Slow.Ding")
-        let slow = stage.join(Self.slow(obstacle))
+        let scene = try Scene()
+        let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
         let large = String(repeating: "x", count: 100_000)
         for number in 1...2 {
             slow.send(try PostCall(name: "org.example.Slow.Ding", object: "\(number)", text: large).message())
@@ -100,19 +102,15 @@ struct CallersTests {
 
     @Test("What it sent comes before its end, and nothing is left of it")
     func leaves() throws {
-        let stage = try ServiceStage()
-        let obstacle = Obstacle()
-        defer { obstacle.end() }
-        let observer = stage.join()
-        try observer.observe("org.example.Slow.Ding")
-        let slow = stage.join(Self.slow(obstacle))
+        let scene = try Scene()
+        let (stage, observer, slow) = (scene.stage, scene.observer, scene.slow)
         slow.send(AddObserver(name: "org.example.Slow.Dong", object: "").message())
         slow.send(try PostCall(name: "org.example.Slow.Ding", object: "1").message())
         stage.settle()
         stage.leave(slow)
         stage.settle()
         #expect(observer.objects.isEmpty)
-        obstacle.end()
+        scene.obstacle.end()
         try settle(stage) { observer.objects == ["1"] }
         stage.pass(milliseconds: 5000)
         #expect(stage.service.center?.clientStatuses.map(\.name) == [observer.name])

@@ -7,7 +7,7 @@ import Testing
 
 @testable import NotificationService
 
-/// What an application in a sandbox can find out about others: each method, signal and property of the introspection data
+/// All that an application in a sandbox can find out about others: each method, signal and property of the introspection data
 /// is tried. A new one fails here until somebody says how it is called.
 @Suite("P1, P2: a sandbox learns nothing of others", .limited)
 struct SandboxSightTests {

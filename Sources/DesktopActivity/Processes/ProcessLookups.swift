@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import MainLoop
 
-/// What somebody wants to know of a process.
+/// The answer to a question about a process, or the way to it.
 package enum Lookup<Value: Sendable>: Sendable {
     case known(Value)
     /// To be found out where the loop does not wait: a file system or a process is asked that may not answer.
@@ -37,7 +37,7 @@ package final class ProcessLookups {
         }
     }
 
-    /// So many questions may wait for others. More get no answer.
+    /// The maximum of questions that wait for others. More get no answer.
     private static let maxWaiting = 256
 
     private let work: BlockingWork

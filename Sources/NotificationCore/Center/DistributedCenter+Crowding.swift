@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Posters that are faster than observers who read (A4, E4).
 ///
-/// What does not fit into an observer's queue is lost to it. So while the queue of one that reads is half full, or half of
+/// A notification that does not fit into an observer's queue is lost to it. While the queue of one that reads is half full, or half of
 /// what there is for all is full and a good part of it is its, posts are read at the pace at which it takes them, and a bus
 /// that bounds what it keeps makes the poster wait. That pace has a bound below, as an observer may read as seldom as it
 /// likes, and on purpose. One that has stopped reading slows nothing, and nor does a client that monitors (B3).

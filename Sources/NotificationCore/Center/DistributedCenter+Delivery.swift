@@ -51,7 +51,7 @@ extension DistributedCenter {
     /// Delivers all that is held, at once and in its order, before anything newer (S2).
     func flush(_ client: Client, effects: inout [Effect]) {
         guard client.queue.hasHeld || client.owed.hasHeld else { return }
-        // What it is owed goes before all that was held.
+        // The values that it is owed go before all that was held.
         client.owed.release()
         guard client.queue.hasHeld else {
             remember(.flushed(client.name), effects: &effects)

@@ -103,7 +103,7 @@ extension DistributedCenter {
         guard max(end, client.nextLookAtIntervals) <= now else {
             return startIntervalTimer(of: client, effects: &effects)
         }
-        // What is due beyond a slice has its turn after others have theirs.
+        // Notifications that are due beyond a slice go in the next one, after the turns of others.
         client.nextLookAtIntervals = now + Self.pauseBetweenLooks
         let due = changeQueue(of: client) { $0.dueByInterval(now: now) }
         for one in due {

@@ -92,7 +92,7 @@ extension DistributedCenter {
     func sendFirst(of lane: DeliveryLane, to client: Client, effects: inout [Effect]) -> Int {
         let owed = sendOwed(to: client, effects: &effects)
         guard client.reads, !client.owed.hasReady else { return owed }
-        // What was flushed goes before anything newer.
+        // Flushed notifications go before anything newer.
         let lane = client.queue.isEmpty(.flushed) ? lane : .flushed
         dropExpired(in: lane, of: client, effects: &effects)
         guard let first = client.queue.first(in: lane) else { return owed }

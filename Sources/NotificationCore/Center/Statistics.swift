@@ -72,7 +72,7 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var queued: UInt64 = 0
     /// What those count against the limits, in bytes.
     public internal(set) var queuedBytes: UInt64 = 0
-    /// What is known of minimum intervals, in bytes (R5).
+    /// The state of minimum intervals, in bytes (R5).
     public internal(set) var intervalBytes: UInt64 = 0
     /// Posts that wait in the queues of their posters.
     public internal(set) var queuedPosts: UInt64 = 0

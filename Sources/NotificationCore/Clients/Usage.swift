@@ -8,7 +8,7 @@ enum Resource: Int, CaseIterable {
     case observerBytes
     /// Notifications that wait for a client, with the lists of its observers, in bytes.
     case queuedBytes
-    /// What is known of minimum intervals, in bytes. It counts with what waits.
+    /// The state of minimum intervals, in bytes. It counts with the notifications that wait.
     case intervalBytes
     /// Posts that wait in their poster's queue, in bytes.
     case queuedPostBytes

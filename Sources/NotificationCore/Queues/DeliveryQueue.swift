@@ -6,14 +6,14 @@
 /// behaviors (S2), until it is resumed or something flushes it. A notification that waits for the end of an **interval** (R5)
 /// is apart from both: it goes straight to the client.
 ///
-/// What is **flushed** is due in the lane of that name, before anything newer. It stays where it is, however much there is:
+/// **Flushed** notifications are due in the lane of that name, before anything newer. They stay where they are:
 /// the oldest of what was held, and of each lane. Which of these is next is found when it goes.
 struct DeliveryQueue {
     private var lanes: [DueQueue]
     private var held: HeldQueue
     private var intervals: IntervalQueue
     private let meter: StepMeter
-    /// What is due in the lanes, without what was held.
+    /// Notifications that are due in the lanes, without those that were held.
     private var laneCount = 0
     private var laneByteCount = 0
 
@@ -28,7 +28,7 @@ struct DeliveryQueue {
 
     var count: Int { laneCount + held.count + intervals.count }
     var byteCount: Int { laneByteCount + held.byteCount + intervals.byteCount }
-    /// What is known of intervals, also where nothing waits for them, in bytes.
+    /// The state of intervals, also where nothing waits for them, in bytes.
     var intervalBytes: Int { intervals.stateBytes }
     var isEmpty: Bool { count == 0 }
     var hasDue: Bool { dueCount > 0 }

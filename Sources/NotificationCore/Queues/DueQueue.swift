@@ -59,7 +59,7 @@ struct DueQueue {
     var firstFlushed: Entry? { flushedCount > 0 ? entries.first : nil }
     var firstOwn: Entry? { flushedCount < entries.count ? entries[flushedCount] : nil }
 
-    /// What is there goes with what was held.
+    /// From now on the present entries go with those that were held.
     mutating func flush() { flushedCount = entries.count }
 
     mutating func popFirst() -> Entry? {

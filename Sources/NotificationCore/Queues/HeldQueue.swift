@@ -15,7 +15,7 @@ struct HeldQueue {
         var observers: ObserverList
         /// Those of them for which a newer notification takes this one's place; nil when there is none.
         var coalescing: ObserverList?
-        /// What it counts against the limits when it is due: also the list, however many others have the same one.
+        /// Its size against the limits when it is due: also the list, however many others have the same one.
         var dueBytes: Int { notification.byteCount + observers.byteCount }
         /// The same of the list of those that coalesce, which is of no use when it is due.
         var coalescingBytes: Int { coalescing?.byteCount ?? 0 }

@@ -20,7 +20,7 @@ struct IntervalQueue {
         let isImmediate: Bool
     }
 
-    /// What may go now, with those that get it.
+    /// A notification that may go now, with those that get it.
     struct Due {
         let notification: Notification
         let observers: [ObserverID]
@@ -81,7 +81,7 @@ struct IntervalQueue {
         static func < (left: Look, right: Look) -> Bool { (left.time, left.serial) < (right.time, right.serial) }
     }
 
-    /// What was there up to these serials goes early: all of it, and what is not for immediate delivery.
+    /// Notifications up to these serials go early: all, and those that are not for immediate delivery.
     private struct Haste {
         var all: UInt64 = 0
         var some: UInt64 = 0
@@ -109,7 +109,7 @@ struct IntervalQueue {
     /// The observers that wait for something, each for every kind that it waits for.
     private(set) var waitingCount = 0
     private var hastened = Haste()
-    /// What is hastened and was not looked at yet begins behind this serial; nil when all was.
+    /// Hastened notifications that were not looked at yet begin behind this serial; nil when there are none.
     private var hasteCursor: UInt64?
 
     /// Entries that may be kept of what nothing waits for, and marks of them.
@@ -127,7 +127,7 @@ struct IntervalQueue {
 
     var isEmpty: Bool { count == 0 }
 
-    /// What is kept here besides what waits, in bytes.
+    /// The size of the marks and tables, in bytes.
     var stateBytes: Int { markCount * MemoryLayout<Mark>.stride + entries.count * Self.entryBytes }
 
     /// An entry with its places in tables, roughly.
@@ -212,7 +212,7 @@ struct IntervalQueue {
         return replaced
     }
 
-    /// What waits for observers and was there before (E3); it is due at once.
+    /// A notification that waited in an earlier process (E3); it is due at once.
     mutating func restore(_ notification: Notification, for wishes: [Wish]) {
         let entry = entry(notification.kind)
         if let newest = entry.newest, newest.kind != notification.kind || newest.serial >= notification.serial {
@@ -421,7 +421,7 @@ struct IntervalQueue {
         }
     }
 
-    /// So many are looked for one by one among the marks of an entry.
+    /// The maximum of observers that are looked for one by one among the marks of an entry.
     private static let fewRemoved = 4
 
     // MARK: Looking
@@ -511,7 +511,7 @@ struct IntervalQueue {
         markCount -= entry.marks.count
     }
 
-    /// What was replaced or has gone leaves no more places than there is of the rest.
+    /// Replaced and gone entries leave no more places than there are of the rest.
     private mutating func dropStale() {
         if idle.count > 2 * idleCount + 64 {
             meter.count(idle.count)

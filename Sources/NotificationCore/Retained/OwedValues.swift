@@ -85,7 +85,7 @@ struct OwedList {
         if let entry = entries.removeValue(forKey: observer), isHeld(entry) { heldCount -= 1 }
     }
 
-    /// What was held may go.
+    /// All that is held may go.
     mutating func release() {
         if ready.isEmpty { swap(&ready, &held) } else { for id in held { ready.append(id) } }
         held = Deque()

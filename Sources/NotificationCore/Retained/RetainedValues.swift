@@ -28,7 +28,7 @@ struct RetainedValues {
     private var beside: [Pair: SortedSet<UInt64>] = [:]
     /// Those that go with each connection.
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
-    /// Who pays for the values of each poster, and how many there are.
+    /// The payer of each poster's values, and how many there are.
     private var payers: [ClientName: (peer: Peer, count: Int)] = [:]
     /// When they expire, the first first; also of some that are gone.
     private var expiries = PriorityQueue<Expiry>()

@@ -37,7 +37,7 @@ final class ReadingWitness {
     let meter = StepMeter()
     /// Nil where the kernel does not tell.
     private var sockets: (any SocketTable)?
-    /// What the bus's ends of connections are bound to; nil where that is not known.
+    /// The name to which the bus's ends of connections are bound; nil where that is not known.
     private var busName: [UInt8]?
     private var isPrepared = false
     private var clients: [UniqueName: Subject] = [:]
@@ -47,7 +47,7 @@ final class ReadingWitness {
     private var isAsking = false
     private var budget = Budget()
     private var pause: EventSource?
-    /// What was found and not told yet.
+    /// Findings that were not told yet.
     private var findings = Deque<(subject: Subject, hasRead: Bool)>()
     private var telling: EventSource?
     /// Grows with each question about a client.
@@ -55,7 +55,7 @@ final class ReadingWitness {
 
     /// For all processes together.
     static let systemCallsPerSecond = 10_000
-    /// So much of that at once.
+    /// The maximum of that at once.
     private static let callsAtOnce = 400
     /// Sockets, or descriptors, that one piece of work looks at.
     private static let socketsAtOnce = 16
@@ -90,7 +90,7 @@ final class ReadingWitness {
         var since: Instant
         /// Whether nothing lay unread at the last look: the bus may just have been about to write more.
         var wasEmpty = false
-        /// What lay unread in which socket at the last look, and since when; nil before the first.
+        /// The bytes unread in each socket at the last look, and since when; nil before the first.
         var unread: [UInt32: UInt32]?
         var unchangedSince: Instant
         /// What stood so when a window was let pass, to see whether it comes there.

@@ -31,7 +31,7 @@ final class ValueLedger {
     private var made: [Int] = []
     private var removals: [Removal] = []
 
-    /// What expires does so for whoever looks then, which may be a moment later.
+    /// A value expires for whoever looks then, which may be a moment later.
     private static let second: Int64 = 1_000_000
 
     init(_ ledger: Ledger) {
