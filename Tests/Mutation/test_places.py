@@ -159,5 +159,11 @@ class Samples(unittest.TestCase):
         self.assertNotEqual(order(before), [mutant.key for mutant in tool.in_order_of(4, before) if mutant.key in kept])
 
 
+class Equivalents(unittest.TestCase):
+    def test_all_are_in_the_source(self):
+        keys = {mutant.key for mutant in tool.all_mutants()}
+        self.assertEqual([key for key in tool.read_equivalents() if key not in keys], [])
+
+
 if __name__ == "__main__":
     unittest.main()
