@@ -33,6 +33,7 @@ extension BusError {
     public static let noReplyName: InterfaceName = "org.freedesktop.DBus.Error.NoReply"
     public static let disconnectedName: InterfaceName = "org.freedesktop.DBus.Error.Disconnected"
     public static let limitsExceededName: InterfaceName = "org.freedesktop.DBus.Error.LimitsExceeded"
+    public static let notSupportedName: InterfaceName = "org.freedesktop.DBus.Error.NotSupported"
 
     /// Whether it says that there is no bus at an address: nothing listens there, or not even the socket exists.
     public var meansNobodyListens: Bool {

@@ -35,13 +35,17 @@ final class CenterDriver {
         memory = MemoryReturn(context: bus.context, letGoOfPages: machine.letGoOfPages)
         effects = EffectRunner(bus: bus, clients: clients, barrier: barrier, machine: machine)
         effects.channels.meter = center.meter
-        effects.answers.maySend = { [unowned self] caller, byteCount in
-            perform { effects in center.mayAnswer(caller, byteCount: byteCount, effects: &effects) }
+        effects.answers.turn = { [unowned self] caller, byteCount in
+            perform { effects in center.mayReply(to: caller, byteCount: byteCount, effects: &effects) }
         }
         effects.report = { [unowned self] event in
             perform { effects in
                 switch event {
                 case .answered(let client): center.clientAnswered(client, effects: &effects)
+                case .repliesAnswered(let client): center.repliesAnswered(by: client, effects: &effects)
+                case .repliesWitnessed(let client, let hasRead):
+                    center.repliesWitnessed(of: client, hasRead: hasRead, effects: &effects)
+                case .ofChannel(.gone(let client)): center.channelGone(of: client, effects: &effects)
                 case .ofChannel(.answered(let client)): center.channelAnswered(client, effects: &effects)
                 case .ofChannel(.answers(let client)): center.clientAnswers(client)
                 case .ofChannel(.drained(let client)): center.channelDrained(client, effects: &effects)
@@ -210,12 +214,29 @@ final class CenterDriver {
     /// - Parameter completion: called when the bus has carried all of it, or is gone. Then ``finish()``.
     func settle(_ completion: @escaping () -> Void) {
         perform { effects in center.sendAllReady(effects: &effects) }
+        beginEnding()
         effects.settle(completion)
+    }
+
+    private func beginEnding() {
+        let isKept = effects.store.map { !$0.isWithoutQueues } ?? false
+        perform { effects in
+            // What is not kept is better sent.
+            if isKept { center.beginEnding(effects: &effects) } else { center.sendAllReady(effects: &effects) }
+        }
+    }
+
+    /// The same where there is no time left: nothing more goes out.
+    ///
+    /// - Parameter completion: called when the bus has carried what was sent before.
+    func settleAtOnce(_ completion: @escaping () -> Void) {
+        beginEnding()
+        effects.settle(hearsRefusals: false, completion)
     }
 
     /// The process ends now.
     func finish() {
-        perform { effects in center.sendAllReady(effects: &effects) }
+        beginEnding()
         effects.store?.finish(from: center)
         isOver = true
     }

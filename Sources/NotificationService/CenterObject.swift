@@ -166,6 +166,11 @@ package final class CenterObject {
         }
     }
 
+    /// The same where there is no time left: what waits is not served.
+    func settleAtOnce(_ completion: @escaping () -> Void) {
+        driver.settleAtOnce(completion)
+    }
+
     /// The process ends now; a later one will take up from here.
     package func finish() {
         if let count = takeKeptCalls()?.count, count > 0 {

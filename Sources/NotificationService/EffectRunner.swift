@@ -12,6 +12,8 @@ final class EffectRunner {
     /// What comes of an effect later: the core's next event.
     enum Event {
         case answered(ClientName)
+        case repliesAnswered(ClientName)
+        case repliesWitnessed(ClientName, hasRead: Bool)
         case ofChannel(Channels.Event)
         case witnessed(ClientName, hasRead: Bool)
         case deliveryRefused(ClientName, SentSignals.Recent)
@@ -62,6 +64,8 @@ final class EffectRunner {
     private var heads = ClientTable<MessageHead>()
     /// Whether the bus answers a signal that it refuses, as dbus-daemon does: then what is lost is known exactly.
     private var areRefusalsTold = false
+    /// Clients of which it is being found out whether they read the replies beside their channels.
+    private var witnessedReplies: Set<ClientName> = []
     /// How often the queue of a client began to overflow.
     private var overflows: [ClientName: UInt64] = [:]
     /// Those who wait for a barrier that the bus refused, until they ask again.
@@ -95,17 +99,21 @@ final class EffectRunner {
         channels.onUncertain = { [unowned self] client, sent in receipts?.noteSent(sent, to: client) }
         channels.releaseKept = { [unowned answers] channel in answers.release(for: channel) }
         channels.onWritten = { [unowned self] in eventEnded(isMoreDue: false) }
-        answers.onSent = { [unowned channels] client, size in channels.noteSentOnBus(size, to: client) }
         witness.onFinding = { [unowned self] client, hasRead in
+            // One look tells of both.
+            if witnessedReplies.remove(client) != nil { report(.repliesWitnessed(client, hasRead: hasRead)) }
             if !channels.witnessed(client, hasRead: hasRead) { report(.witnessed(client, hasRead: hasRead)) }
         }
         witness.isOnTheWay = { [unowned prober] client in prober.isOnTheWay(to: client) }
-        prober.onAnswer = { [unowned self] client in
-            if !channels.answered(client) { report(.answered(client)) }
+        prober.onAnswer = { [unowned self] client, line in
+            switch line {
+            case .replies: report(.repliesAnswered(client))
+            case .client: if !channels.answered(client) { report(.answered(client)) }
+            }
         }
-        prober.onRefusal = { [unowned self] client in
+        prober.onRefusal = { [unowned self] client, line in
             // What it has on the bus besides has no number.
-            guard channels[client] == nil else { return }
+            guard line == .client, channels[client] == nil else { return }
             report(.probeRefused(client, isCounted: areRefusalsTold))
         }
     }
@@ -115,6 +123,7 @@ final class EffectRunner {
         [
             ("counts of overflows", overflows.count), ("timers of activity", inactivityTimers.count),
             ("timers of intervals", intervalTimers.count), ("probes", prober.keptCount),
+            ("witnesses of replies", witnessedReplies.count),
             ("barriers that were refused", uncarried.count),
         ]
     }
@@ -172,10 +181,21 @@ final class EffectRunner {
     }
 
     /// Calls `completion` when the bus has carried all that was sent, and the store knows; or can't be asked.
-    func settle(_ completion: @escaping () -> Void) {
-        bus.busID { [weak self] result in
-            guard let self, case .success = result, receipts?.areComplete == false else { return completion() }
-            settle(completion)
+    ///
+    /// - Parameter hearsRefusals: whether also what the bus refused of that has been heard, which comes behind all calls that
+    ///   it holds for the service.
+    func settle(hearsRefusals: Bool = true, _ completion: @escaping () -> Void) {
+        func carried(_ isKnown: Bool) {
+            guard isKnown, receipts?.areComplete == false else { return completion() }
+            settle(hearsRefusals: hearsRefusals, completion)
+        }
+        barrier.pass { [weak self] result in
+            guard let self else { return completion() }
+            if case .failure(let error) = result, error.name == BusError.disconnectedName { return completion() }
+            guard hearsRefusals || !barrier.isAnsweredLater else { return carried(true) }
+            bus.busID { result in
+                if case .success = result { carried(true) } else { carried(false) }
+            }
         }
     }
 
@@ -220,7 +240,12 @@ final class EffectRunner {
         case .valuesRemoved(let client): send(ValuesRemovedSignal().message(to: client), to: client)
         case .probe(let client): prober.probe(client)
         case .witness(let client): witness.find(client)
-        case .sendAnswer(let client): answers.sendKept(for: client)
+        case .sendAnswer(let client): answers.sendKeptAnswer(for: client)
+        case .probeReplies(let client): prober.probe(client, of: .replies)
+        case .witnessReplies(let client):
+            witnessedReplies.insert(client)
+            witness.find(client)
+        case .sendReply(let client): answers.sendKeptReply(for: client)
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             // M6: with the other changes of suspension, ahead of calls, which a flood of them would hold up for its length.
             inactivityTimers[client] = .once(
@@ -240,6 +265,7 @@ final class EffectRunner {
             clients.watch(client) { [unowned self] in report(.disappeared(client)) }
         case .forget(let client):
             witness.forget(client)
+            witnessedReplies.remove(client)
             answers.forget(client)
             inactivityTimers[client] = nil
             intervalTimers[client] = nil

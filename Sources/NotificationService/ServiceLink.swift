@@ -47,7 +47,9 @@ final class ServiceLink {
     private static let callOverhead = 512
     /// Set while it stops.
     private var stopTimer: EventSource?
+    /// Until nothing more is served and sent, and until nothing more is waited for, in milliseconds.
     private static let stopTime: UInt32 = 2000
+    private static let timeForCarrying: UInt32 = 1000
     /// Called when the service has its name and serves.
     var onServing: (() -> Void)?
     private let onEnd: (End) -> Void
@@ -105,7 +107,7 @@ final class ServiceLink {
     /// state; then all that is on its way; then the state. A connection that is closed before the bus has read it would
     /// lose what it had not read.
     ///
-    /// - Parameter completion: called once, from the loop, also when the bus answers nothing for two seconds.
+    /// - Parameter completion: called once, from the loop, also when the bus answers nothing for three seconds.
     func stop(_ completion: @escaping () -> Void) {
         guard hasState else { return completion() }
         guard stopTimer == nil else { return }
@@ -115,8 +117,13 @@ final class ServiceLink {
             object.finish()
             completion()
         }
-        stopTimer = .once(
-            milliseconds: Self.stopTime, on: connection.context, priority: .of(.control), action: finish)
+        let context = connection.context
+        stopTimer = .once(milliseconds: Self.stopTime, on: context, priority: .of(.control)) { [weak self] in
+            guard let self, hasState else { return }
+            stopTimer = .once(
+                milliseconds: Self.timeForCarrying, on: context, priority: .of(.control), action: finish)
+            object.settleAtOnce(finish)
+        }
         connection.releaseName(Wire.busName) { [weak self] _ in self?.object.settle(finish) }
     }
 

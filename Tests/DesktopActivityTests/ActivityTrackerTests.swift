@@ -51,6 +51,19 @@ struct ActivityTrackerTests {
         #expect(desktop.tracker.activeApplication == nil)
     }
 
+    @Test("E4: of more windows than anybody opens all are forgotten, and the next ones count")
+    func tooMany() {
+        desktop.client("a", 10)
+        desktop.client("b", 20)
+        desktop.focus("w", process: 10)
+        // With that one there are as many as are kept.
+        for number in 1..<4096 { desktop.focus("w\(number)", process: 20) }
+        desktop.focus(nil)
+        #expect(desktop.activity("a") == .inactive && desktop.activity("b") == .inactive)
+        desktop.focus("more", process: 20)
+        #expect(desktop.activity("a") == .unknown && desktop.activity("b") == .active)
+    }
+
     /// What can be seen, as a source tells it.
     private func show(_ window: WindowID, of process: UInt32, _ isHidden: Bool, application: String? = nil) {
         desktop.tracker.handle(

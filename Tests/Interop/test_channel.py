@@ -41,6 +41,33 @@ class Examples(carillon_interop.TestCase):
             self.assertEqual(run(program, name), f"notification 1 {name}\noutcome 1 1\n")
 
 
+class NoDescriptors(carillon_interop.TestCase):
+    def test_answered(self):
+        """F2: a caller that takes no descriptors is told so, at once, and goes on by the bus. dbus-broker closes the
+        connection of a client to which it would have to carry one."""
+        from jeepney import DBusAddress, new_method_call
+        from jeepney.io.blocking import open_dbus_connection
+
+        center = DBusAddress(
+            carillon_interop.OBJECT_PATH, carillon_interop.BUS_NAME, carillon_interop.INTERFACE)
+        connection = open_dbus_connection("SESSION", enable_fds=False)
+        self.addCleanup(connection.close)
+
+        def call(method, signature, *arguments):
+            return connection.send_and_get_reply(
+                new_method_call(center, method, signature, arguments), timeout=PATIENCE)
+
+        for _ in range(3):
+            try:
+                answer = call("OpenChannel", "a{sv}", {})
+            except ConnectionResetError:
+                return
+            self.assertEqual(answer.header.fields[4], "org.freedesktop.DBus.Error.NotSupported", answer.body)
+        name = fresh_name()
+        self.assertEqual(call("AddObserver", "ssa{sv}", name, "", {}).header.message_type.name, "method_return")
+        self.assertEqual(call("Post", "ssa{sv}a{sv}", name, "", {}, {}).body, (1,))
+
+
 class Channel:
     """A channel of a client's, with bodies as GLib.Variant."""
 

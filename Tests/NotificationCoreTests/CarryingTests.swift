@@ -227,6 +227,43 @@ struct CarryingTests {
         #expect(try next.addObserver(of: one, name: "B", object: "", options: .init(), effects: &effects) > id)
     }
 
+    @Test("E3: an end in order sends nothing more, and leaves all that is due to the next process, which tells no loss")
+    func endsInOrder() throws {
+        center.center.remembersChanges = true
+        try center.observe(one, "A")
+        try center.observe(two, "A")
+        center.stop(two)
+        center.isBusy = true
+        try center.post(200, of: "A")
+        center.isBusy = false
+        let before = center.deliveries(one).count
+        var effects: [Effect] = []
+        center.center.beginEnding(effects: &effects)
+        // Somebody comes meanwhile, and somebody answers.
+        _ = try center.center.addObserver(of: three, name: "A", object: "", options: .init(), effects: &effects)
+        center.center.clientAnswered(two, effects: &effects)
+        _ = try center.center.post(
+            name: "A", object: "last", userInfo: Tower.Payload(byteCount: 1), from: ":1.0", effects: &effects)
+        #expect(!center.center.isAnythingReady, "nobody waits for a turn")
+        var changes = center.changes
+        for effect in effects {
+            switch effect {
+            case .remember(let change): changes.append(change)
+            case .deliver, .deliverTogether, .dropped: Issue.record("\(effect)")
+            default: break
+            }
+        }
+        let next = Scenario()
+        for change in changes { #expect(next.center.restore(change)) }
+        next.center.restoreNumbers(
+            lastSerial: center.center.lastSerial, lastObserver: center.center.lastObserver)
+        next.finishRestoring()
+        for (client, count) in [(one, 201 - before), (two, 201 - center.deliveries(two).count), (three, 1)] {
+            #expect(next.deliveries(client).count == count && next.deliveries(client).last?.notification.object == "last")
+            #expect(next.losses(client).isEmpty)
+        }
+    }
+
     @Test("E5: it has the counts of the other, too, and tells what that could not tell any more")
     func takesOverCounts() throws {
         try center.observe(one, "A")

@@ -102,6 +102,25 @@ struct IntervalCostTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E8, M6: what is due beyond a slice goes later, and not in the next event")
+    func slices() throws {
+        let center = scenario()
+        try center.observe(one, "A", interval: 1000)
+        for _ in 0..<2 { for number in 0..<200 { try center.post("A", "\(number)") } }
+        center.seconds += 2
+        func look() -> Int {
+            let before = center.received(one).count
+            var effects: [Effect] = []
+            center.center.intervalTimerEnded(one, effects: &effects)
+            return effects.count { if case .deliver = $0 { true } else { false } }
+                + center.received(one).count - before
+        }
+        #expect(look() == 64)
+        #expect(look() == 0)
+        center.wait(10)
+        #expect(center.statistics.queued == 0)
+    }
+
     @Test("E8: an event for many observers and names takes few steps: looks, removals and suspensions")
     func steps() throws {
         let center = scenario()

@@ -357,7 +357,7 @@ struct RetainedTests {
         center.center.checksInvariants = false
         for number in 1...600 { try post("A", "\(number)", on: center) }
         try center.suspend(one)
-        for number in 1...1000 { try center.observe(one, "Other\(number)", "", .hold, retained: true) }
+        for number in 1...8000 { try center.observe(one, "Other\(number)", "", .hold, retained: true) }
         let id = try center.observe(one, "A", "", .hold, retained: true)
         let any = try center.observe(one, "", "600", .hold, retained: true)
         try center.post("A", "newer")

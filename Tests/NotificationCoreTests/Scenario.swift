@@ -45,6 +45,10 @@ final class Scenario {
     private(set) var witnesses: [ClientName: Int] = [:]
     /// Answers that were kept for a connection and sent later.
     private(set) var sentAnswers: [ClientName: Int] = [:]
+    /// What was asked, and sent later, of replies beside channels.
+    private(set) var replyProbes: [ClientName: Int] = [:]
+    private(set) var replyWitnesses: [ClientName: Int] = [:]
+    private(set) var sentReplies: [ClientName: Int] = [:]
     /// The moments of inactivity that began for a client, with their epochs and lengths.
     private(set) var inactivityTimers: [ClientName: [(epoch: UInt64, milliseconds: Int)]] = [:]
     /// What each was told that it has no longer.
@@ -377,6 +381,30 @@ final class Scenario {
         perform { effects in center.mayAnswer(caller, byteCount: bytes, effects: &effects) }
     }
 
+    // MARK: Channels
+
+    func openChannel(of client: ClientName) throws {
+        _ = try perform { effects throws(CenterError) in try center.channelOpened(of: client, effects: &effects) }
+    }
+
+    func channelGone(of client: ClientName) {
+        perform { effects in center.channelGone(of: client, effects: &effects) }
+    }
+
+    /// The service has a reply for a connection.
+    func reply(to caller: ClientName, bytes: Int = 100) -> DistributedCenter.ReplyTurn {
+        perform { effects in center.mayReply(to: caller, byteCount: bytes, effects: &effects) }
+    }
+
+    /// A client with a channel answers one probe on the bus.
+    func answerOnBus(_ client: ClientName) {
+        perform { effects in center.repliesAnswered(by: client, effects: &effects) }
+    }
+
+    func witnessReplies(_ client: ClientName, hasRead: Bool) {
+        perform { effects in center.repliesWitnessed(of: client, hasRead: hasRead, effects: &effects) }
+    }
+
     // MARK: What came of it
 
     /// All that the client received.
@@ -482,6 +510,9 @@ final class Scenario {
             if !stopped.contains(client) { asked.append(client) }
         case .witness(let client): witnesses[client, default: 0] += 1
         case .sendAnswer(let client): sentAnswers[client, default: 0] += 1
+        case .probeReplies(let client): replyProbes[client, default: 0] += 1
+        case .witnessReplies(let client): replyWitnesses[client, default: 0] += 1
+        case .sendReply(let client): sentReplies[client, default: 0] += 1
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             inactivityTimers[client, default: []].append((epoch, milliseconds))
         case .startIntervalTimer(let client, let milliseconds):

@@ -20,8 +20,8 @@ struct ClientProberTests {
         init() {
             // Without a control connection there are no barriers to wait for: each passes at once.
             prober = ClientProber(bus: bus, barrier: BusBarrier(bus: bus))
-            prober.onAnswer = { [unowned self] _ in answers += 1 }
-            prober.onRefusal = { [unowned self] _ in refusals += 1 }
+            prober.onAnswer = { [unowned self] _, _ in answers += 1 }
+            prober.onRefusal = { [unowned self] _, _ in refusals += 1 }
         }
 
         /// What came of it, when the bus has answered what it was asked besides.

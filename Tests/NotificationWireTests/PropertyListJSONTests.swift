@@ -48,6 +48,10 @@ struct PropertyListJSONTests {
             ("[1, null]", "userInfo.a[1]: null"), (#"{"b": null}"#, "userInfo.a.b: null"),
             ("18446744073709551616", "userInfo.a: 18446744073709551616 is out of the range of 64-bit"),
             ("-9223372036854775809", "userInfo.a: -9223372036854775809 is out of the range of 64-bit"),
+            (
+                String(repeating: "8", count: 65),
+                "userInfo.a: " + String(repeating: "8", count: 64) + "… is out of the range of 64-bit"
+            ),
             ("1e999", "userInfo.a: 1e999 is out of the range of floating-point"),
             (#"{"$data": "AQ"}"#, "userInfo.a: '$data' is not base64"), (#"{"$date": "now"}"#, "userInfo.a: '$date'"),
             (#"{"$double": "1"}"#, "userInfo.a: '$double' is none of nan, inf, -inf"), ("{", "not valid JSON"),

@@ -52,6 +52,7 @@ extension DistributedCenter {
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
         peer.answers = Deque()
+        peer.replies = nil
         // They hold each other.
         peer.account.clients.remove(peer)
         peer.account.peers -= 1

@@ -4,6 +4,7 @@
 extension DistributedCenter {
     /// What a client had not confirmed on the bus when it got its channel.
     public struct SentBeforeChannel: Sendable {
+        /// With what it was sent before earlier channels, and replies.
         public let byteCount: Int
         /// Whether it is so much that the answers are waited for.
         public let needsAnswers: Bool
@@ -29,11 +30,12 @@ extension DistributedCenter {
             probe(peer, effects: &effects)
             if !peer.flow.isOpen { closed(peer, effects: &effects) }
         }
-        let byteCount = peer.flow.unconfirmed.bytes
-        if byteCount <= mostUnasked { peer.flow.answersNeedNotCome() }
+        beginReplies(of: peer)
+        let onBus = peer.flow.unconfirmed.bytes + peer.flow.unsureBytes + (peer.replies?.flow.unconfirmed.bytes ?? 0)
+        if onBus <= mostUnasked { peer.flow.answersNeedNotCome() }
         peer.confirmedBeforeChannel = peer.confirmedBytes
         return SentBeforeChannel(
-            byteCount: byteCount, needsAnswers: byteCount > mostUnasked, probes: peer.flow.unansweredProbes,
+            byteCount: onBus, needsAnswers: onBus > mostUnasked, probes: peer.flow.unansweredProbes,
             isBeingWitnessed: peer.flow.isBeingWitnessed)
     }
 

@@ -31,7 +31,7 @@ extension DistributedCenter {
     /// does not read, or for its process.
     public func isServed(_ name: ClientName) -> Bool {
         guard let peer = peers[name] else { return peers.count < 2 * Int(limits[.clients]) }
-        guard !peer.answers.isEmpty else { return true }
+        guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
         let left = Int(limits[.answerBytes]) - totals[.answerBytes]
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
     }
@@ -82,16 +82,18 @@ extension DistributedCenter {
     /// wait for.
     func findWitness(for peer: Peer, effects: inout [Effect]) {
         guard isAnyHeldBack || !peer.answers.isEmpty || client(of: peer)?.awaitsSomething == true else { return }
-        if peer.flow.needsWitness(isRoomWanted: isAnyHeldBack) { effects.append(.witness(peer.name)) }
+        if peer.flow.needsWitness(isRoomWanted: isAnyHeldBack, isAnswerDue: !peer.answers.isEmpty) {
+            effects.append(.witness(peer.name))
+        }
     }
 
-    private var isAnyHeldBack: Bool { isLettingGo || !heldBack.isEmpty }
+    var isAnyHeldBack: Bool { isLettingGo || !heldBack.isEmpty }
 
-    private var isRoomWanted: Bool { isShortOfRoom || !heldBack.isEmpty }
+    var isRoomWanted: Bool { isShortOfRoom || !heldBack.isEmpty }
 
     /// When half of what may be on its way is, nobody's confirmation waits for a whole window any more: who has read
     /// what there is gives the room back.
-    private func lookForRoom(effects: inout [Effect]) {
+    func lookForRoom(effects: inout [Effect]) {
         let (all, limit) = (totals[.inFlightBytes], Int(limits[.inFlightBytes]))
         if isShortOfRoom {
             isShortOfRoom = all > limit / 4
@@ -106,9 +108,9 @@ extension DistributedCenter {
         meter.count(peers.count)
         meter.countSort(of: peers.count)
         // By name, so that the same events have the same effects in every process.
-        for peer in peers.values.sorted(by: { $0.name < $1.name })
-        where peer.flow.isIdle && peer.flow.unconfirmed.messages > 0 {
-            probe(peer, effects: &effects)
+        for peer in peers.values.sorted(by: { $0.name < $1.name }) {
+            if peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
+            askForReplies(peer, effects: &effects)
         }
     }
 
@@ -136,7 +138,10 @@ extension DistributedCenter {
         // Nobody else would ask for those that never answer and for which nothing waits.
         meter.count(peers.count)
         meter.countSort(of: peers.count)
-        for peer in peers.values.sorted(by: { $0.name < $1.name }) { findWitness(for: peer, effects: &effects) }
+        for peer in peers.values.sorted(by: { $0.name < $1.name }) {
+            findWitness(for: peer, effects: &effects)
+            findReplyWitness(for: peer, effects: &effects)
+        }
     }
 
     // MARK: Confirming
@@ -192,10 +197,11 @@ extension DistributedCenter {
     }
 
     private func sizeOfNext(for peer: Peer) -> Int {
-        peer.answers.first ?? client(of: peer)?.queue.sizeOfNext ?? 0
+        peer.replies?.kept.first ?? peer.answers.first ?? client(of: peer)?.queue.sizeOfNext ?? 0
     }
 
     private func pump(_ peer: Peer, effects: inout [Effect]) {
+        sendReplies(to: peer, effects: &effects)
         sendAnswers(to: peer, effects: &effects)
         if let client = client(of: peer) { pump(client, effects: &effects) }
         findWitness(for: peer, effects: &effects)
@@ -235,5 +241,5 @@ extension DistributedCenter {
 
     private static let mostStrangers = 1024
     /// What keeping an answer costs besides its bytes, roughly.
-    private static let answerOverhead = 256
+    static let answerOverhead = 256
 }

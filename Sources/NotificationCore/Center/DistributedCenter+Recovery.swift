@@ -259,6 +259,20 @@ extension DistributedCenter {
         }
     }
 
+    /// The process is about to end, and a later one takes up from here: from now on no client is sent anything, and all that
+    /// is due is remembered, also what waits for its turn. What is sent so late could not be known to have been carried.
+    public func beginEnding(effects: inout [Effect]) {
+        defer { eventEnded() }
+        isEnding = true
+        meter.count(clients.count)
+        for client in clients.values {
+            client.isLeftToNext = true
+            rememberDue(of: client, effects: &effects)
+        }
+        // Their turns are void, and who waits for them is answered.
+        takeAllTurns(effects: &effects)
+    }
+
     /// Takes over all that another center remembers, which has nothing to decide any more, its numbers and its counts.
     /// Call on a new center, ``connectionEnded(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
     public func takeOver(_ other: DistributedCenter) {

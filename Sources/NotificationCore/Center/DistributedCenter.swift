@@ -103,6 +103,8 @@ public final class DistributedCenter {
     public var remembersChanges = false
     /// Whether what is staged for its turn is remembered, too: what was accepted before, and is posted by now.
     var remembersStaged = false
+    /// Whether the process is about to end (``beginEnding(effects:)``).
+    var isEnding = false
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
@@ -351,6 +353,7 @@ public final class DistributedCenter {
         let client = Client(
             peer, number: freeNumbers.popLast() ?? clients.count, isAutomationOn: suspendsAutomatically, meter: meter)
         peer.isClient = true
+        client.isLeftToNext = isEnding
         clients[name] = client
         charge(peer, .clients, 1)
         return client

@@ -28,6 +28,14 @@ public enum Effect {
     case witness(ClientName)
     /// Send the connection the oldest of the answers that are kept for it.
     case sendAnswer(ClientName)
+    /// Ask a client that has or had a channel for an answer on the bus, and report that with
+    /// ``DistributedCenter/repliesAnswered(by:effects:)``.
+    case probeReplies(ClientName)
+    /// Find out in another way whether it has read what it was sent on the bus, and report that with
+    /// ``DistributedCenter/repliesWitnessed(of:hasRead:effects:)``, sooner or later.
+    case witnessReplies(ClientName)
+    /// Send it the oldest of the replies that are kept for it beside its channel.
+    case sendReply(ClientName)
     /// Report the end of this time with ``DistributedCenter/inactivityTimerEnded(_:epoch:effects:)``. It takes the place
     /// of an earlier one of the same client.
     case startInactivityTimer(ClientName, epoch: UInt64, milliseconds: Int)

@@ -67,6 +67,11 @@ final class Peer: Sizable {
         @exclusivity(unchecked)
     #endif
     var answers = Deque<Int>()
+    /// What goes to it on the bus beside its channel; nil for one that has none, and has confirmed what it had.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
+    var replies: ReplyLine?
     /// Posts that it made, and that were accepted.
     var posted: UInt64 = 0
     /// Posts that it made, and that were refused.

@@ -12,6 +12,8 @@ final class Client {
 
     /// Whether the bus was asked to tell when it leaves; not yet for one that an earlier process knew.
     var isWatched = false
+    /// Whether the service is about to end: what is due is left to the next process, which tells what it sends.
+    var isLeftToNext = false
     /// Whether it left the bus. It may have turns left, which are void.
     var isGone = false
 
@@ -137,14 +139,17 @@ final class Client {
         revocation?.untold.formUnion(ids)
     }
 
-    /// All that it was sent so far, in bytes.
-    var sentBytes: UInt64 { peer.confirmedBytes + UInt64(peer.usage[.inFlightBytes]) }
+    /// All that it was sent so far, in bytes, without replies beside its channel.
+    var sentBytes: UInt64 {
+        peer.confirmedBytes
+            + UInt64(peer.usage[.inFlightBytes] - (peer.replies?.flow.unconfirmed.bytes ?? 0))
+    }
 
     var name: ClientName { peer.name }
 
     /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
     /// nothing before the restoring has ended: first of all what it missed.
-    var reads: Bool { isWatched && !isGone && peer.flow.isOpen }
+    var reads: Bool { isWatched && !isGone && !isLeftToNext && peer.flow.isOpen }
 
     var isSuspended: Bool {
         #if CARILLON_PLANTED

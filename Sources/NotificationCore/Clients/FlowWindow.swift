@@ -47,11 +47,16 @@ struct FlowWindow {
     /// Answers to probes that were sent over the bus before it had a channel and behind which nothing waits any more. They
     /// come before those of the others.
     private var answersUntilSure = 0
+    /// What these are about, in bytes.
+    private(set) var unsureBytes = 0
     private var hasAnswered = false
     /// Whether it has used up its windows without ever having answered.
     private(set) var isSilent = false
     /// Whether it is being found out in another way whether it reads.
     private(set) var isBeingWitnessed = false
+    /// Whether that is so though it answers: it may be a program of one thread that waits for an answer to its call, and
+    /// answers no Ping before it has that.
+    private var isWitnessedWhileItCalls = false
     /// Answers until the bus has room for the connection again; 0 while it has, as far as is known.
     private var answersUntilRoom = 0
     /// Whether it has to wait for room in what all together may have on their way.
@@ -108,6 +113,7 @@ struct FlowWindow {
 
     /// The connection gets a channel: nothing waits any more for answers to what was probed on the bus.
     mutating func answersNeedNotCome() {
+        unsureBytes += unconfirmed.bytes
         unsure.add(writeOff())
         answersUntilSure += unansweredProbes
     }
@@ -118,7 +124,10 @@ struct FlowWindow {
     /// - Returns: how many bytes it confirms.
     mutating func answered(byPeer: Bool = true) -> Int {
         guard overtaken > 0 || !probed.isEmpty else { return 0 }
-        if byPeer { hasAnswered = true }
+        if byPeer {
+            hasAnswered = true
+            isWitnessedWhileItCalls = false
+        }
         isSilent = false
         if isBlocked { answersUntilRoom -= 1 }
         guard overtaken == 0 else {
@@ -134,7 +143,7 @@ struct FlowWindow {
         isSilent = false
         guard isAnswerOverdue else { return }
         answersUntilSure -= 1
-        if answersUntilSure == 0 { unsure = Told() }
+        if answersUntilSure == 0 { (unsure, unsureBytes) = (Told(), 0) }
     }
 
     /// Whether the next answer on the bus is to a probe from before a channel.
@@ -161,14 +170,17 @@ struct FlowWindow {
     /// Whether it has to be found out now in another way whether the connection reads. One that waits for room may take
     /// that itself, with what it has not confirmed.
     ///
-    /// - Parameter isRoomWanted: whether others wait for room, which it may take.
-    mutating func needsWitness(isRoomWanted: Bool) -> Bool {
+    /// - Parameters:
+    ///   - isRoomWanted: whether others wait for room, which it may take.
+    ///   - isAnswerDue: whether an answer to one of its calls waits.
+    mutating func needsWitness(isRoomWanted: Bool, isAnswerDue: Bool) -> Bool {
         let takesRoom = isRoomWanted && probed.contains { $0.bytes > 0 }
-        guard isUsedUp || isBlocked || isHeldBack && !isIdle || takesRoom, !hasAnswered, !isBeingWitnessed else {
-            return false
-        }
+        guard isUsedUp || isBlocked || isHeldBack && !isIdle || takesRoom, !hasAnswered || isAnswerDue,
+            !isBeingWitnessed
+        else { return false }
         isBeingWitnessed = true
-        isSilent = true
+        isWitnessedWhileItCalls = hasAnswered
+        isSilent = !hasAnswered
         return true
     }
 
@@ -180,7 +192,7 @@ struct FlowWindow {
     mutating func witnessed(all isAll: Bool) -> Int {
         guard isBeingWitnessed else { return 0 }
         isBeingWitnessed = false
-        guard !hasAnswered, !probed.isEmpty else { return 0 }
+        guard !hasAnswered || isWitnessedWhileItCalls, !probed.isEmpty else { return 0 }
         let confirmed = isAll ? probed[...] : probed.prefix(1)
         let bytes = confirmed.reduce(0) { $0 + $1.bytes }
         overtaken += confirmed.count

@@ -234,6 +234,9 @@ struct HeldQueue {
         }
         try require(sum == (count, byteCount), "E1: what is held is the sum of its entries")
         try require(nodes.count(where: { $0.entry != nil }) == count, "S2: what is held is in the list")
+        var (free, place) = (0, firstFree)
+        while place != none, free < nodes.count { (free, place) = (free + 1, nodes[Int(place)].next) }
+        try require(free == nodes.count - count, "E4: the memory of what has gone is used again")
         let due = entries.filter(isReleased)
         try require(
             due.count == released.count && due.reduce(0) { $0 + $1.dueBytes } == released.byteCount

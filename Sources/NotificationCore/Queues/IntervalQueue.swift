@@ -292,9 +292,7 @@ struct IntervalQueue {
             switch look(at: entry, newest) {
             // Until it is taken.
             case true?: again.append(first)
-            case false?:
-                entry.look = .max
-                setLook(entry)
+            case false?: setLook(entry)
             case nil:
                 entry.look = now + Self.pause
                 again.append(Look(time: entry.look, serial: newest.serial, key: entry.key))

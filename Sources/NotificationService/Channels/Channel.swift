@@ -55,6 +55,8 @@ final class Channel: PolledSourceDelegate {
     /// Called when there may be something to read, or room to write.
     var onReadable: ((Channel) -> Void)?
     var onWritable: ((Channel) -> Void)?
+    /// Called when the client probably never got its end.
+    var onRefused: (() -> Void)?
     /// Called when there is something to be written.
     var onAppended: ((Channel) -> Void)?
 
@@ -75,6 +77,8 @@ final class Channel: PolledSourceDelegate {
     var owesWitness = false
     /// Whether the client wants batches where it gets its notifications on the bus.
     var wantsBatches = false
+    /// Until when a channel that ends without a byte from the client may be one that the client never got.
+    var refusalEnd: SuspendingClock.Instant?
     /// Whether something was appended that nobody tried to write.
     var isDirty = false
     /// Whether it is noted that a probe is answered.
@@ -91,6 +95,7 @@ final class Channel: PolledSourceDelegate {
     /// Whether a client for which outcomes are kept may have more kept.
     var isServed: (() -> Bool)?
     private(set) var isAtEnd = false
+    private var hasReceived = false
     private(set) var fault: ChannelFrame.Fault?
     private var readsLeft = 0
     private(set) var isOpen = true
@@ -115,6 +120,7 @@ final class Channel: PolledSourceDelegate {
         onReadable = nil
         onWritable = nil
         onAppended = nil
+        onRefused = nil
         isServed = nil
     }
 
@@ -243,6 +249,7 @@ final class Channel: PolledSourceDelegate {
                 // Nothing will come of who can't write.
                 if count == 0 || count < 0 && end != nil { isAtEnd = true }
                 guard count > 0 else { return nil }
+                hasReceived = true
                 if !isFull { readsLeft = 0 }
             }
         } catch {
@@ -253,6 +260,11 @@ final class Channel: PolledSourceDelegate {
 
     /// Whether all was taken that can be: there is nothing more, or it makes no sense.
     var isExhausted: Bool { fault != nil || isAtEnd && !reader.hasNext }
+
+    /// Whether the client probably never got its end: that was closed at once, and nothing came.
+    func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
+        isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? false
+    }
 
     /// What came is no post.
     func fail(_ found: ChannelFrame.Fault) {

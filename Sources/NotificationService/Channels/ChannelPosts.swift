@@ -79,7 +79,7 @@ final class ChannelPosts {
         let before = try mappingCenterErrors { () throws(CenterError) in
             try driver.perform { effects throws(CenterError) in
                 try driver.center.channelOpened(
-                    of: client, mostUnasked: channels.mostUnasked(of: client), effects: &effects)
+                    of: client, mostUnasked: Channels.mostUnasked, effects: &effects)
             }
         }
         let channel = Channel(of: client, account, own, context: driver.context)
@@ -91,7 +91,9 @@ final class ChannelPosts {
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
         // The answer may wait for room.
+        channel.onRefused = { [answer = call.answer] in answer.reply(with: Self.refused) }
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
+            channel?.refusalEnd = driver.context.now + Self.timeOfRefusal
             let isWanted = { [weak channel] in channel?.isOpen == true }
             driver.effects.whenCarried(while: isWanted) { [weak channel, unowned self] in
                 guard let channel, !driver.isOver else { return }
@@ -101,6 +103,12 @@ final class ChannelPosts {
         }
         Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
     }
+
+    /// For what the bus or the system refuses to carry, nobody answers: that takes less than this.
+    private static let timeOfRefusal = Duration.seconds(1)
+    private static let refused = BusError(
+        name: BusError.notSupportedName,
+        message: "the descriptor of the channel was not carried: the caller takes none, or the system carries no more")
 
     // MARK: Taking
 
@@ -229,6 +237,7 @@ final class ChannelPosts {
             }
             channels.end(channel, mayBeUnread: channel.socket.wasReset)
         } else {
+            if channel.mayBeRefused(at: driver.context.now) { channel.onRefused?() }
             let isCut = !channel.reader.isBetweenFrames
             Log.info(
                 "the channel of \(channel.client) ended\(isCut ? " in the middle of a frame" : "")",

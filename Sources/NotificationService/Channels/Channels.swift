@@ -8,8 +8,8 @@ import NotificationWire
 ///
 /// What it decided is counted, and bounded, as what goes to the bus is (A4). A probe asks whether all that was given
 /// before has been written: what is in the socket the client gets, also when the service dies. So a client that does not
-/// read has the socket full and its windows used up, and waits in the core. Answers to its calls go by the bus; where they
-/// have become many, a probe asks there too.
+/// read has the socket full and its windows used up, and waits in the core. Replies to its calls go by the bus, and have a
+/// window of their own.
 ///
 /// Threads: that of the context. Nothing here blocks.
 final class Channels {
@@ -31,6 +31,8 @@ final class Channels {
         case uncarried(ClientName)
         /// The channel ended with words about the client in it that it may never read, among them about these observers.
         case wordsUnread(ClientName, revoked: Set<ObserverID>)
+        /// The channel ended, and its client goes on by the bus.
+        case gone(ClientName)
     }
 
     /// Gets these events.
@@ -59,12 +61,8 @@ final class Channels {
     /// Those of which a probe is answered.
     private var answered: [Channel] = []
     private var source: ReadySource!
-    /// What went on the bus, to each client that has or had a channel, since it was known to have read there, in bytes.
-    private var sentOnBus: [ClientName: Int] = [:]
-    /// So much of that needs no asking: nobody has to look at the bus for a few answers.
-    private static let mostSentOnBus = 64 << 10
-    /// What an answer costs the bus besides its bytes, roughly.
-    private static let overheadOnBus = 512
+    /// What may lie on the bus for a client without being asked about when it gets a channel, in bytes.
+    static let mostUnasked = 64 << 10
 
     init(on context: MainContext, prober: ClientProber, witness: ReadingWitness) {
         self.context = context
@@ -75,7 +73,7 @@ final class Channels {
             run: { [unowned self] in reportAnswers() })
     }
 
-    var isEmpty: Bool { channels.isEmpty && carried.isEmpty && sentOnBus.isEmpty }
+    var isEmpty: Bool { channels.isEmpty && carried.isEmpty }
     var count: Int { channels.count }
 
     subscript(client: ClientName) -> Channel? { channels[client] }
@@ -88,11 +86,6 @@ final class Channels {
     }
 
     // MARK: Beginning and end
-
-    /// How much more may go to the client on the bus that needs no asking.
-    func mostUnasked(of client: ClientName) -> Int {
-        max(0, Self.mostSentOnBus - sentOnBus[client, default: 0])
-    }
 
     /// From now on what is for the client goes to this channel.
     ///
@@ -107,7 +100,6 @@ final class Channels {
             onWritten()
         }
         channels[channel.client] = channel
-        sentOnBus[channel.client, default: 0] += before.byteCount
         channel.probes = Array(
             repeating: Channel.Probe(position: 0, waitsForPing: before.needsAnswers), count: before.probes)
         channel.owesWitness = before.isBeingWitnessed
@@ -154,6 +146,7 @@ final class Channels {
             meter.count(channel.unreadWords.count + revoked.count)
             report(.wordsUnread(channel.client, revoked: revoked))
         }
+        report(.gone(channel.client))
         for probe in channel.probes where !probe.waitsForPing { prober.probe(channel.client) }
         if channel.owesWitness { witness.find(channel.client) }
     }
@@ -174,7 +167,6 @@ final class Channels {
             meter.endEvent("channelForgotten")
         }
         carried[client] = nil
-        sentOnBus[client] = nil
     }
 
     /// What of a client's channel it may never get.
@@ -302,7 +294,8 @@ final class Channels {
         case .forget(let client):
             forget(client)
             return false
-        case .export, .interestChanged, .valuesRemoved, .sendAnswer, .startInactivityTimer, .startIntervalTimer,
+        case .export, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .witnessReplies, .sendReply,
+            .startInactivityTimer, .startIntervalTimer,
             .overflowed,
             .uncarried, .remember, .watch:
             return false
@@ -318,24 +311,16 @@ final class Channels {
     }
 
     private func probe(_ channel: Channel) {
-        let mustAsk = mostUnasked(of: channel.client) == 0
-        channel.probes.append(Channel.Probe(position: channel.writer.position, waitsForPing: mustAsk))
-        if mustAsk { prober.probe(channel.client) }
+        channel.probes.append(Channel.Probe(position: channel.writer.position, waitsForPing: false))
         noteAnswer(channel)
     }
 
     // MARK: Answers of probes
 
-    /// An answer to a call goes to the client on the bus.
-    func noteSentOnBus(_ byteCount: Int, to client: ClientName) {
-        if !sentOnBus.isEmpty { sentOnBus[client]? += byteCount + Self.overheadOnBus }
-    }
-
     /// The client answered a Ping.
     ///
     /// - Returns: false when it has no channel.
     func answered(_ client: ClientName) -> Bool {
-        sentOnBus[client]? = 0
         guard let channel = channels[client] else { return false }
         guard let index = channel.probes.firstIndex(where: \.waitsForPing) else {
             report(.answers(client))
@@ -351,7 +336,6 @@ final class Channels {
     /// - Returns: false when it has no channel.
     func witnessed(_ client: ClientName, hasRead: Bool) -> Bool {
         guard let channel = channels[client] else { return false }
-        sentOnBus[client] = hasRead ? 0 : max(0, sentOnBus[client, default: 0] - Self.mostSentOnBus)
         for index in channel.probes.indices where channel.probes[index].waitsForPing {
             channel.setAnswered(at: index, byPeer: false)
             if !hasRead { break }

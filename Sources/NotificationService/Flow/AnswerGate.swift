@@ -3,16 +3,15 @@ import BusNames
 import Collections
 import DBus
 import MainLoop
+import NotificationCore
 
 /// Sends answers as far as their receivers read them (A4, E4), and keeps the others in their order: replies on the bus,
 /// and outcomes of posts on channels.
 ///
 /// The core decides, and counts.
 final class AnswerGate {
-    /// Asks the core whether to send an answer of so many bytes to a connection now.
-    var maySend: ((UniqueName, Int) -> Bool)!
-    /// Called when an answer of so many bytes goes to a connection.
-    var onSent: ((UniqueName, Int) -> Void)?
+    /// Asks the core when to send a reply of so many bytes to a connection.
+    var turn: ((UniqueName, Int) -> DistributedCenter.ReplyTurn)!
     private var kept: [UniqueName: Kept] = [:]
 
     private final class Reply {
@@ -35,8 +34,14 @@ final class AnswerGate {
 
     /// What is kept for one connection, the oldest first.
     private struct Kept {
+        /// Outcomes, and the replies to one that has no channel.
         var answers = Deque<Answer>()
-        var replies = 0
+        /// The replies to one that has a channel, beside that.
+        var replies = Deque<Reply>()
+        /// In both.
+        var replyCount = 0
+
+        var isEmpty: Bool { answers.isEmpty && replies.isEmpty }
     }
 
     /// What stands in the place of a bus for whatever answers the calls that came from there. It keeps the gate and the
@@ -45,28 +50,26 @@ final class AnswerGate {
 
     private func send(_ message: Message, to bus: any MessageBus) {
         guard let caller = message.destination?.unique else { return bus.send(message) }
-        let size = Self.size(of: message)
-        if maySend(caller, size) {
-            onSent?(caller, size)
-            bus.send(message)
-        } else {
-            keep(message, for: caller, bus)
+        switch turn(caller, Self.size(of: message)) {
+        case .now: bus.send(message)
+        case let turn: keep(Reply(message, to: bus), for: caller, until: turn)
         }
     }
 
     private func send(_ message: MarshalledMessage, to bus: any MessageBus) {
-        let size = max(Self.smallSize, message.byteCount)
-        if maySend(message.destination, size) {
-            onSent?(message.destination, size)
-            bus.send(message)
-        } else {
-            keep(Message(message), for: message.destination, bus)
+        switch turn(message.destination, max(Self.smallSize, message.byteCount)) {
+        case .now: bus.send(message)
+        case let turn: keep(Reply(Message(message), to: bus), for: message.destination, until: turn)
         }
     }
 
-    private func keep(_ message: Message, for caller: UniqueName, _ bus: any MessageBus) {
-        kept[caller, default: Kept()].answers.append(.reply(Reply(message, to: bus)))
-        kept[caller]?.replies += 1
+    private func keep(_ reply: Reply, for caller: UniqueName, until turn: DistributedCenter.ReplyTurn) {
+        if case .atSendReply = turn {
+            kept[caller, default: Kept()].replies.append(reply)
+        } else {
+            kept[caller, default: Kept()].answers.append(.reply(reply))
+        }
+        kept[caller]?.replyCount += 1
     }
 
     /// Appends an outcome to its channel, or keeps it.
@@ -85,32 +88,46 @@ final class AnswerGate {
     }
 
     /// Sends the oldest of the answers that are kept for a connection.
-    func sendKept(for caller: UniqueName) {
+    func sendKeptAnswer(for caller: UniqueName) {
         guard let answer = kept[caller]?.answers.popFirst() else { return }
-        if case .reply = answer { kept[caller]?.replies -= 1 }
-        if kept[caller]?.answers.isEmpty == true { kept[caller] = nil }
         switch answer {
-        case .reply(let reply):
-            onSent?(caller, Self.size(of: reply.message))
-            reply.bus.send(reply.message)
-            reply.whenSent?()
+        case .reply(let reply): sendKept(reply, to: caller)
         case .outcome(let answer):
             answer.post.channel.keptBytes -= answer.byteCount
             answer.post.channel.append(answer)
         case .void: break
         }
+        forgetIfEmpty(caller)
+    }
+
+    /// Sends the oldest of the replies that are kept for a client beside its channel.
+    func sendKeptReply(for caller: UniqueName) {
+        guard let reply = kept[caller]?.replies.popFirst() else { return }
+        sendKept(reply, to: caller)
+        forgetIfEmpty(caller)
+    }
+
+    private func sendKept(_ reply: Reply, to caller: UniqueName) {
+        kept[caller]?.replyCount -= 1
+        reply.bus.send(reply.message)
+        reply.whenSent?()
+    }
+
+    private func forgetIfEmpty(_ caller: UniqueName) {
+        if kept[caller]?.isEmpty == true { kept[caller] = nil }
     }
 
     /// Calls `body` when the last reply to a connection has been sent: now, where none is kept; never, where it leaves.
     func whenSent(to caller: UniqueName, _ body: @escaping () -> Void) {
-        for answer in kept[caller]?.answers.reversed() ?? [] {
+        guard let kept = kept[caller], kept.replyCount > 0 else { return body() }
+        if let reply = kept.replies.last { return reply.whenSent = body }
+        for answer in kept.answers.reversed() {
             if case .reply(let reply) = answer { return reply.whenSent = body }
         }
-        body()
     }
 
     /// Whether replies on the bus are kept for a connection.
-    func keepsReplies(for caller: UniqueName) -> Bool { kept[caller].map { $0.replies > 0 } ?? false }
+    func keepsReplies(for caller: UniqueName) -> Bool { kept[caller].map { $0.replyCount > 0 } ?? false }
 
     /// Appends all outcomes that are kept for a channel, which is about to end.
     func release(for channel: Channel) {

@@ -15,12 +15,20 @@ import NotificationWire
 /// of room is none: the probe is sent again until it gets through. Both are calls, as every bus answers a call that it
 /// can't carry; and each is repeated in the end when no answer comes, so that nothing waits for what is lost.
 final class ClientProber {
+    /// Of what an answer is asked for.
+    enum Line {
+        /// Of what goes to the client, as the core decides.
+        case client
+        /// Of the replies on the bus to one that has a channel.
+        case replies
+    }
+
     private let bus: any MessageBus
     /// Called when a client has answered.
-    var onAnswer: ((ClientName) -> Void)?
+    var onAnswer: ((ClientName, Line) -> Void)?
     /// Called when the bus had no room for a probe of a client. What it says of signals that it refused before has been
     /// received by then.
-    var onRefusal: ((ClientName) -> Void)?
+    var onRefusal: ((ClientName, Line) -> Void)?
     private let barrier: BusBarrier
     /// How many barriers for each client have not come out.
     private var barriers: [ClientName: Int] = [:]
@@ -41,8 +49,8 @@ final class ClientProber {
         self.barrier = barrier
     }
 
-    func probe(_ client: ClientName) {
-        probe(client, retry: 0)
+    func probe(_ client: ClientName, of line: Line = .client) {
+        probe(client, line, retry: 0)
     }
 
     func forget(_ client: ClientName) {
@@ -55,22 +63,23 @@ final class ClientProber {
     /// Whether the bus may still have something before it that was sent to the client ahead of a probe.
     func isOnTheWay(to client: ClientName) -> Bool { barriers[client] != nil }
 
-    private func probe(_ client: ClientName, retry: Int) {
+    private func probe(_ client: ClientName, _ line: Line, retry: Int) {
         barriers[client, default: 0] += 1
         barrier.pass { [weak self] result in
             guard let self else { return }
             let left = barriers[client, default: 1] - 1
             barriers[client] = left > 0 ? left : nil
             switch result {
-            case .success: ping(client, over: barrier.control ?? bus, retry: retry)
+            case .success: ping(client, line, over: barrier.control ?? bus, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
-            case .failure: refused(client, retry: retry)
+            case .failure: refused(client, line, retry: retry)
             }
         }
     }
 
     private func ping(
-        _ client: ClientName, over bus: any MessageBus, retry: Int, patience: Int32 = ClientProber.patience.first
+        _ client: ClientName, _ line: Line, over bus: any MessageBus, retry: Int,
+        patience: Int32 = ClientProber.patience.first
     ) {
         let ping = Message(laidOut: Self.form.message(to: client, size: 0) { _ in })
         let end = bus.context.now + .milliseconds(patience)
@@ -80,19 +89,19 @@ final class ClientProber {
             #if CARILLON_PLANTED
                 case .failure(let error)
                 where error.name == BusError.limitsExceededName && PlantedFault.strikes(.refusedPing):
-                    onAnswer?(client)
+                    onAnswer?(client, line)
             #endif
             case .failure(let error) where error.name == BusError.limitsExceededName:
                 // The bus has no room for this client: nothing was read, and the probe itself never got through.
-                refused(client, retry: retry)
+                refused(client, line, retry: retry)
             case .failure(let error) where error.name == BusError.disconnectedName: break
             // By the time: a client can answer with any error.
             case .failure(let error) where error.name == BusError.noReplyName && self.bus.context.now >= end:
                 guard let bus else { return }
-                self.ping(client, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
+                self.ping(client, line, over: bus, retry: retry, patience: min(patience * 2, Self.patience.last))
             default:
                 forgetPassedRetries(of: client)
-                onAnswer?(client)
+                onAnswer?(client, line)
             }
         }
     }
@@ -103,13 +112,13 @@ final class ClientProber {
         retries[client] = left.isEmpty ? nil : left
     }
 
-    private func refused(_ client: ClientName, retry: Int) {
+    private func refused(_ client: ClientName, _ line: Line, retry: Int) {
         // Its answer comes behind whatever the bus says of the signals that went before.
-        bus.passBus { [weak self] _ in self?.onRefusal?(client) }
+        bus.passBus { [weak self] _ in self?.onRefusal?(client, line) }
         retries[client, default: []].removeAll { !$0.isPending }
         retries[client, default: []].append(
             .once(milliseconds: 1000 << UInt32(retry), on: bus.context, priority: .of(.control)) { [unowned self] in
-                probe(client, retry: min(retry + 1, Self.mostRetries))
+                probe(client, line, retry: min(retry + 1, Self.mostRetries))
             })
     }
 }

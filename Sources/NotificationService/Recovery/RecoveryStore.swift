@@ -236,6 +236,7 @@ final class RecoveryStore {
             case .uncarried(let client, let count): withhold(count, of: client)
             case .remember(let change): remember(change)
             case .export, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe, .witness, .sendAnswer,
+                .probeReplies, .witnessReplies, .sendReply,
                 .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .forget:
                 break
             }

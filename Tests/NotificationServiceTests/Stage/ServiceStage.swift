@@ -43,7 +43,7 @@ final class ServiceStage {
     /// The service's connections: a main one and a control one, and again after the bus has closed them.
     private(set) var lines: [StageLine] = []
     let context: MainContext
-    private let clock = StageClock()
+    let clock = StageClock()
     private let directory: TemporaryDirectory
     private var clients: [UniqueName: StageClient] = [:]
     fileprivate var processes: [UInt32: Process] = [:]
