@@ -24,6 +24,7 @@ struct SystemBusStayTests {
         /// Answers nothing about anybody.
         var isMute = false
         private(set) var sent: [Message] = []
+        private(set) var questions = 0
         private let clock = StageClock()
 
         init() {
@@ -36,6 +37,7 @@ struct SystemBusStayTests {
 
         func call(_ call: Message, timeout _: ReplyTimeout, completion: @escaping (Result<Message, BusError>) -> Void) {
             guard call.hasMember("GetConnectionCredentials") else { return completion(.success(QuietBus.done)) }
+            questions += 1
             guard !isMute else {
                 return completion(.failure(BusError(name: "org.freedesktop.DBus.Error.NoReply", message: "in time")))
             }
@@ -272,18 +274,66 @@ struct SystemBusStayTests {
         #expect(flood(":1.5") == 2000)
     }
 
-    @Test("A session that was passed over, as its user has too many, is found when there is room")
+    @Test("A session that was passed over, as its user has too many, has a place as soon as there is one")
     func passedOver() {
         let scene = Scene()
-        let names = (2...SystemBusStay.mostPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
+        let names = (2...SessionPlaces.mostPeersOfUser + 2).map { UniqueName(rawValue: ":1.\($0)")! }
         for name in names { scene.join(name) }
-        #expect(scene.stay.shown.count == SystemBusStay.mostPeersOfUser)
-        scene.leave(names[0])
-        expectQuestion(scene)
-        // The session that was passed over answers.
-        scene.join(names.last!)
-        #expect(scene.stay.shown.count == SystemBusStay.mostPeersOfUser)
+        #expect(scene.stay.shown.count == SessionPlaces.mostPeersOfUser)
         scene.send(1, from: names.last!)
+        #expect(scene.posted.isEmpty)
+        scene.leave(names[0])
+        #expect(scene.stay.shown.count == SessionPlaces.mostPeersOfUser)
+        scene.send(2, from: names.last!)
+        #expect(scene.posted == ["Ding"])
+        #expect(scene.sent(HereSignal.member, to: nil).count == 1, "nobody is asked again")
+    }
+
+    @Test(
+        "E4: one user with hundreds of connections that say again and again that they are there costs a question for each"
+    )
+    func manyOfOneUser() {
+        let scene = Scene()
+        let names = (0..<200).map { UniqueName(rawValue: ":2.\($0)")! }
+        for _ in 0..<10 { for name in names { scene.join(name, user: 7) } }
+        #expect(scene.bus.questions == 200)
+        scene.join(":1.2")
+        scene.send(1, from: ":1.2")
+        #expect(scene.posted == ["Ding"])
+        #expect(scene.stay.shown.count == SessionPlaces.mostPeersOfUser + 1)
+        for name in names { scene.leave(name) }
+        scene.leave(":1.2")
+        scene.bus.pass(milliseconds: 10_000)
+        #expect(scene.stay.kept.allSatisfy { $0.count == 0 }, "\(scene.stay.kept)")
+    }
+
+    @Test("E4: users who fill all places give one up for each user who has fewer")
+    func manyUsers() {
+        let scene = Scene()
+        for user in 0..<8 as Range<UInt32> {
+            for number in 0..<8 { scene.join(UniqueName(rawValue: ":3.\(user)\(number)")!, user: 2000 + user) }
+        }
+        #expect(scene.stay.shown.count == SessionPlaces.mostPeers)
+        scene.join(":1.2")
+        scene.join(":1.3")
+        for number in 1...2 as ClosedRange<UInt64> {
+            for name in [":1.2", ":1.3"] as [UniqueName] { scene.send(number, from: name) }
+        }
+        #expect(scene.posted.count == 4 && scene.stay.shown.count == SessionPlaces.mostPeers)
+        // They had places by giving up of the same user, who has one back now.
+        scene.leave(":1.2")
+        scene.leave(":1.3")
+        #expect(scene.stay.shown.count == SessionPlaces.mostPeers)
+    }
+
+    @Test("E4: a flood of a user of whom nothing is taken does not have reading rest")
+    func strangersFlood() {
+        let scene = Scene()
+        scene.join(":1.2")
+        scene.join(":1.9", user: 7)
+        for number in 1...50_000 as ClosedRange<UInt64> { scene.send(number, from: ":1.9") }
+        #expect(!scene.stay.isResting)
+        scene.send(1, from: ":1.2")
         #expect(scene.posted == ["Ding"])
     }
 

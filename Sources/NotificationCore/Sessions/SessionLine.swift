@@ -95,6 +95,14 @@ public struct SessionLine<Item> {
         return true
     }
 
+    /// Nothing that waits goes any more: it is lost, and the next one tells.
+    public mutating func clear() {
+        untold += UInt64(waiting.count)
+        lost += UInt64(waiting.count)
+        waiting = Deque()
+        waitingBytes = 0
+    }
+
     /// Nothing was confirmed for long: what is on the way may be lost.
     ///
     /// - Returns: how many.

@@ -39,6 +39,13 @@ final class SessionPeer {
         self.name = name
     }
 
+    /// What waits for it is lost, and what it is sent later is counted from the beginning of its next stay.
+    func leavePlace() {
+        (confirmation, doubt) = (nil, nil)
+        line.clear()
+        told = []
+    }
+
     var shown: [String: PropertyList] {
         var shown: [String: PropertyList] = [
             "name": .string(name.rawValue),

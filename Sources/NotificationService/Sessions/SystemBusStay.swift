@@ -17,7 +17,7 @@ final class SystemBusStay {
     private let onEnd: (BusError) -> Void
     private let departures: DepartureWatch
     private let exporter = ObjectExporter(path: SessionsWire.path, interface: SessionsWire.table)
-    private var peers: [UniqueName: SessionPeer] = [:]
+    private var places = SessionPlaces()
     /// Those about whom the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
@@ -26,9 +26,10 @@ final class SystemBusStay {
     private var allowances: [UInt32: Allowance] = [:]
     /// Set while there are allowances of users without a session.
     private var clearing: EventSource?
-    /// What is read of all.
-    private var readings = RateLimit(perSecond: 4000, burst: 8000)
-    private var questions = RateLimit(perSecond: 32, burst: 64)
+    /// What is read of all. What comes of those of whom nothing is taken is dropped as soon as it is read, so much can be:
+    /// what is not read stands before what others send.
+    private var readings = RateLimit(perSecond: 100_000, burst: 100_000)
+    private var questions = RateLimit(perSecond: 500, burst: 500)
     /// Set while nothing is read, as there was too much.
     private var rest: EventSource?
     private var isPaused = false
@@ -50,8 +51,6 @@ final class SystemBusStay {
         func isFull(at now: Int64) -> Bool { count.isFull(at: now) && bytes.isFull(at: now) }
     }
 
-    static let mostPeers = 64
-    static let mostPeersOfUser = 8
     private static let mostAsking = 16
     private static let restTime: UInt32 = 100
     private static let clearingPause: UInt32 = 1000
@@ -101,9 +100,9 @@ final class SystemBusStay {
     func close() -> UInt64 {
         isOver = true
         (rest, again, clearing) = (nil, nil, nil)
-        let count = peers.values.reduce(0) { $0 + UInt64($1.line.waitingCount) }
-        for peer in peers.values { (peer.confirmation, peer.doubt) = (nil, nil) }
-        peers = [:]
+        let count = places.all.reduce(0) { $0 + UInt64($1.line.waitingCount) }
+        for peer in places.all { (peer.confirmation, peer.doubt) = (nil, nil) }
+        places = SessionPlaces()
         return count
     }
 
@@ -137,7 +136,7 @@ final class SystemBusStay {
         if !readings.take(at: now) { takeRest() }
         if message.hasMember(HereSignal.member) {
             heard(of: sender, isBroadcast: message.destination == nil)
-        } else if let peer = peers[sender], message.destination != nil {
+        } else if let peer = places[sender], message.destination != nil {
             if message.hasMember(SessionNotification.member) {
                 take(message, from: peer)
             } else if message.hasMember(TakenSignal.member) {
@@ -150,6 +149,9 @@ final class SystemBusStay {
         }
         return true
     }
+
+    /// To look at.
+    var isResting: Bool { rest != nil }
 
     /// More comes than anybody needs. What is unread waits in the bus, which bounds it for each connection.
     private func takeRest() {
@@ -164,17 +166,19 @@ final class SystemBusStay {
     // MARK: Who is there
 
     private func heard(of name: UniqueName, isBroadcast: Bool) {
-        if let peer = peers[name] {
+        switch places.standing(of: name) {
+        case .session:
+            guard let peer = places[name] else { return }
             // It may have passed us over.
-            if isBroadcast, peer.userID != nil, peer.answers.take(at: now) { greet(peer, answers: true) }
-            return
+            if isBroadcast, peer.answers.take(at: now) { greet(peer, answers: true) }
+        // What is known of it is known.
+        case .candidate, .turnedAway: break
+        case .unknown:
+            guard questions.take(at: now), places.addCandidate(name) != nil else { return missed() }
+            unasked.append(name)
+            if isBroadcast { unanswered.insert(name) }
+            askNext()
         }
-        guard peers.count < Self.mostPeers, questions.take(at: now) else { return missed() }
-        let peer = SessionPeer(name)
-        peers[name] = peer
-        unasked.append(name)
-        if isBroadcast { unanswered.insert(name) }
-        askNext()
     }
 
     /// Those that broadcast, and are to be answered when it is known whose they are.
@@ -182,7 +186,7 @@ final class SystemBusStay {
 
     private func askNext() {
         while asking < Self.mostAsking, let name = unasked.popFirst() {
-            guard peers[name] != nil else { continue }
+            guard places.standing(of: name) == .candidate else { continue }
             asking += 1
             // Asked behind the match rule: either this fails, or a later departure is announced.
             departures.watch(name) { [weak self] in self?.forget(name) }
@@ -196,20 +200,35 @@ final class SystemBusStay {
     }
 
     private func learned(_ name: UniqueName, _ answer: Result<UInt32?, BusError>) {
-        guard let peer = peers[name] else { return }
+        guard places.standing(of: name) == .candidate else { return }
         guard case .success(let userID?) = answer else {
             forget(name)
             // Without an answer of the bus a session that is still there was passed over.
             if case .failure(let error) = answer, error.name != BusError.nameHasNoOwnerName { missed() }
             return
         }
-        guard peers.values.count(where: { $0.userID == userID }) < Self.mostPeersOfUser else {
-            forget(name)
-            return missed()
+        let admission = places.identify(name, as: userID)
+        if let displaced = admission.displaced { lost(displaced, "to give its place to another user's") }
+        if let forgotten = admission.forgotten {
+            end(forgotten)
+            missed()
         }
-        peer.userID = userID
-        Log.info("\(name) on the system bus is a session of user \(userID)")
-        greet(peer, answers: unanswered.remove(name) != nil)
+        guard admission.isAdmitted, let peer = places[name] else { return }
+        joined(peer)
+    }
+
+    private func joined(_ peer: SessionPeer) {
+        Log.info("\(peer.name) on the system bus is a session of user \(peer.userID ?? 0)")
+        greet(peer, answers: unanswered.remove(peer.name) != nil)
+    }
+
+    /// A session has no place any more.
+    private func lost(_ peer: SessionPeer, _ why: String) {
+        Log.info("\(peer.name) on the system bus, a session of user \(peer.userID ?? 0), is passed over \(why)")
+        let count = peer.line.waitingCount
+        if count > 0 { owner.noteLoss(UInt64(count), "to \(peer.name), which has no place,") }
+        peer.leavePlace()
+        if let userID = peer.userID, allowances[userID] != nil { clearLater() }
     }
 
     /// Tells a session that this one is there, and what it takes.
@@ -230,26 +249,32 @@ final class SystemBusStay {
     }
 
     private func forget(_ name: UniqueName) {
-        guard let peer = peers.removeValue(forKey: name) else { return }
-        (peer.confirmation, peer.doubt) = (nil, nil)
-        unanswered.remove(name)
-        #if CARILLON_PLANTED
-            if !PlantedFault.strikes(.sessionStays) { departures.forget(name) }
-        #else
-            departures.forget(name)
-        #endif
-        // It has left, and with it whom that was for.
-        if let userID = peer.userID {
+        let wasSession = places.standing(of: name) == .session
+        let (left, admitted) = places.remove(name)
+        guard let peer = left else { return }
+        end(peer)
+        if wasSession, let userID = peer.userID {
             Log.info("\(name) on the system bus, a session of user \(userID), is gone")
             if allowances[userID] != nil { clearLater() }
         }
+        if let admitted { joined(admitted) }
+    }
+
+    /// Nothing is kept of a connection any more.
+    private func end(_ peer: SessionPeer) {
+        (peer.confirmation, peer.doubt) = (nil, nil)
+        unanswered.remove(peer.name)
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.sessionStays) { return }
+        #endif
+        departures.forget(peer.name)
     }
 
     private func clearLater() {
         guard clearing == nil else { return }
         clearing = .once(milliseconds: Self.clearingPause, on: bus.context) { [unowned self] in
             clearing = nil
-            let (present, now) = (Set(peers.values.compactMap(\.userID)), now)
+            let (present, now) = (Set(places.peers.values.compactMap(\.userID)), now)
             allowances = allowances.filter { present.contains($0.key) || !$0.value.isFull(at: now) }
             if !present.isSuperset(of: allowances.keys) { clearLater() }
         }
@@ -274,12 +299,11 @@ final class SystemBusStay {
     // MARK: What goes out
 
     func rulesChanged() {
-        for peer in peers.values.sorted(by: { $0.name < $1.name }) { tellWants(to: peer) }
+        for peer in sessions { tellWants(to: peer) }
     }
 
     func export(_ notification: ExportedNotification) {
-        for peer in peers.values.sorted(by: { $0.name < $1.name })
-        where peer.userID != nil && wants(notification.name, peer) {
+        for peer in sessions where wants(notification.name, peer) {
             #if CARILLON_PLANTED
                 if peer.line.isBlocked, PlantedFault.strikes(.busySessionPassedOver) { continue }
             #endif
@@ -289,6 +313,9 @@ final class SystemBusStay {
             pump(peer)
         }
     }
+
+    /// By name, so that the same events come to the same in every process.
+    private var sessions: [SessionPeer] { places.peers.values.sorted { $0.name < $1.name } }
 
     private func wants(_ name: String, _ peer: SessionPeer) -> Bool {
         #if CARILLON_PLANTED
@@ -360,8 +387,10 @@ final class SystemBusStay {
     // MARK: What comes in
 
     private func take(_ message: Message, from peer: SessionPeer) {
-        guard let userID = peer.userID else {
-            return owner.noteRefusal(of: peer.name, nil, "nobody has said yet whose it is")
+        guard let userID = peer.userID, places.standing(of: peer.name) == .session else {
+            return owner.noteRefusal(
+                of: peer.name, peer.userID,
+                peer.userID == nil ? "nobody has said yet whose it is" : "there are too many sessions")
         }
         let (size, now) = (message.byteCount, now)
         var allowance = allowances[userID] ?? Allowance()
@@ -429,11 +458,12 @@ final class SystemBusStay {
     /// The entries that are kept for each session, to look at.
     var kept: [(what: String, count: Int)] {
         [
-            ("sessions", peers.count), ("sessions without an answer", unanswered.count),
-            ("sessions without a user", unasked.count), ("allowances of users", allowances.count),
+            ("sessions", places.kept.sessions), ("sessions without a place", places.kept.turnedAway),
+            ("sessions without a user yet", places.kept.candidates), ("sessions without an answer", unanswered.count),
+            ("questions about sessions", unasked.count), ("allowances of users", allowances.count),
             ("match rules for sessions", departures.keptCount),
         ]
     }
 
-    var shown: [[String: PropertyList]] { peers.values.sorted { $0.name < $1.name }.map(\.shown) }
+    var shown: [[String: PropertyList]] { places.shown.map(\.shown) }
 }
