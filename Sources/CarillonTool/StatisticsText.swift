@@ -20,7 +20,7 @@ enum StatisticsText {
             .waitingCallBytes:
             .waiting
         case .posted, .unmatched, .delivered, .coalesced, .expired: .traffic
-        case .dropped, .lostPosts, .unretained, .refused, .rejected: .losses
+        case .dropped, .lostPosts, .unretained, .displaced, .refused, .rejected: .losses
         case nil: .others
         }
     }
@@ -28,7 +28,7 @@ enum StatisticsText {
     /// Whether it counts notifications that somebody should have had.
     static func isLoss(_ key: String) -> Bool {
         switch StatisticsKey(rawValue: key) {
-        case .dropped, .lostPosts, .unretained, .rejected: true
+        case .dropped, .lostPosts, .unretained, .displaced, .rejected: true
         default: false
         }
     }
@@ -57,6 +57,7 @@ enum StatisticsText {
         case .dropped: "notifications that a client lost; Dropped told it"
         case .lostPosts: "queued posts that a restart had no room for"
         case .unretained: "values that found no room"
+        case .displaced: "values of programs that have left, removed to make room"
         case .refused: "calls answered with an error"
         case .rejected: "signals that the bus did not carry"
         case nil: ""

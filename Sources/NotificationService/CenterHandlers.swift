@@ -427,6 +427,7 @@ struct CenterHandlers {
                 case .retained: statistics.retained
                 case .retainedBytes: statistics.retainedBytes
                 case .unretained: statistics.unretained
+                case .displaced: statistics.displaced
                 case .expired: statistics.expired
                 case .channels: UInt64(driver.effects.channels.count)
                 case .refused: refusals.refused

@@ -42,7 +42,7 @@ final class DepartureWatch {
 
     /// - Parameter isGone: called when it turns out that the client left unobserved.
     func watch(_ client: ClientName, isGone: @escaping () -> Void) {
-        clients[client] = isGone
+        guard clients.updateValue(isGone, forKey: client) == nil else { return }
         switch general {
         case .active: break
         case .asked, .refused: askLater()

@@ -263,6 +263,8 @@ final class EffectRunner {
             activity?.clientAppeared(client)
             onWatched?(client)
             clients.watch(client) { [unowned self] in report(.disappeared(client)) }
+        case .watchDeparture(let connection):
+            clients.watch(connection) { [unowned self] in report(.disappeared(connection)) }
         case .forget(let client):
             witness.forget(client)
             witnessedReplies.remove(client)

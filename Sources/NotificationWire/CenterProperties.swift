@@ -168,6 +168,8 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case retainedBytes = "retained-bytes"
     /// Posts that were to be kept, and found no room.
     case unretained = "unretained"
+    /// Values whose posters have left, which were removed to make room for others.
+    case displaced = "displaced"
     /// Notifications and values whose time was over.
     case expired = "expired"
     /// Clients that have one now.

@@ -259,7 +259,8 @@ struct CarryingTests {
             lastSerial: center.center.lastSerial, lastObserver: center.center.lastObserver)
         next.finishRestoring()
         for (client, count) in [(one, 201 - before), (two, 201 - center.deliveries(two).count), (three, 1)] {
-            #expect(next.deliveries(client).count == count && next.deliveries(client).last?.notification.object == "last")
+            #expect(
+                next.deliveries(client).count == count && next.deliveries(client).last?.notification.object == "last")
             #expect(next.losses(client).isEmpty)
         }
     }

@@ -315,6 +315,68 @@ struct RetainedTests {
         try bytes.center.checkInvariants()
     }
 
+    @Test(
+        "E4: who comes and goes uses up nothing for good: the values of who left most behind give way, the oldest first"
+    )
+    func departed() throws {
+        let center = scenario([.retained: 100])
+        func retain(_ name: String, from poster: ClientName) throws {
+            try center.post(name, retention: Retention(), from: poster)
+        }
+        center.identify(":1.5", as: 5)
+        try retain("Honest", from: ":1.5")
+        center.disappear(":1.5")
+        center.identify(":1.6", as: 6)
+        for number in 1...10 { try retain("Living\(number)", from: ":1.6") }
+        #expect(center.departuresWatched == [":1.5", ":1.6"], "each once")
+        for process in 10..<60 as Range<UInt32> {
+            let poster = ClientName(unchecked: ":2.\(process)")
+            center.identify(poster, as: process)
+            var count = 0
+            while count < 200, (try? retain("Flood\(process)-\(count)", from: poster)) != nil { count += 1 }
+            #expect(count > 60, "process \(process) finds \(count)")
+            #expect(center.statistics.retained <= 100)
+            try center.center.checkInvariants()
+            center.disappear(poster)
+        }
+        #expect(center.values("Honest") == ["Honest"], "it left little behind")
+        #expect((1...10).allSatisfy { center.values("Living\($0)").count == 1 }, "what is there gives nothing up")
+        #expect(center.statistics.displaced > 1000)
+        // The oldest of the last that left go first, and who is refused removes none.
+        let before = center.statistics.retained
+        center.center.limits[.retainedPerClient] = 10
+        #expect(throws: CenterError.self) { try retain("Refused", from: ":1.6") }
+        #expect(center.statistics.retained == before)
+        center.center.limits[.retainedPerClient] = 100
+        try retain("Last", from: ":1.6")
+        #expect(center.values("Last") == ["Last"] && center.values("Flood59-0").isEmpty)
+        // One value takes the place of its own without any other giving way.
+        let displaced = center.statistics.displaced
+        try retain("Last", from: ":1.6")
+        #expect(center.statistics.displaced == displaced)
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: so it is by bytes, and with values of an earlier process of the service")
+    func departedBytes() throws {
+        let old = scenario([.retainedBytes: 100_000])
+        for number in 1...8 {
+            try old.post("A\(number)", bytes: 10_000, retention: Retention(), from: ":1.7")
+        }
+        let center = scenario([.retainedBytes: 100_000])
+        restore(old.changes, of: old, into: center)
+        center.finishRestoring()
+        try center.center.checkInvariants()
+        for number in 1...3 { try center.post("B\(number)", bytes: 20_000, retention: Retention(), from: ":1.8") }
+        #expect(center.values().map { $0.first! } == ["A", "A", "A", "B", "B", "B"])
+        #expect(center.values().first == "A6")
+        #expect(throws: CenterError.self) {
+            try center.post("C", bytes: 99_000, retention: Retention(), from: ":1.8")
+        }
+        #expect(center.values().count == 6, "nothing goes for what is refused")
+        try center.center.checkInvariants()
+    }
+
     @Test("What comes out of a queue and finds no room is posted, and counted as not kept")
     func noRoomFromQueue() throws {
         let center = scenario([.retainedPerClient: 1])

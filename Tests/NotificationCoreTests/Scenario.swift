@@ -60,6 +60,7 @@ final class Scenario {
     private(set) var valueRemovals: [ClientName] = []
     private(set) var overflows: [ClientName: [DropReason]] = [:]
     private(set) var watched: [ClientName] = []
+    private(set) var departuresWatched: [ClientName] = []
     private(set) var forgotten: [ClientName] = []
     private var received: [ClientName: [Received]] = [:]
     private var deliveries: [ClientName: [Delivery]] = [:]
@@ -522,6 +523,7 @@ final class Scenario {
         case .uncarried(let client, let count): uncarried[client, default: []].append(count)
         case .remember(let change): changes.append(change)
         case .watch(let client): watched.append(client)
+        case .watchDeparture(let connection): departuresWatched.append(connection)
         case .forget(let client): forgotten.append(client)
         }
     }

@@ -41,13 +41,16 @@ extension DistributedCenter {
 
     /// Forgets a connection that is no client, uses nothing, and of which nobody said who is behind it.
     func forgetIfUnused(_ peer: Peer) {
-        if peer.isKnown, !peer.isClient, peer.usage.isZero, !peer.isIdentified { forget(peer) }
+        if peer.isKnown, !peer.isClient, peer.usage.isZero, !peer.isIdentified, !peer.isDepartureWatched {
+            forget(peer)
+        }
     }
 
     func forget(_ peer: Peer) {
         invariant(!peer.isClient, "D8: a client is forgotten before its connection")
         peers[peer.name] = nil
         peer.isKnown = false
+        noteDeparted(peer)
         // What was on its way goes with the bus's queue for it.
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
@@ -73,7 +76,16 @@ extension DistributedCenter {
             account.clients.noteChange(of: peer)
             accounts.noteChange(of: account)
         }
+        if resource == .retainedBytes, !peer.isKnown { noteDeparted(peer) }
         if amount < 0, account.peers == 0 { forgetIfUnused(account) }
+    }
+
+    private func noteDeparted(_ peer: Peer) {
+        meter.count()
+        let before = peer.departed
+        peer.departed = departed.note(peer, before)
+        peer.account.departed[.retained] += (peer.departed?.count ?? 0) - (before?.count ?? 0)
+        peer.account.departed[.retainedBytes] += (peer.departed?.byteCount ?? 0) - (before?.byteCount ?? 0)
     }
 
     /// Whether a total, and the share of an account in it, have room for more.
@@ -84,15 +96,20 @@ extension DistributedCenter {
     func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
-        try limits.check(key, totals[resource] + amount)
+        try limits.check(key, max(0, totals[resource] - givingWay(resource, to: peer) + amount))
         guard limit >= Self.smallestShared, amount > 0 else { return }
         guard isWithinShare(peer, resource, adding: amount) else { throw .shareExceeded(key, value: limit) }
     }
 
     /// Whether an account stays within so many times what is left to others.
     func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
-        let left = Int(limits[resource.limit]) - totals[resource] - amount
+        let left = Int(limits[resource.limit]) - totals[resource] + givingWay(resource, to: peer) - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
+    }
+
+    /// How much of a resource is in use by what others left behind, which is room (``DepartedPayers``).
+    private func givingWay(_ resource: Resource, to peer: Peer?) -> Int {
+        departed.usage(resource) - (peer?.account.departed[resource] ?? 0)
     }
 
     private static let smallestShared: UInt64 = 64
@@ -125,6 +142,7 @@ extension DistributedCenter {
             ofAccounts[payer.account.id, default: Usage()] += payer.usage
         }
         try require(sum == totals, "E4: totals are the sums of what connections use")
+        try departed.checkInvariants(payers)
         for (id, account) in accountsByID {
             try require(account.usage == ofAccounts[id] ?? Usage(), "E4: what \(id) uses is the sum of its connections")
             try require(account.peers == connections[id] ?? 0, "E4: \(id) has as many connections as it counts")

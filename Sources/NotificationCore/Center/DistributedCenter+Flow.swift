@@ -233,7 +233,9 @@ extension DistributedCenter {
 
     func forget(stranger: Peer, effects: inout [Effect]) {
         // Whoever drives the center has something of those alone.
-        if stranger.isIdentified || !stranger.answers.isEmpty || stranger.flow.state == .unanswered {
+        if stranger.isIdentified || stranger.isDepartureWatched || !stranger.answers.isEmpty
+            || stranger.flow.state == .unanswered
+        {
             effects.append(.forget(stranger.name))
         }
         forget(stranger)

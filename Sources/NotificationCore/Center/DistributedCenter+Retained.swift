@@ -84,6 +84,28 @@ extension DistributedCenter {
         try limits.check(.retainedBytesPerClient, ownBytes)
         try checkRoom(for: peer, .retained, adding: count)
         try checkRoom(for: peer, .retainedBytes, adding: bytes)
+        makeRoom(for: post, effects: &effects)
+    }
+
+    /// Removes values of connections that have left, as far as there is no room otherwise.
+    private func makeRoom(for post: PendingPost, effects: inout [Effect]) {
+        func isTooMuch() -> Bool {
+            let before = retained[post.kind]
+            return totals[.retained] + (before == nil ? 1 : 0) > limits[.retained]
+                || totals[.retainedBytes] + post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
+                    > limits[.retainedBytes]
+        }
+        while isTooMuch(), let name = departed.largest, let value = retained.first(paidBy: name) {
+            removeRetained(value, effects: &effects)
+            counters.displaced += 1
+        }
+    }
+
+    /// Has the bus tell when one leaves who pays for a value and is no client.
+    private func watchDeparture(of payer: Peer, effects: inout [Effect]) {
+        guard payer.isKnown, !payer.isClient, !payer.isDepartureWatched else { return }
+        payer.isDepartureWatched = true
+        effects.append(.watchDeparture(payer.name))
     }
 
     /// Keeps what was posted, if there is still room: it may have come out of its poster's queue.
@@ -94,6 +116,7 @@ extension DistributedCenter {
     ) {
         guard !retention.whileConnected || clients[payer.name] != nil else { return }
         keep(RetainedValue(notification: notification, retention: retention, payer: payer))
+        watchDeparture(of: payer, effects: &effects)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.unkeptValue) { return }
         #endif

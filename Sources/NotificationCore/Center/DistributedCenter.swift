@@ -123,6 +123,7 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var retained: RetainedValues
+    var departed = DepartedPayers()
     /// Whether debug builds check at the end of events what must hold; ``checkInvariants()``.
     package var checksInvariants = true
     var eventsSinceCheck = 0

@@ -51,6 +51,8 @@ public enum Effect {
     case remember(Change)
     /// From now on, tell the center when this client leaves the bus.
     case watch(ClientName)
+    /// The same for a connection that is no client, and pays for values that are kept.
+    case watchDeparture(ClientName)
     /// The client is no longer known; stop watching it.
     case forget(ClientName)
 }

@@ -90,6 +90,8 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var retainedBytes: UInt64 = 0
     /// Posts that were to be kept, and found no room when they came out of their posters' queues.
     public internal(set) var unretained: UInt64 = 0
+    /// Values of connections that have left, which were removed to make room for others.
+    public internal(set) var displaced: UInt64 = 0
     /// Notifications whose time was over before somebody had got them, and values whose time was over.
     public internal(set) var expired: UInt64 = 0
     public internal(set) var clients: UInt64 = 0

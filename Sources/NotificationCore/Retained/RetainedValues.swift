@@ -28,8 +28,8 @@ struct RetainedValues {
     private var beside: [Pair: SortedSet<UInt64>] = [:]
     /// Those that go with each connection.
     private var ofConnections: [ClientName: SortedSet<UInt64>] = [:]
-    /// The payer of each poster's values, and how many there are.
-    private var payers: [ClientName: (peer: Peer, count: Int)] = [:]
+    /// The payer of each poster's values, and their serials.
+    private var payers: [ClientName: (peer: Peer, serials: SortedSet<UInt64>)] = [:]
     /// When they expire, the first first; also of some that are gone.
     private var expiries = PriorityQueue<Expiry>()
 
@@ -67,7 +67,7 @@ struct RetainedValues {
         names[ExactText(kind.name), default: SortedSet()].insert(serial)
         objects[ExactText(kind.object), default: SortedSet()].insert(serial)
         if value.isOfConnection { ofConnections[notification.poster, default: SortedSet()].insert(serial) }
-        payers[value.payer.name, default: (value.payer, 0)].count += 1
+        payers[value.payer.name, default: (value.payer, SortedSet())].serials.insert(serial)
         payers[value.payer.name]!.peer = value.payer
         if let expiry = notification.expiry {
             expiries.insert(Expiry(time: expiry, serial: serial))
@@ -112,8 +112,8 @@ struct RetainedValues {
         Self.remove(serial, of: ExactText(kind.name), in: &names)
         Self.remove(serial, of: ExactText(kind.object), in: &objects)
         if value.isOfConnection { Self.remove(serial, of: value.notification.poster, in: &ofConnections) }
-        payers[value.payer.name]!.count -= 1
-        if payers[value.payer.name]!.count == 0 { payers[value.payer.name] = nil }
+        payers[value.payer.name]!.serials.remove(serial)
+        if payers[value.payer.name]!.serials.isEmpty { payers[value.payer.name] = nil }
         return value
     }
 
@@ -167,6 +167,11 @@ struct RetainedValues {
     /// Who pays for the last one of a poster, which may have left.
     func payer(named poster: ClientName) -> Peer? { payers[poster]?.peer }
 
+    /// The oldest of those that a poster pays for.
+    func first(paidBy poster: ClientName) -> RetainedValue? {
+        payers[poster]?.serials.first(from: 0).flatMap { values[$0] }
+    }
+
     /// The oldest of those that go when a connection does.
     func firstOfConnection(_ poster: ClientName) -> RetainedValue? {
         ofConnections[poster]?.first(from: 0).flatMap { values[$0] }
@@ -197,7 +202,7 @@ struct RetainedValues {
                 && Dictionary(grouping: values) { ExactText($0.notification.object) }.mapValues(numbers) == objects,
             "R2: values are found by their names, and by their objects")
         try require(
-            Dictionary(grouping: values, by: \.payer.name).mapValues(\.count) == payers.mapValues(\.count),
+            Dictionary(grouping: values, by: \.payer.name).mapValues(numbers) == payers.mapValues(\.serials),
             "E4: values are counted for who pays for them")
         for value in values {
             try require(

@@ -297,7 +297,7 @@ final class Channels {
         case .export, .interestChanged, .valuesRemoved, .sendAnswer, .probeReplies, .witnessReplies, .sendReply,
             .startInactivityTimer, .startIntervalTimer,
             .overflowed,
-            .uncarried, .remember, .watch:
+            .uncarried, .remember, .watch, .watchDeparture:
             return false
         }
         return true

@@ -237,7 +237,7 @@ final class RecoveryStore {
             case .remember(let change): remember(change)
             case .export, .suspensionChanged, .revoked, .interestChanged, .valuesRemoved, .probe, .witness, .sendAnswer,
                 .probeReplies, .witnessReplies, .sendReply,
-                .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .forget:
+                .startInactivityTimer, .startIntervalTimer, .overflowed, .watch, .watchDeparture, .forget:
                 break
             }
         }

@@ -163,7 +163,8 @@ final class Subject {
         case .witness(let client): outcomes.append(.witnessed, for: number(client))
         // Nobody has an interval in these sequences.
         case .export, .sendAnswer, .revoked, .interestChanged, .valuesRemoved, .uncarried, .startIntervalTimer: break
-        // Nor a channel.
+        // Nor a channel, nor a value.
+        case .watchDeparture: break
         case .probeReplies, .witnessReplies, .sendReply: break
         case .startInactivityTimer(let client, let epoch, let milliseconds):
             moments[number(client), default: []].append(epoch)
