@@ -219,10 +219,15 @@ final class CenterDriver {
     }
 
     private func beginEnding() {
-        let isKept = effects.store.map { !$0.isWithoutQueues } ?? false
+        let isKept = effects.store?.isWhole == true
         perform { effects in
             // What is not kept is better sent.
-            if isKept { center.beginEnding(effects: &effects) } else { center.sendAllReady(effects: &effects) }
+            if isKept {
+                center.beginEnding(effects: &effects)
+            } else {
+                center.endNotYet(effects: &effects)
+                center.sendAllReady(effects: &effects)
+            }
         }
     }
 

@@ -151,14 +151,21 @@ package final class CenterObject {
         if driver.center.hasQueuedPosts(.whenIdle) { turns.expectIdleness() }
     }
 
+    /// Whether nothing more is served, as the process is about to end.
+    private var isSettling = false
     /// What had to wait is served for so long when the process is about to end.
     private static let timeToSettle = Duration.milliseconds(1500)
 
     /// The process is about to end, and gets no more calls: ``CenterDriver/settle(_:)``.
     func settle(_ completion: @escaping () -> Void) {
+        guard !isSettling else { return }
         calls?.serveAll(for: Self.timeToSettle)
         channelPosts.endAll(isLast: true)
-        guard callers.isAnythingWaiting else { return driver.settle(completion) }
+        guard callers.isAnythingWaiting else {
+            isSettling = true
+            calls?.stop()
+            return driver.settle(completion)
+        }
         // Behind the answers that are waited for.
         callers.way.busID { [weak self] result in
             guard let self, case .success = result else { return completion() }
@@ -168,6 +175,11 @@ package final class CenterObject {
 
     /// The same where there is no time left: what waits is not served.
     func settleAtOnce(_ completion: @escaping () -> Void) {
+        if !isSettling {
+            isSettling = true
+            calls?.stop()
+            channelPosts.endAll(isLast: true)
+        }
         driver.settleAtOnce(completion)
     }
 

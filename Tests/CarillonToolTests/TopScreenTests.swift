@@ -114,13 +114,13 @@ struct TopScreenTests {
         try screen.wait("all again") { rows($0, below: "name ") == ["org.b", "org.a"] }
 
         try screen.press("3")
-        try screen.wait(for: "queued-bytes-per-client")
+        try screen.wait(for: "observers-per-client")
         try screen.press("h")
         try screen.wait("the help") { lines in
             lines.contains { $0.hasPrefix("r   ") } && lines.contains { $0.hasPrefix("U   ") }
         }
         try screen.press("x")
-        try screen.wait(for: "queued-bytes-per-client")
+        try screen.wait(for: "observers-per-client")
         try screen.press("1", "p")
         try screen.wait(for: "paused")
         try bell.post("Dong", "--retain")

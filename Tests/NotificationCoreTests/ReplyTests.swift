@@ -106,6 +106,7 @@ struct ReplyTests {
         guard case .atSendAnswer = center.reply(to: one) else {
             Issue.record("its window is that of any other"); return
         }
+        #expect(center.center.peers[one]?.replies == nil, "what was unasked is asked about, and given back")
         center.disappear(one)
         #expect(center.statistics.inFlightBytes == 0 && center.statistics.answerBytes == 0)
         try center.center.checkInvariants()

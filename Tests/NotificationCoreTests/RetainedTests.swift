@@ -367,6 +367,12 @@ struct RetainedTests {
         restore(old.changes, of: old, into: center)
         center.finishRestoring()
         try center.center.checkInvariants()
+        // It may be there still.
+        #expect(center.departuresWatched == [":1.7"])
+        #expect(throws: CenterError.self) {
+            try center.post("B1", bytes: 20_000, retention: Retention(), from: ":1.8")
+        }
+        center.disappear(":1.7")
         for number in 1...3 { try center.post("B\(number)", bytes: 20_000, retention: Retention(), from: ":1.8") }
         #expect(center.values().map { $0.first! } == ["A", "A", "A", "B", "B", "B"])
         #expect(center.values().first == "A6")

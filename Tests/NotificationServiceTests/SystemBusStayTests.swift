@@ -25,6 +25,8 @@ struct SystemBusStayTests {
         var isMute = false
         private(set) var sent: [Message] = []
         private(set) var questions = 0
+        var answersLater = false
+        private var later: [EventSource] = []
         private let clock = StageClock()
 
         init() {
@@ -48,7 +50,8 @@ struct SystemBusStayTests {
             let reply = Wire.methodCall("Reply")
             var writer = MessageWriter(reply)
             writer.array(of: "{sv}") { $0.entry("UnixUserID", user) }
-            completion(.success(reply))
+            guard answersLater else { return completion(.success(reply)) }
+            later.append(.once(milliseconds: 5, on: context) { completion(.success(reply)) })
         }
 
         func pass(milliseconds: Int64) {
@@ -305,6 +308,29 @@ struct SystemBusStayTests {
         scene.leave(":1.2")
         scene.bus.pass(milliseconds: 10_000)
         #expect(scene.stay.kept.allSatisfy { $0.count == 0 }, "\(scene.stay.kept)")
+    }
+
+    @Test("E4: beside a user who comes with ever new connections another one's session is found in seconds")
+    func newConnections() {
+        let scene = Scene()
+        var number = 0
+        scene.bus.answersLater = true
+        func flood() {
+            for _ in 0..<150 {
+                number += 1
+                scene.join(UniqueName(rawValue: ":2.\(number)")!, user: 7)
+            }
+        }
+        for _ in 0..<20 { flood() }
+        var turns = 0
+        while scene.posted.isEmpty, turns < 100 {
+            turns += 1
+            flood()
+            if turns % 10 == 1 { scene.join(":1.2") }
+            scene.bus.pass(milliseconds: 100)
+            scene.send(UInt64(turns), from: ":1.2")
+        }
+        #expect(turns < 50, "\(turns) tenths of a second")
     }
 
     @Test("E4: users who fill all places give one up for each user who has fewer")

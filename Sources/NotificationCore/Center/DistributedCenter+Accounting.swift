@@ -33,7 +33,10 @@ extension DistributedCenter {
 
     func peer(_ name: ClientName) -> Peer {
         if let peer = peers[name] { return peer }
-        let peer = Peer(name: name, account: account(.connection(name)))
+        // One that was taken for gone, as after a restart, has what it had.
+        let peer = retained.payer(named: name) ?? Peer(name: name, account: account(.connection(name)))
+        peer.isKnown = true
+        if peer.departed != nil { noteDeparted(peer) }
         peer.account.peers += 1
         peers[name] = peer
         return peer

@@ -197,7 +197,8 @@ extension DistributedCenter {
     }
 
     private func sizeOfNext(for peer: Peer) -> Int {
-        peer.replies?.kept.first ?? peer.answers.first ?? client(of: peer)?.queue.sizeOfNext ?? 0
+        peer.replies.flatMap { $0.flow.isOpen ? $0.kept.first : nil } ?? peer.answers.first ?? client(of: peer)?.queue
+            .sizeOfNext ?? 0
     }
 
     private func pump(_ peer: Peer, effects: inout [Effect]) {
@@ -221,7 +222,8 @@ extension DistributedCenter {
             meter.count()
             guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
-            if oldest.usage.isOnlyRetained {
+            // One that pays for values is watched, and goes when it leaves: what it left behind would give way (R1).
+            if oldest.usage.isZero || oldest.usage.isOnlyRetained && !oldest.isDepartureWatched {
                 forget(stranger: oldest, effects: &effects)
             } else {
                 strangers.append(oldest)

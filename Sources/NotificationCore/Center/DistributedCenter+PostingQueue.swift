@@ -6,9 +6,9 @@
 /// the order of arrival, where a post that coalesces has its place at the tail. What waits for its poster's exit (R4) is
 /// asked for as soon as possible when that leaves the bus.
 extension DistributedCenter {
-    /// Whether posts of a style wait. When they are posted is the driver's to decide, which knows when it is idle.
+    /// Whether posts of a style wait, and not for a later process. When they are posted is the driver's to decide, which knows when it is idle.
     public func hasQueuedPosts(_ style: PostingStyle) -> Bool {
-        postingQueues.count(style) > 0
+        postingQueues.count(style) > 0 && !isEnding
     }
 
     /// How many posts wait in posters' queues.

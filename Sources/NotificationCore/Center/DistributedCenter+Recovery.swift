@@ -273,6 +273,18 @@ extension DistributedCenter {
         takeAllTurns(effects: &effects)
     }
 
+    /// What ``beginEnding(effects:)`` left to a later process is sent after all, as far as clients read: it can't be kept.
+    public func endNotYet(effects: inout [Effect]) {
+        defer { eventEnded() }
+        guard isEnding else { return }
+        isEnding = false
+        meter.count(clients.count)
+        for client in clients.values.sorted(by: { $0.name < $1.name }) {
+            client.isLeftToNext = false
+            pump(client, effects: &effects)
+        }
+    }
+
     /// Takes over all that another center remembers, which has nothing to decide any more, its numbers and its counts.
     /// Call on a new center, ``connectionEnded(effects:)`` on the other before; ``finishRestoring(effects:)`` follows.
     public func takeOver(_ other: DistributedCenter) {
@@ -301,6 +313,10 @@ extension DistributedCenter {
         meter.count(retained.count + clients.count)
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
+        }
+        // Who posted values, and is no client, may still be there: the bus tells if not.
+        for payer in retained.allPayers.sorted(by: { $0.name < $1.name }) where !payer.isKnown {
+            watchDeparture(of: peer(payer.name, effects: &effects), effects: &effects)
         }
         // Nobody would tell that they leave.
         for poster in postingQueues.postersUntilExit.sorted() where clients[poster] == nil {

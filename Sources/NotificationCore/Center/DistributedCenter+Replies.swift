@@ -41,6 +41,7 @@ extension DistributedCenter {
     }
 
     func sendReplies(to peer: Peer, effects: inout [Effect]) {
+        defer { findReplyWitness(for: peer, effects: &effects) }
         while let byteCount = peer.replies?.kept.first, peer.replies?.flow.isOpen == true {
             guard hasRoomOnTheWay(for: peer, byteCount) else { return holdBack(peer, effects: &effects) }
             meter.count()
@@ -49,7 +50,6 @@ extension DistributedCenter {
             effects.append(.sendReply(peer.name))
             countReply(byteCount, to: peer, effects: &effects)
         }
-        findReplyWitness(for: peer, effects: &effects)
     }
 
     private func countReply(_ byteCount: Int, to peer: Peer, effects: inout [Effect]) {
@@ -100,7 +100,8 @@ extension DistributedCenter {
         charge(peer, .inFlightBytes, -byteCount)
         sendReplies(to: peer, effects: &effects)
         lookForRoom(effects: &effects)
-        if isRoomWanted { askForReplies(peer, effects: &effects) }
+        // Also behind the end of the channel, so that nothing is left of the line.
+        if isRoomWanted || peer.replies?.isInUse == false { askForReplies(peer, effects: &effects) }
         if byteCount > 0 { letGo(effects: &effects) }
         forgetRepliesIfOver(of: peer)
     }

@@ -84,16 +84,14 @@ extension DistributedCenter {
         try limits.check(.retainedBytesPerClient, ownBytes)
         try checkRoom(for: peer, .retained, adding: count)
         try checkRoom(for: peer, .retainedBytes, adding: bytes)
-        makeRoom(for: post, effects: &effects)
     }
 
-    /// Removes values of connections that have left, as far as there is no room otherwise.
-    private func makeRoom(for post: PendingPost, effects: inout [Effect]) {
+    /// Removes values of connections that have left, as far as there is no room for this one otherwise.
+    private func makeRoom(for value: RetainedValue, effects: inout [Effect]) {
         func isTooMuch() -> Bool {
-            let before = retained[post.kind]
+            let before = retained[value.notification.kind]
             return totals[.retained] + (before == nil ? 1 : 0) > limits[.retained]
-                || totals[.retainedBytes] + post.byteCount + RetainedValue.overhead - (before?.byteCount ?? 0)
-                    > limits[.retainedBytes]
+                || totals[.retainedBytes] + value.byteCount - (before?.byteCount ?? 0) > limits[.retainedBytes]
         }
         while isTooMuch(), let name = departed.largest, let value = retained.first(paidBy: name) {
             removeRetained(value, effects: &effects)
@@ -102,7 +100,7 @@ extension DistributedCenter {
     }
 
     /// Has the bus tell when one leaves who pays for a value and is no client.
-    private func watchDeparture(of payer: Peer, effects: inout [Effect]) {
+    func watchDeparture(of payer: Peer, effects: inout [Effect]) {
         guard payer.isKnown, !payer.isClient, !payer.isDepartureWatched else { return }
         payer.isDepartureWatched = true
         effects.append(.watchDeparture(payer.name))
@@ -115,7 +113,9 @@ extension DistributedCenter {
         _ notification: Notification, _ retention: Retention, from payer: Peer, effects: inout [Effect]
     ) {
         guard !retention.whileConnected || clients[payer.name] != nil else { return }
-        keep(RetainedValue(notification: notification, retention: retention, payer: payer))
+        let value = RetainedValue(notification: notification, retention: retention, payer: payer)
+        makeRoom(for: value, effects: &effects)
+        keep(value)
         watchDeparture(of: payer, effects: &effects)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.unkeptValue) { return }

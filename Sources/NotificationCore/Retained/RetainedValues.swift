@@ -164,6 +164,9 @@ struct RetainedValues {
         return nil
     }
 
+    /// All who pay for values, in no particular order.
+    var allPayers: [Peer] { payers.values.map(\.peer) }
+
     /// Who pays for the last one of a poster, which may have left.
     func payer(named poster: ClientName) -> Peer? { payers[poster]?.peer }
 

@@ -77,7 +77,8 @@ final class Channel: PolledSourceDelegate {
     var owesWitness = false
     /// Whether the client wants batches where it gets its notifications on the bus.
     var wantsBatches = false
-    /// Until when a channel that ends without a byte from the client may be one that the client never got.
+    /// Until when a channel that ends without a byte from the client may be one that the client never got; nil as long as
+    /// the bus has not passed the answer on, or refused it.
     var refusalEnd: SuspendingClock.Instant?
     /// Whether something was appended that nobody tried to write.
     var isDirty = false
@@ -263,7 +264,7 @@ final class Channel: PolledSourceDelegate {
 
     /// Whether the client probably never got its end: that was closed at once, and nothing came.
     func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
-        isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? false
+        isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? true
     }
 
     /// What came is no post.

@@ -93,10 +93,10 @@ final class ChannelPosts {
         // The answer may wait for room.
         channel.onRefused = { [answer = call.answer] in answer.reply(with: Self.refused) }
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
-            channel?.refusalEnd = driver.context.now + Self.timeOfRefusal
             let isWanted = { [weak channel] in channel?.isOpen == true }
             driver.effects.whenCarried(while: isWanted) { [weak channel, unowned self] in
                 guard let channel, !driver.isOver else { return }
+                channel.refusalEnd = driver.context.now + Self.timeOfRefusal
                 channels.noteCarried(channel)
                 driver.effects.eventEnded(isMoreDue: false)
             }
@@ -104,8 +104,9 @@ final class ChannelPosts {
         Log.info("\(client) has a channel", ["CARILLON_CLIENT": client.rawValue])
     }
 
-    /// For what the bus or the system refuses to carry, nobody answers: that takes less than this.
-    private static let timeOfRefusal = Duration.seconds(1)
+    /// When the bus has passed on the answer or not, it is known soon that the client's end is closed: at the channel's next
+    /// turn.
+    private static let timeOfRefusal = Duration.seconds(10)
     private static let refused = BusError(
         name: BusError.notSupportedName,
         message: "the descriptor of the channel was not carried: the caller takes none, or the system carries no more")

@@ -135,7 +135,7 @@ final class CallQueue {
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
             isReady: { [unowned self] in
-                !lines.isEmpty && credit > 0 && !isBehind(at: connection.context.now)
+                !isStopped && !lines.isEmpty && credit > 0 && !isBehind(at: connection.context.now)
             },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
         driver.onCrowded = { [unowned self] in start() }
@@ -155,7 +155,7 @@ final class CallQueue {
         #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
-        guard lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
+        guard !isStopped, lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller, isRead: true)
         else {
             keep(call, of: caller, account, at: start)
@@ -216,6 +216,12 @@ final class CallQueue {
         serve(for: time)
     }
 
+    /// From now on all that comes is kept, and nothing is served.
+    func stop() {
+        isStopped = true
+        timer = nil
+    }
+
     /// Takes out all that is kept. What was read is not lost with the connection, and what was lost before is told.
     func takeAll() -> [Message] {
         announceLost()
@@ -226,6 +232,8 @@ final class CallQueue {
         oversized = nil
         return messages
     }
+
+    private var isStopped = false
 
     // MARK: Keeping
 
@@ -283,6 +291,7 @@ final class CallQueue {
     // MARK: Serving
 
     private func serve(for time: Duration) {
+        guard !isStopped else { return }
         let start = connection.context.now
         var before = start
         while credit > 0, let call = pop() {
@@ -314,7 +323,7 @@ final class CallQueue {
     }
 
     private func start() {
-        guard timer == nil else { return }
+        guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
             intervalEnded()
             guard lines.isEmpty, lost.isEmpty, !driver.center.isCrowded else { return .keep }

@@ -70,6 +70,8 @@ final class RecoveryStore {
     private var extent = Extent.whole
     /// Whether what waits would be lost with the process, for want of room.
     var isWithoutQueues: Bool { extent == .withoutQueues }
+    /// Whether all is kept.
+    var isWhole: Bool { extent == .whole }
     private var wait = RecoveryStore.firstWait
     /// The size of the log when it was last written anew.
     private var rewrittenSize = 0

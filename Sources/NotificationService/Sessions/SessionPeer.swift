@@ -12,8 +12,8 @@ final class SessionPeer {
     var userID: UInt32?
     /// What it takes from this user.
     var wants: [NamePattern] = []
-    /// What it was told that this session takes from its user.
-    var told: [String] = []
+    /// What it was told that this session takes from its user; nil where that is not known.
+    var told: [String]? = []
     /// What goes there.
     var line = SessionLine<ExportedNotification>(SessionPeer.bounds)
     /// The number of the last that came from there.
@@ -43,8 +43,15 @@ final class SessionPeer {
     func leavePlace() {
         (confirmation, doubt) = (nil, nil)
         line.clear()
-        told = []
+        told = nil
     }
+
+    /// So many are remembered without a place that each may have little.
+    func forgetMuch() {
+        if wants.reduce(0, { $0 + $1.description.utf8.count }) > Self.mostBytesRemembered { wants = [] }
+    }
+
+    private static let mostBytesRemembered = 1024
 
     var shown: [String: PropertyList] {
         var shown: [String: PropertyList] = [

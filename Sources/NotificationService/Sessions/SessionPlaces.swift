@@ -4,9 +4,9 @@ import Collections
 
 /// Who among those that say they are sessions has a place (G1, E4): so many of all, and of each user.
 ///
-/// The bus is asked about each connection once, however often it says so. Where all places are taken, the user who has
-/// most of them gives one up for a user who has fewer; so a user keeps nobody else out, nor do several. A session without a
-/// place is remembered, and gets one when there is one.
+/// The bus is asked about a connection once, however often it says so, as long as that is remembered. Where all places are
+/// taken, the user who has most of them gives one up for a user who has fewer. A session without a place is remembered, and
+/// gets one when there is one.
 struct SessionPlaces {
     /// What becomes of a connection.
     enum Standing: Equatable {
@@ -21,7 +21,7 @@ struct SessionPlaces {
     static let mostPeers = 64
     static let mostPeersOfUser = 8
     static let mostCandidates = 128
-    static let mostTurnedAway = 256
+    static let mostTurnedAway = 2048
 
     private(set) var peers: [UniqueName: SessionPeer] = [:]
     private var candidates: [UniqueName: SessionPeer] = [:]
@@ -47,14 +47,11 @@ struct SessionPlaces {
         return turnedAway[name] != nil ? .turnedAway : .unknown
     }
 
-    /// A connection says that it is a session.
-    ///
-    /// - Returns: nil where too many are being asked about.
-    mutating func addCandidate(_ name: UniqueName) -> SessionPeer? {
-        guard candidates.count < Self.mostCandidates else { return nil }
-        let peer = SessionPeer(name)
-        candidates[name] = peer
-        return peer
+    var hasRoomForCandidate: Bool { candidates.count < Self.mostCandidates }
+
+    /// A connection says that it is a session, and is asked about.
+    mutating func addCandidate(_ name: UniqueName) {
+        candidates[name] = SessionPeer(name)
     }
 
     /// What came of ``identify(_:as:)``.
@@ -124,6 +121,7 @@ struct SessionPlaces {
 
     /// - Returns: who is forgotten for it.
     private mutating func turnAway(_ peer: SessionPeer) -> SessionPeer? {
+        peer.forgetMuch()
         turnedAway[peer.name] = peer
         waiting.append(peer.name)
         var forgotten: SessionPeer?

@@ -21,6 +21,10 @@ final class SystemBusStay {
     /// Those about whom the bus is yet to be asked.
     private var unasked = Deque<UniqueName>()
     private var asking = 0
+    /// Those about whom it is to be asked when that may be.
+    private var postponed = RandomBag<UniqueName>(most: 512)
+    private var postponement: EventSource?
+    private static let postponementTime: UInt32 = 50
     /// The allowance of each user. That of a user without a session stays until it is full: a session that leaves and
     /// comes again gives its user no more.
     private var allowances: [UInt32: Allowance] = [:]
@@ -99,7 +103,7 @@ final class SystemBusStay {
     /// - Returns: how many notifications did not leave.
     func close() -> UInt64 {
         isOver = true
-        (rest, again, clearing) = (nil, nil, nil)
+        (rest, again, clearing, postponement) = (nil, nil, nil, nil)
         let count = places.all.reduce(0) { $0 + UInt64($1.line.waitingCount) }
         for peer in places.all { (peer.confirmation, peer.doubt) = (nil, nil) }
         places = SessionPlaces()
@@ -174,10 +178,33 @@ final class SystemBusStay {
         // What is known of it is known.
         case .candidate, .turnedAway: break
         case .unknown:
-            guard questions.take(at: now), places.addCandidate(name) != nil else { return missed() }
-            unasked.append(name)
             if isBroadcast { unanswered.insert(name) }
+            guard postponed.isEmpty, begin(name) else { return postpone(name) }
             askNext()
+        }
+    }
+
+    /// - Returns: false where too much is being asked.
+    private func begin(_ name: UniqueName) -> Bool {
+        guard places.hasRoomForCandidate, questions.take(at: now) else { return false }
+        places.addCandidate(name)
+        unasked.append(name)
+        return true
+    }
+
+    /// Has it asked later whose a connection is. Where there are many, chance decides who is next, and who is passed over:
+    /// those who come in thousands can't have their turn before one that came once.
+    private func postpone(_ name: UniqueName) {
+        if let passedOver = postponed.insert(name) {
+            unanswered.remove(passedOver)
+            missed()
+        }
+        guard postponement == nil else { return }
+        postponement = .once(milliseconds: Self.postponementTime, on: bus.context) { [unowned self] in
+            postponement = nil
+            while let name = postponed.next, begin(name) { postponed.removeNext() }
+            askNext()
+            if let name = postponed.next { postpone(name) }
         }
     }
 
@@ -382,6 +409,7 @@ final class SystemBusStay {
         else { return owner.noteRefusal(of: peer.name, peer.userID, "it wants more than a session may") }
         // What is no pattern here may be one of a later version.
         peer.wants = wants.names.compactMap(NamePattern.init)
+        if places.standing(of: peer.name) == .turnedAway { peer.forgetMuch() }
     }
 
     // MARK: What comes in
@@ -460,7 +488,7 @@ final class SystemBusStay {
         [
             ("sessions", places.kept.sessions), ("sessions without a place", places.kept.turnedAway),
             ("sessions without a user yet", places.kept.candidates), ("sessions without an answer", unanswered.count),
-            ("questions about sessions", unasked.count), ("allowances of users", allowances.count),
+            ("questions about sessions", unasked.count + postponed.count), ("allowances of users", allowances.count),
             ("match rules for sessions", departures.keptCount),
         ]
     }
