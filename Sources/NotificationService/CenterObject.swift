@@ -129,6 +129,7 @@ package final class CenterObject {
     /// - Parameter uniqueName: that of the bus connection, which posts what comes from them.
     func joinSessions(as uniqueName: UniqueName) {
         sessions.limits = { [unowned driver] in driver.center.limits }
+        driver.effects.ownName = { uniqueName }
         sessions.post = { [unowned self] imported throws(BusError) in
             turns.noteActivity()
             let notification = imported.notification

@@ -39,6 +39,8 @@ final class EffectRunner {
 
     /// The other sessions of the machine; nil until they are looked for.
     var sessions: Sessions?
+    /// The name of the service's own connection.
+    var ownName: () -> ClientName? = { nil }
 
     private unowned let bus: any MessageBus
     private let clients: ClientRegistry
@@ -264,6 +266,8 @@ final class EffectRunner {
             onWatched?(client)
             clients.watch(client) { [unowned self] in report(.disappeared(client)) }
         case .watchDeparture(let connection):
+            // The service itself, which posts what comes from other sessions, is there as long as anybody looks.
+            guard connection != ownName() else { break }
             clients.watch(connection) { [unowned self] in report(.disappeared(connection)) }
         case .forget(let client):
             witness.forget(client)

@@ -321,14 +321,23 @@ struct AnswerFlowTests {
         try center.center.checkInvariants()
     }
 
-    @Test("D8, R6: a connection of which nothing but a value is left is forgotten, and the value stays")
+    @Test("D8, R6: a connection of which nothing but a value is left is forgotten when it leaves, and the value stays")
     func strangersWithValues() throws {
         let center = Scenario()
         for number in 1...1200 {
             center.identify(client(number), as: UInt32(number))
             try center.post("A", "\(number)", retention: Retention(), from: client(number))
         }
-        #expect(center.forgotten.count >= 170)
+        #expect(center.forgotten.isEmpty && center.departuresWatched.count == 1200)
+        // Others come and go beside them, and those are forgotten as ever.
+        for number in 2001...5000 {
+            center.identify(client(number), as: UInt32(number))
+            #expect(center.answer(to: client(number)))
+        }
+        #expect(center.forgotten.count > 1500, "\(center.forgotten.count)")
+        center.clear()
+        for number in 1...1200 { center.disappear(client(number)) }
+        #expect(center.forgotten.count >= 1200)
         #expect(center.values().count == 1200)
         try center.center.checkInvariants()
     }

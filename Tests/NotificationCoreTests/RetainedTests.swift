@@ -383,6 +383,25 @@ struct RetainedTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E4: one that pays for values, was taken for gone and comes again is as any that is new")
+    func comesAgain() throws {
+        let center = scenario()
+        let one: ClientName = ":1.7"
+        try post("A", from: one, on: center)
+        center.stop(one)
+        for _ in 0..<70 { _ = center.answer(to: one) }
+        center.disappear(one)
+        #expect(center.forgotten.last == one)
+        try center.center.checkInvariants()
+        // Its answer was on its way.
+        center.answer(one)
+        try post("B", from: one, on: center)
+        #expect(center.departuresWatched == [one, one])
+        center.answer(one)
+        #expect(center.statistics.inFlightBytes == 0)
+        try center.center.checkInvariants()
+    }
+
     @Test("What comes out of a queue and finds no room is posted, and counted as not kept")
     func noRoomFromQueue() throws {
         let center = scenario([.retainedPerClient: 1])

@@ -59,6 +59,10 @@ extension DistributedCenter {
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
         peer.answers = Deque()
         peer.replies = nil
+        // One that pays for values may be taken for gone and come again, as any that is new.
+        peer.flow = FlowWindow()
+        (peer.confirmedBytes, peer.confirmedBeforeChannel) = (0, nil)
+        peer.isDepartureWatched = false
         // They hold each other.
         peer.account.clients.remove(peer)
         peer.account.peers -= 1

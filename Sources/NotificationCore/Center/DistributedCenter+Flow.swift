@@ -30,10 +30,21 @@ extension DistributedCenter {
     /// Whether calls of a connection that want an answer are served: not when too many answers are kept for it that it
     /// does not read, or for its process.
     public func isServed(_ name: ClientName) -> Bool {
-        guard let peer = peers[name] else { return peers.count < 2 * Int(limits[.clients]) }
+        // Those that pay for values are bounded by these.
+        guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
         let left = Int(limits[.answerBytes]) - totals[.answerBytes]
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
+    }
+
+    /// Sends the only answer that is kept for a connection that answers Pings, though its window is used up: it may be a
+    /// program of one thread that waits for it, and nothing tells what that has read.
+    private func sendOnlyAnswer(to peer: Peer, effects: inout [Effect]) {
+        guard peer.answers.count == 1, !peer.flow.isHeldBack, let byteCount = peer.answers.popFirst() else { return }
+        charge(peer, .answerBytes, -byteCount)
+        effects.append(.sendAnswer(peer.name))
+        charge(peer, .inFlightBytes, byteCount)
+        peer.flow.sentBeyond(byteCount: byteCount)
     }
 
     private func sendAnswers(to peer: Peer, effects: inout [Effect]) {
@@ -106,9 +117,10 @@ extension DistributedCenter {
     /// Asks whoever was sent something and not asked yet.
     private func askAll(effects: inout [Effect]) {
         meter.count(peers.count)
-        meter.countSort(of: peers.count)
+        let asked = peers.values.filter { $0.flow.isAnythingUnprobed || $0.replies != nil }
+        meter.countSort(of: asked.count)
         // By name, so that the same events have the same effects in every process.
-        for peer in peers.values.sorted(by: { $0.name < $1.name }) {
+        for peer in asked.sorted(by: { $0.name < $1.name }) {
             if peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
             askForReplies(peer, effects: &effects)
         }
@@ -137,8 +149,9 @@ extension DistributedCenter {
         guard isFirst else { return }
         // Nobody else would ask for those that never answer and for which nothing waits.
         meter.count(peers.count)
-        meter.countSort(of: peers.count)
-        for peer in peers.values.sorted(by: { $0.name < $1.name }) {
+        let asked = peers.values.filter { !$0.flow.isIdle || $0.flow.isBlocked || $0.replies != nil }
+        meter.countSort(of: asked.count)
+        for peer in asked.sorted(by: { $0.name < $1.name }) {
             findWitness(for: peer, effects: &effects)
             findReplyWitness(for: peer, effects: &effects)
         }
@@ -161,7 +174,9 @@ extension DistributedCenter {
     public func clientWitnessed(_ name: ClientName, hasRead: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name] else { return }
-        confirm(peer.flow.witnessed(all: hasRead), of: peer, effects: &effects)
+        let byteCount = peer.flow.witnessed(all: hasRead)
+        if !hasRead, peer.flow.answersProbes { sendOnlyAnswer(to: peer, effects: &effects) }
+        confirm(byteCount, of: peer, effects: &effects)
     }
 
     func confirm(_ byteCount: Int, of peer: Peer, effects: inout [Effect]) {
@@ -216,21 +231,30 @@ extension DistributedCenter {
     func peer(_ name: ClientName, effects: inout [Effect]) -> Peer {
         if let peer = peers[name] { return peer }
         let peer = peer(name)
-        strangers.append(peer)
+        noteStranger(peer)
         var looks = 2
         while strangers.count > Self.mostStrangers, looks > 0, let oldest = strangers.popFirst() {
             meter.count()
+            oldest.isAmongStrangers = false
             guard oldest.isKnown, !oldest.isClient else { continue }
             looks -= 1
-            // One that pays for values is watched, and goes when it leaves: what it left behind would give way (R1).
-            if oldest.usage.isZero || oldest.usage.isOnlyRetained && !oldest.isDepartureWatched {
+            // It is watched, and is a stranger again without its values; until then these would give way (R1).
+            if oldest.isDepartureWatched, oldest.usage[.retained] > 0 { continue }
+            if oldest.usage.isOnlyRetained {
                 forget(stranger: oldest, effects: &effects)
             } else {
-                strangers.append(oldest)
+                noteStranger(oldest)
                 if oldest.flow.unconfirmed.messages > 0, oldest.flow.isIdle { probe(oldest, effects: &effects) }
             }
         }
         return peer
+    }
+
+    /// Puts one behind the others, if it is not there.
+    func noteStranger(_ peer: Peer) {
+        guard !peer.isAmongStrangers else { return }
+        peer.isAmongStrangers = true
+        strangers.append(peer)
     }
 
     func forget(stranger: Peer, effects: inout [Effect]) {

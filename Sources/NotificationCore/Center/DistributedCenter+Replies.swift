@@ -52,6 +52,15 @@ extension DistributedCenter {
         }
     }
 
+    /// As an answer is sent to a client without a channel of which nothing tells what it has read.
+    private func sendOnlyReply(to peer: Peer, effects: inout [Effect]) {
+        guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.popFirst() else { return }
+        charge(peer, .answerBytes, -byteCount)
+        effects.append(.sendReply(peer.name))
+        charge(peer, .inFlightBytes, byteCount)
+        peer.replies?.flow.sentBeyond(byteCount: byteCount)
+    }
+
     private func countReply(_ byteCount: Int, to peer: Peer, effects: inout [Effect]) {
         charge(peer, .inFlightBytes, byteCount)
         lookForRoom(effects: &effects)
@@ -93,6 +102,7 @@ extension DistributedCenter {
     public func repliesWitnessed(of name: ClientName, hasRead: Bool, effects: inout [Effect]) {
         defer { eventEnded() }
         guard let peer = peers[name], let byteCount = peer.replies?.flow.witnessed(all: hasRead) else { return }
+        if !hasRead, peer.replies?.flow.answersProbes == true { sendOnlyReply(to: peer, effects: &effects) }
         confirmReplies(byteCount, of: peer, effects: &effects)
     }
 

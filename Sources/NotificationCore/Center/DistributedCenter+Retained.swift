@@ -142,7 +142,9 @@ extension DistributedCenter {
     func giveBack(_ value: RetainedValue) {
         charge(value.payer, .retained, -1)
         charge(value.payer, .retainedBytes, -value.byteCount)
-        forgetIfUnused(value.payer)
+        let payer = value.payer
+        if payer.isDepartureWatched, !payer.isClient, payer.usage[.retained] == 0 { noteStranger(payer) }
+        forgetIfUnused(payer)
     }
 
     /// What goes with a connection that goes.

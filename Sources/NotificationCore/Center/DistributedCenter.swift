@@ -404,8 +404,8 @@ public final class DistributedCenter {
 
     /// Connections that have posted, those with the most accepted posts first.
     ///
-    /// They are counted with the connections that call, so there are no more than clients and as many strangers as are
-    /// remembered (E4). Of strangers nobody says when they leave: they are here until they are forgotten.
+    /// They are counted with the connections that call, so there are no more than clients, those that pay for values, and as
+    /// many strangers as are remembered (E4). Of strangers nobody says when they leave: they are here until they are forgotten.
     ///
     /// - Parameters:
     ///   - most: how many are wanted at most.

@@ -84,6 +84,8 @@ final class Peer: Sizable {
     var departed: DepartedPayers.Entry?
     /// Whether the bus is to tell when it leaves, though it is no client: it pays for values.
     var isDepartureWatched = false
+    /// Whether it has a place among those that are forgotten when there are too many.
+    var isAmongStrangers = false
     /// Where it stands among the clients of its account.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)

@@ -102,6 +102,15 @@ struct FlowWindow {
         return fills || unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
     }
 
+    /// Counts a message that is sent now though the window is used up. No probe follows.
+    mutating func sentBeyond(byteCount: Int) {
+        unprobed.messages += 1
+        unprobed.bytes += byteCount
+    }
+
+    /// Whether it answers probes, so that nothing is taken for read that it may not have read.
+    var answersProbes: Bool { hasAnswered }
+
     /// Counts a probe that is sent now.
     mutating func probe() {
         probed.append(unprobed)
@@ -187,12 +196,12 @@ struct FlowWindow {
     /// That was found out.
     ///
     /// - Parameter isAll: whether all that it was asked about before has been read; otherwise only the oldest is taken
-    ///   for read.
+    ///   for read, and nothing of one that answers.
     /// - Returns: how many bytes that confirms.
     mutating func witnessed(all isAll: Bool) -> Int {
         guard isBeingWitnessed else { return 0 }
         isBeingWitnessed = false
-        guard !hasAnswered || isWitnessedWhileItCalls, !probed.isEmpty else { return 0 }
+        guard !hasAnswered || isWitnessedWhileItCalls && isAll, !probed.isEmpty else { return 0 }
         let confirmed = isAll ? probed[...] : probed.prefix(1)
         let bytes = confirmed.reduce(0) { $0 + $1.bytes }
         overtaken += confirmed.count

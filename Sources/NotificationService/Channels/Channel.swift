@@ -55,8 +55,6 @@ final class Channel: PolledSourceDelegate {
     /// Called when there may be something to read, or room to write.
     var onReadable: ((Channel) -> Void)?
     var onWritable: ((Channel) -> Void)?
-    /// Called when the client probably never got its end.
-    var onRefused: (() -> Void)?
     /// Called when there is something to be written.
     var onAppended: ((Channel) -> Void)?
 
@@ -121,7 +119,6 @@ final class Channel: PolledSourceDelegate {
         onReadable = nil
         onWritable = nil
         onAppended = nil
-        onRefused = nil
         isServed = nil
     }
 

@@ -28,6 +28,9 @@ final class ChannelPosts {
     /// Says whose turn it is; nil where nothing is read from a bus.
     weak var calls: CallQueue?
     private var faults: UInt64 = 0
+    /// Where the answers to the calls went that opened the channels there are. Not the channels' own: answers that are kept
+    /// refer to those.
+    private var openings: [UniqueName: MethodCall.Answer] = [:]
 
     init(
         driver: CenterDriver, turns: DeliveryTurns, callers: Callers, gate: PolicyGate, refusals: Refusals,
@@ -91,7 +94,7 @@ final class ChannelPosts {
         channels.add(channel, after: before)
         call.reply(to: OpenChannel.self, other)
         // The answer may wait for room.
-        channel.onRefused = { [answer = call.answer] in answer.reply(with: Self.refused) }
+        openings[client] = call.answer
         driver.effects.answers.whenSent(to: client) { [weak channel, unowned self] in
             let isWanted = { [weak channel] in channel?.isOpen == true }
             driver.effects.whenCarried(while: isWanted) { [weak channel, unowned self] in
@@ -238,13 +241,16 @@ final class ChannelPosts {
             }
             channels.end(channel, mayBeUnread: channel.socket.wasReset)
         } else {
-            if channel.mayBeRefused(at: driver.context.now) { channel.onRefused?() }
+            if channel.mayBeRefused(at: driver.context.now) {
+                openings[channel.client]?.reply(with: Self.refused)
+            }
             let isCut = !channel.reader.isBetweenFrames
             Log.info(
                 "the channel of \(channel.client) ended\(isCut ? " in the middle of a frame" : "")",
                 ["CARILLON_CLIENT": channel.client.rawValue])
             channels.end(channel, mayBeUnread: channel.socket.wasReset || channel.socket.isAnythingUnread)
         }
+        openings[channel.client] = nil
         driver.effects.eventEnded(isMoreDue: false)
     }
 
@@ -255,6 +261,7 @@ final class ChannelPosts {
         // Nor may what the bus has not carried the client's end of ever be read.
         let isUnread = (mayBeUnread || !channel.isCarried) && channel.socket.isAnythingUnread
         channels.end(channel, mayBeUnread: channel.socket.wasReset || isUnread)
+        openings[channel.client] = nil
         driver.effects.eventEnded(isMoreDue: false)
         guard let call = channel.next else { return }
         channel.next = nil
@@ -297,6 +304,7 @@ final class ChannelPosts {
 
     /// The client has left the bus.
     func left(_ client: UniqueName) {
+        openings[client] = nil
         guard let channel = channels[client] else { return }
         takeRest(of: channel)
         channels.forget(client)

@@ -49,6 +49,7 @@ final class Peer {
     private(set) var backlogBytes = 0
     /// Messages that stand before this connection, by the numbers of their senders.
     private var unread: [Int: Int] = [:]
+    private var unreadReplies: [Int: Int] = [:]
     /// Bytes that it has sent and that the bus keeps, for whomever.
     private var heldBytes = 0
     /// Whether the process has closed its end: the rest is read, and then it is over.
@@ -114,7 +115,10 @@ final class Peer {
         guard let first = inbox.first, first.time <= bus.world.now else { return nil }
         inbox.popFirst()
         socketBytes -= first.size
-        if first.sender > 0 { unread[first.sender, default: 1] -= 1 }
+        if first.sender > 0 {
+            unread[first.sender, default: 1] -= 1
+            if first.message.isReply { unreadReplies[first.sender, default: 1] -= 1 }
+        }
         while let next = backlog.first, socketBytes + next.size <= bus.manner.socketBytes || socketBytes == 0 {
             backlog.popFirst()
             backlogBytes -= next.size
@@ -132,6 +136,9 @@ final class Peer {
 
     /// How many messages of another connection stand before this one, in the bus or in the socket.
     func unreadMessages(from sender: Peer) -> Int { unread[sender.number, default: 0] }
+
+    /// How many of them answer its calls.
+    func unreadReplies(from sender: Peer) -> Int { unreadReplies[sender.number, default: 0] }
 
     /// The process closes its end, or died.
     ///
@@ -207,17 +214,18 @@ final class Peer {
             backlog.append(Kept(message: message, size: size, sender: sender, number: sender?.number ?? 0))
             backlogBytes += size
             sender?.heldBytes += size
-            noteUnread(from: sender)
+            noteUnread(message, from: sender)
             return true
         }
         put(message, size, from: sender?.number ?? 0)
-        noteUnread(from: sender)
+        noteUnread(message, from: sender)
         return true
     }
 
-    private func noteUnread(from sender: Peer?) {
+    private func noteUnread(_ message: Message, from sender: Peer?) {
         guard let sender else { return }
         unread[sender.number, default: 0] += 1
+        if message.isReply { unreadReplies[sender.number, default: 0] += 1 }
         bus.onDelivered?(sender, self)
     }
 
@@ -236,4 +244,8 @@ final class Peer {
         toBus.removeAll()
         bus.world.at(max(lastArrival, bus.world.now)) { [weak self] in self?.onReadable?() }
     }
+}
+
+extension Message {
+    fileprivate var isReply: Bool { kind == .methodReturn || kind == .error }
 }

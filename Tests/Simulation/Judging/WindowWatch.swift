@@ -2,7 +2,8 @@
 import BusNames
 import DBus
 
-/// A4: never more than two windows of what a service sends lie unread before a client that answers it.
+/// A4: never more than two windows of what a service sends lie unread before a client that answers it, but replies that
+/// it may wait for.
 ///
 /// Of one that has never answered the service at hand nobody knows whether it reads (B6): it is sent more as time goes
 /// by. So the rule holds from the moment when the service has an answer and what lies there is within it.
@@ -22,9 +23,10 @@ final class WindowWatch {
 
     /// `FlowWindow`: two windows of 64 messages. One event may send a word about losses along with what was next.
     private static let most = 2 * 64 + 4
-    /// What is sent on the bus to who has a channel needs no answer before that is 64 KiB, of which each message costs 512
-    /// bytes; and when the channel ends two windows may come behind it.
-    private static let mostBesideChannel = 128
+    /// When a channel ends two windows may come behind what is on the bus.
+    private static let mostBehindChannel = 128
+    /// Of a client that has stopped after many calls each reply that is the only one kept goes alone: it may wait for it.
+    private static let mostReplies = 4 * 128
 
     init(_ world: World, _ ledger: Ledger) {
         self.world = world
@@ -42,9 +44,12 @@ final class WindowWatch {
         guard answered.contains(pair), !liars.contains(receiver.number) else { return }
         let count = receiver.unreadMessages(from: sender)
         let hadChannel = receiver.name.map(ledger.channelClients.contains) == true
+        let unasked = count - receiver.unreadReplies(from: sender)
         if count <= Self.most {
             bounded.insert(pair)
-        } else if count > Self.most + (hadChannel ? Self.mostBesideChannel : 0), bounded.contains(pair) {
+        } else if unasked > Self.most + (hadChannel ? Self.mostBehindChannel : 0) || count > unasked + Self.mostReplies,
+            bounded.contains(pair)
+        {
             world.violate("A4", "\(count) messages lie unread before \(receiver.name?.rawValue ?? "?")")
         }
     }
