@@ -20,6 +20,10 @@ extension DistributedCenter {
             countSent(byteCount, to: peer, effects: &effects)
             return true
         }
+        if peer.answers.isEmpty, peer.flow.sendsAlone(byteCount: byteCount) {
+            charge(peer, .inFlightBytes, byteCount)
+            return true
+        }
         peer.answers.append(byteCount + Self.answerOverhead)
         charge(peer, .answerBytes, byteCount + Self.answerOverhead)
         if peer.flow.isOpen { holdBack(peer, effects: &effects) }
@@ -40,11 +44,13 @@ extension DistributedCenter {
     /// Sends the only answer that is kept for a connection that answers Pings, though its window is used up: it may be a
     /// program of one thread that waits for it, and nothing tells what that has read.
     private func sendOnlyAnswer(to peer: Peer, effects: inout [Effect]) {
-        guard peer.answers.count == 1, !peer.flow.isHeldBack, let byteCount = peer.answers.popFirst() else { return }
+        peer.flow.letAnswersGoAlone()
+        guard peer.answers.count == 1, let byteCount = peer.answers.first, peer.flow.sendsAlone(byteCount: byteCount)
+        else { return }
+        peer.answers.popFirst()
         charge(peer, .answerBytes, -byteCount)
         effects.append(.sendAnswer(peer.name))
         charge(peer, .inFlightBytes, byteCount)
-        peer.flow.sentBeyond(byteCount: byteCount)
     }
 
     private func sendAnswers(to peer: Peer, effects: inout [Effect]) {

@@ -31,6 +31,11 @@ extension DistributedCenter {
             countReply(byteCount, to: peer, effects: &effects)
             return true
         }
+        if line.kept.isEmpty, line.flow.sendsAlone(byteCount: byteCount) {
+            peer.replies = line
+            charge(peer, .inFlightBytes, byteCount)
+            return true
+        }
         let isOpen = line.flow.isOpen
         line.kept.append(byteCount + Self.answerOverhead)
         peer.replies = line
@@ -54,11 +59,14 @@ extension DistributedCenter {
 
     /// As an answer is sent to a client without a channel of which nothing tells what it has read.
     private func sendOnlyReply(to peer: Peer, effects: inout [Effect]) {
-        guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.popFirst() else { return }
+        peer.replies?.flow.letAnswersGoAlone()
+        guard peer.replies?.kept.count == 1, let byteCount = peer.replies?.kept.first,
+            peer.replies?.flow.sendsAlone(byteCount: byteCount) == true
+        else { return }
+        peer.replies?.kept.popFirst()
         charge(peer, .answerBytes, -byteCount)
         effects.append(.sendReply(peer.name))
         charge(peer, .inFlightBytes, byteCount)
-        peer.replies?.flow.sentBeyond(byteCount: byteCount)
     }
 
     private func countReply(_ byteCount: Int, to peer: Peer, effects: inout [Effect]) {

@@ -102,10 +102,21 @@ struct FlowWindow {
         return fills || unprobed.messages >= Self.messages || unprobed.bytes >= Self.bytes
     }
 
-    /// Counts a message that is sent now though the window is used up. No probe follows.
-    mutating func sentBeyond(byteCount: Int) {
+    /// Answers that may go though the window is used up, one at a time: nothing tells what a client has read that answers
+    /// probes, and may be a program of one thread that waits for each.
+    private var answersAlone = 0
+    private static let maxAnswersAlone = 16
+
+    /// From now on some answers may go alone.
+    mutating func letAnswersGoAlone() { answersAlone = Self.maxAnswersAlone }
+
+    /// Counts an answer that is sent now though the window is used up, if one may go. No probe follows.
+    mutating func sendsAlone(byteCount: Int) -> Bool {
+        guard answersAlone > 0, !isHeldBack else { return false }
+        answersAlone -= 1
         unprobed.messages += 1
         unprobed.bytes += byteCount
+        return true
     }
 
     /// Whether it answers probes, so that nothing is taken for read that it may not have read.
@@ -136,6 +147,7 @@ struct FlowWindow {
         if byPeer {
             hasAnswered = true
             isWitnessedWhileItCalls = false
+            answersAlone = 0
         }
         isSilent = false
         if isBlocked { answersUntilRoom -= 1 }
