@@ -221,7 +221,7 @@ final class CenterDriver {
     private func beginEnding() {
         let isKept = effects.store?.isWhole == true
         perform { effects in
-            // What is not kept is better sent.
+            // If it can't be kept, it is better sent.
             if isKept {
                 center.beginEnding(effects: &effects)
             } else {

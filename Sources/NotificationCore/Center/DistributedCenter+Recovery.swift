@@ -260,7 +260,7 @@ extension DistributedCenter {
     }
 
     /// The process is about to end, and a later one takes up from here: from now on no client is sent anything, and all that
-    /// is due is remembered, also what waits for its turn. What is sent so late could not be known to have been carried.
+    /// is due is remembered, also what waits for its turn. Nobody could know whether the bus has carried what is sent so late.
     public func beginEnding(effects: inout [Effect]) {
         defer { eventEnded() }
         isEnding = true
@@ -273,7 +273,7 @@ extension DistributedCenter {
         takeAllTurns(effects: &effects)
     }
 
-    /// What ``beginEnding(effects:)`` left to a later process is sent after all, as far as clients read: it can't be kept.
+    /// Sends after all, as far as clients read, what ``beginEnding(effects:)`` left to a later process: it can't be kept.
     public func endNotYet(effects: inout [Effect]) {
         defer { eventEnded() }
         guard isEnding else { return }
@@ -314,7 +314,7 @@ extension DistributedCenter {
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
         }
-        // Who posted values, and is no client, may still be there: the bus tells if not.
+        // Posters of values that are no clients may still be there: the bus tells if not.
         for payer in retained.allPayers.sorted(by: { $0.name < $1.name }) where !payer.isKnown {
             watchDeparture(of: peer(payer.name, effects: &effects), effects: &effects)
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Replies to the calls of clients that have channels (F2, A4).
 ///
-/// What is for such a client is written to its channel, and what it leaves unread there uses up its window. Its calls
-/// still come on the bus, and a program of one thread waits for the reply before it reads anything else. So the replies
+/// The notifications for such a client are written to its channel, and what it leaves unread there uses up its window. Its calls
+/// still come on the bus, and a program of one thread waits for the reply before it reads anything else. Therefore the replies
 /// have a window of their own, which the client confirms on the bus.
 extension DistributedCenter {
     /// When a reply is sent.
@@ -104,7 +104,7 @@ extension DistributedCenter {
         confirmReplies(byteCount, of: peer, effects: &effects)
     }
 
-    /// What ``Effect/witnessReplies(_:)`` asked for is known.
+    /// Takes the finding that ``Effect/witnessReplies(_:)`` asked for.
     ///
     /// - Parameter hasRead: as for ``clientWitnessed(_:hasRead:effects:)``.
     public func repliesWitnessed(of name: ClientName, hasRead: Bool, effects: inout [Effect]) {

@@ -19,7 +19,7 @@ final class Account: Sizable {
     /// Its connections that there are.
     var peers = 0
     var usage = Usage()
-    /// What of that its connections have left behind.
+    /// The part of it that its connections have left behind.
     var departed = Usage()
     /// Its clients, by what waits for them.
     #if !DEBUG && !CARILLON_METER
@@ -69,7 +69,7 @@ final class Peer: Sizable {
         @exclusivity(unchecked)
     #endif
     var answers = Deque<Int>()
-    /// What goes to it on the bus beside its channel; nil for one that has none, and has confirmed what it had.
+    /// Its replies on the bus, beside its channel; nil for one that has none, and has confirmed what it had.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
@@ -80,7 +80,7 @@ final class Peer: Sizable {
     var refused: UInt64 = 0
     /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait and for values.
     var isKnown = true
-    /// What it has left behind, as ``DepartedPayers`` knows it; nil for one that is there, or left nothing.
+    /// The values that it has left behind, as ``DepartedPayers`` knows it; nil for one that is there, or left nothing.
     var departed: DepartedPayers.Entry?
     /// Whether the bus is to tell when it leaves, though it is no client: it pays for values.
     var isDepartureWatched = false

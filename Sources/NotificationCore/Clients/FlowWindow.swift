@@ -47,7 +47,7 @@ struct FlowWindow {
     /// Answers to probes that were sent over the bus before it had a channel and behind which nothing waits any more. They
     /// come before those of the others.
     private var answersUntilSure = 0
-    /// What these are about, in bytes.
+    /// The size of all that these are about, in bytes.
     private(set) var unsureBytes = 0
     private var hasAnswered = false
     /// Whether it has used up its windows without ever having answered.

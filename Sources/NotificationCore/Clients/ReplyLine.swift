@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Collections
 
-/// What goes on the bus to a client that has a channel: replies to its calls, which it confirms apart from what goes to
+/// The messages on the bus to a client that has a channel: replies to its calls, which it confirms apart from what goes to
 /// the channel.
 struct ReplyLine {
     var flow = FlowWindow()

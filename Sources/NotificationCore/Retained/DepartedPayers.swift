@@ -51,7 +51,7 @@ struct DepartedPayers {
         return entry
     }
 
-    /// What of a resource they use.
+    /// How much of a resource they use.
     func usage(_ resource: Resource) -> Int {
         switch resource {
         case .retained: count

@@ -61,7 +61,7 @@ final class Channels {
     /// Those of which a probe is answered.
     private var answered: [Channel] = []
     private var source: ReadySource!
-    /// What may lie on the bus for a client without being asked about when it gets a channel, in bytes.
+    /// How much may lie on the bus for a client without being asked about when it gets a channel, in bytes.
     static let mostUnasked = 64 << 10
 
     init(on context: MainContext, prober: ClientProber, witness: ReadingWitness) {

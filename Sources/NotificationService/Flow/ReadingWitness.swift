@@ -525,7 +525,7 @@ final class ReadingWitness {
             telling = nil
             for _ in 0..<Self.findingsAtOnce {
                 guard let (subject, hasRead) = findings.popFirst() else { break }
-                // What was asked since then is another question.
+                // One that was asked since then is another question.
                 if clients[subject.client] === subject, !subject.isWaiting { onFinding(subject.client, hasRead) }
             }
             if !findings.isEmpty { tellSome(after: 1) }

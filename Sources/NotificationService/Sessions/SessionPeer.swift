@@ -39,14 +39,14 @@ final class SessionPeer {
         self.name = name
     }
 
-    /// What waits for it is lost, and what it is sent later is counted from the beginning of its next stay.
+    /// All that waits for it is lost, and what it is sent later is counted from the beginning of its next stay.
     func leavePlace() {
         (confirmation, doubt) = (nil, nil)
         line.clear()
         told = nil
     }
 
-    /// So many are remembered without a place that each may have little.
+    /// Drops what takes much room: many sessions are remembered without a place.
     func forgetMuch() {
         if wants.reduce(0, { $0 + $1.description.utf8.count }) > Self.mostBytesRemembered { wants = [] }
     }

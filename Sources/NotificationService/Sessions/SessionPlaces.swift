@@ -2,13 +2,13 @@
 import BusNames
 import Collections
 
-/// Who among those that say they are sessions has a place (G1, E4): so many of all, and of each user.
+/// The sessions that have a place, among all that say they are some (G1, E4): so many of all, and of each user.
 ///
 /// The bus is asked about a connection once, however often it says so, as long as that is remembered. Where all places are
 /// taken, the user who has most of them gives one up for a user who has fewer. A session without a place is remembered, and
 /// gets one when there is one.
 struct SessionPlaces {
-    /// What becomes of a connection.
+    /// The standing of a connection.
     enum Standing: Equatable {
         case unknown
         /// The bus was asked whose it is.
@@ -54,7 +54,7 @@ struct SessionPlaces {
         candidates[name] = SessionPeer(name)
     }
 
-    /// What came of ``identify(_:as:)``.
+    /// The result of ``identify(_:as:)``.
     struct Admission {
         /// Whether it has a place.
         var isAdmitted = false

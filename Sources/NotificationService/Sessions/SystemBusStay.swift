@@ -30,7 +30,7 @@ final class SystemBusStay {
     private var allowances: [UInt32: Allowance] = [:]
     /// Set while there are allowances of users without a session.
     private var clearing: EventSource?
-    /// What is read of all. What comes of those of whom nothing is taken is dropped as soon as it is read, so much can be:
+    /// The messages that are read of all. Those of users of whom nothing is taken are dropped at once, so that many can be read:
     /// what is not read stands before what others send.
     private var readings = RateLimit(perSecond: 100_000, burst: 100_000)
     private var questions = RateLimit(perSecond: 500, burst: 500)
@@ -175,7 +175,7 @@ final class SystemBusStay {
             guard let peer = places[name] else { return }
             // It may have passed us over.
             if isBroadcast, peer.answers.take(at: now) { greet(peer, answers: true) }
-        // What is known of it is known.
+        // The answer is known, or on its way.
         case .candidate, .turnedAway: break
         case .unknown:
             if isBroadcast { unanswered.insert(name) }
