@@ -13,7 +13,8 @@ import Testing
 /// How the service finds out whether a client reads that never answers a Ping, on a kernel that is the test's.
 @Suite("B6: the sockets of clients that never answer", .limited)
 struct ReadingWitnessTests {
-    /// Processes with so many sockets, the first of which lead to the bus.
+    /// Processes with so many sockets, the first of which lead to the bus. Unchecked, as its list: one
+    /// question at a time uses them, and what a test changes it changes before the first.
     private final class Kernel: SocketTable, @unchecked Sendable {
         // Sendable: the tests ask it on their own thread, but for one that has nothing in it to change.
 

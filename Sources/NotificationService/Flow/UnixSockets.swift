@@ -45,6 +45,8 @@ struct UnixSocket {
 }
 
 /// Those of this machine, as `ss -x` shows them: sock_diag(7). No privileges are needed.
+///
+/// Unchecked: ``ReadingWitness`` asks one question at a time, and takes another table where a thread is stuck in this one.
 final class UnixSockets: SocketTable, @unchecked Sendable {
     // Sendable: one thread at a time uses it, and the loop hands it over.
     private let descriptor: Int32
@@ -124,7 +126,7 @@ final class UnixSockets: SocketTable, @unchecked Sendable {
         return fstat(descriptor, &status) == 0 ? UInt32(truncatingIfNeeded: status.st_ino) : nil
     }
 
-    /// Those in `/proc/PID/fd`.
+    /// Those in `/proc/PID/fd`. Unchecked, for the same reason as the table.
     private final class Descriptors: DescriptorList, @unchecked Sendable {
         // Sendable: as the table.
         private let path: String
