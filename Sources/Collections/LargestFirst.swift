@@ -10,10 +10,10 @@ public protocol Sizable: AnyObject {
 
 /// Where an object stands in ``LargestFirst``.
 public struct LargestFirstPlace {
-    fileprivate var slot = -1
+    @usableFromInline var slot = -1
     @usableFromInline var hasChanged = false
 
-    public init() {}
+    @inlinable public init() {}
 }
 
 /// Objects of which the largest is asked for now and then, while their sizes change all the time.
@@ -21,14 +21,13 @@ public struct LargestFirstPlace {
 /// A change is only noted, in O(1). Asking costs O(log n) for each object that has changed since it was asked last, and
 /// no walk over all. Objects of the size 0 are not kept.
 ///
-/// A value type; not thread-safe by itself. What is called all the time is inlinable, so that each module has it for its
-/// own types.
+/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
 public struct LargestFirst<Member: Sizable> {
     /// A binary heap; the sizes are those that were true when it was put in order.
     @usableFromInline var heap: [(size: Int, member: Member)] = []
     @usableFromInline var changed: [Member] = []
 
-    public init() {}
+    @inlinable public init() {}
 
     /// To be called after each change of an object's size, also of one that was not there.
     @inlinable public mutating func noteChange(of member: Member) {
@@ -40,22 +39,22 @@ public struct LargestFirst<Member: Sizable> {
     }
 
     /// Takes an object out, whatever its size.
-    public mutating func remove(_ member: Member) {
+    @inlinable public mutating func remove(_ member: Member) {
         putInOrder()
         if member.place.slot >= 0 { removeFromHeap(member) }
     }
 
     /// The largest; nil when all have the size 0.
-    public mutating func first() -> Member? {
+    @inlinable public mutating func first() -> Member? {
         putInOrder()
         return heap.first?.member
     }
 
     /// Everything that is kept, in no particular order: for tests of what has to hold. Those that changed lately are
     /// among them, whatever their sizes, and may come twice.
-    public var kept: [Member] { heap.map(\.member) + changed }
+    @inlinable public var kept: [Member] { heap.map(\.member) + changed }
 
-    @usableFromInline mutating func putInOrder() {
+    @inlinable mutating func putInOrder() {
         for member in changed {
             member.place.hasChanged = false
             let size = member.size
@@ -75,7 +74,7 @@ public struct LargestFirst<Member: Sizable> {
         changed.removeAll(keepingCapacity: changed.count <= 256)
     }
 
-    private mutating func removeFromHeap(_ member: Member) {
+    @inlinable mutating func removeFromHeap(_ member: Member) {
         let slot = member.place.slot
         let last = heap.count - 1
         swap(slot, last)
@@ -86,7 +85,7 @@ public struct LargestFirst<Member: Sizable> {
         moveDown(slot)
     }
 
-    private mutating func moveUp(_ slot: Int) {
+    @inlinable mutating func moveUp(_ slot: Int) {
         var slot = slot
         while slot > 0, isBefore(slot, (slot - 1) / 2) {
             swap(slot, (slot - 1) / 2)
@@ -94,7 +93,7 @@ public struct LargestFirst<Member: Sizable> {
         }
     }
 
-    private mutating func moveDown(_ slot: Int) {
+    @inlinable mutating func moveDown(_ slot: Int) {
         var slot = slot
         while true {
             var best = slot
@@ -105,12 +104,12 @@ public struct LargestFirst<Member: Sizable> {
         }
     }
 
-    private func isBefore(_ left: Int, _ right: Int) -> Bool {
+    @inlinable func isBefore(_ left: Int, _ right: Int) -> Bool {
         heap[left].size != heap[right].size
             ? heap[left].size > heap[right].size : heap[left].member.precedes(heap[right].member)
     }
 
-    private mutating func swap(_ left: Int, _ right: Int) {
+    @inlinable mutating func swap(_ left: Int, _ right: Int) {
         heap.swapAt(left, right)
         heap[left].member.place.slot = left
         heap[right].member.place.slot = right

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A queue from which the least element comes first: a binary heap. Adding and taking are O(log ``count``).
+///
+/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
 public struct PriorityQueue<Element: Comparable> {
-    private var heap: [Element] = []
+    @usableFromInline var heap: [Element] = []
 
-    public init() {}
+    @inlinable public init() {}
 
-    public var count: Int { heap.count }
-    public var isEmpty: Bool { heap.isEmpty }
+    @inlinable public var count: Int { heap.count }
+    @inlinable public var isEmpty: Bool { heap.isEmpty }
 
     /// The least element.
-    public var first: Element? { heap.first }
+    @inlinable public var first: Element? { heap.first }
 
     /// All of them, in no particular order.
-    public var unordered: some Sequence<Element> { heap }
+    @inlinable public var unordered: some Sequence<Element> { heap }
 
-    public mutating func insert(_ element: Element) {
+    @inlinable public mutating func insert(_ element: Element) {
         heap.append(element)
         var place = heap.count - 1
         while place > 0, heap[place] < heap[(place - 1) / 2] {
@@ -25,7 +27,7 @@ public struct PriorityQueue<Element: Comparable> {
 
     /// Takes the least element.
     @discardableResult
-    public mutating func popFirst() -> Element? {
+    @inlinable public mutating func popFirst() -> Element? {
         guard let last = heap.popLast() else { return nil }
         guard let first = heap.first else { return last }
         heap[0] = last
@@ -34,12 +36,12 @@ public struct PriorityQueue<Element: Comparable> {
     }
 
     /// Drops all for which `isDropped` holds.
-    public mutating func removeAll(where isDropped: (Element) -> Bool) {
+    @inlinable public mutating func removeAll(where isDropped: (Element) -> Bool) {
         heap.removeAll(where: isDropped)
         for place in stride(from: heap.count / 2 - 1, through: 0, by: -1) { sink(place) }
     }
 
-    private mutating func sink(_ start: Int) {
+    @inlinable mutating func sink(_ start: Int) {
         var place = start
         while true {
             var least = place

@@ -3,8 +3,10 @@
 ///
 /// To find one takes O(log ``count``) comparisons. To add or remove one moves at most ``pieceSize`` others, however many
 /// there are. One that is alone takes no memory of its own.
+///
+/// A value type; not thread-safe by itself. Inlinable, so that each module that uses it has it for its own types.
 public struct SortedSet<Element: Comparable> {
-    private enum Storage {
+    @usableFromInline enum Storage {
         case none
         case one(Element)
         /// At least two, and no more than a piece.
@@ -14,21 +16,22 @@ public struct SortedSet<Element: Comparable> {
     }
 
     /// How many elements lie together.
-    static var pieceSize: Int { 512 }
+    @inlinable static var pieceSize: Int { 512 }
 
-    private var storage = Storage.none
-    public private(set) var count = 0
+    @usableFromInline var storage = Storage.none
+    @usableFromInline var used = 0
 
-    public init() {}
+    @inlinable public init() {}
 
     /// - Precondition: the elements are in their order, each once.
-    public init(sorted elements: some Sequence<Element>) {
+    @inlinable public init(sorted elements: some Sequence<Element>) {
         for element in elements { insert(element) }
     }
 
-    public var isEmpty: Bool { count == 0 }
+    @inlinable public var count: Int { used }
+    @inlinable public var isEmpty: Bool { used == 0 }
 
-    public var last: Element? {
+    @inlinable public var last: Element? {
         switch storage {
         case .none: nil
         case .one(let element): element
@@ -41,10 +44,10 @@ public struct SortedSet<Element: Comparable> {
     ///
     /// - Returns: whether it was not there.
     @discardableResult
-    public mutating func insert(_ element: Element) -> Bool {
+    @inlinable public mutating func insert(_ element: Element) -> Bool {
         let isLast = last.map { $0 < element } ?? true
         guard isLast || first(from: element) != element else { return false }
-        count += 1
+        used += 1
         switch storage {
         case .none: storage = .one(element)
         case .one(let other): storage = .few(isLast ? [other, element] : [element, other])
@@ -66,7 +69,7 @@ public struct SortedSet<Element: Comparable> {
     }
 
     /// An element that is added at the end leaves the piece before it whole.
-    private static func halves(of elements: [Element], _ isLast: Bool) -> [[Element]] {
+    @inlinable static func halves(of elements: [Element], _ isLast: Bool) -> [[Element]] {
         let middle = isLast ? elements.count - 1 : elements.count / 2
         return [Array(elements[..<middle]), Array(elements[middle...])]
     }
@@ -75,9 +78,9 @@ public struct SortedSet<Element: Comparable> {
     ///
     /// - Returns: whether it was there.
     @discardableResult
-    public mutating func remove(_ element: Element) -> Bool {
+    @inlinable public mutating func remove(_ element: Element) -> Bool {
         guard first(from: element) == element else { return false }
-        count -= 1
+        used -= 1
         switch storage {
         case .none, .one: storage = .none
         case .few(var elements):
@@ -102,7 +105,7 @@ public struct SortedSet<Element: Comparable> {
     }
 
     /// The least element that is at least this one.
-    public func first(from element: Element) -> Element? {
+    @inlinable public func first(from element: Element) -> Element? {
         switch storage {
         case .none: return nil
         case .one(let only): return only < element ? nil : only
@@ -117,15 +120,15 @@ public struct SortedSet<Element: Comparable> {
     }
 
     /// The first piece whose last element is at least this one.
-    private static func piece(for element: Element, in pieces: [[Element]]) -> Int {
+    @inlinable static func piece(for element: Element, in pieces: [[Element]]) -> Int {
         place(in: pieces.count) { pieces[$0][pieces[$0].count - 1] < element }
     }
 
-    private static func place(of element: Element, in elements: [Element]) -> Int {
+    @inlinable static func place(of element: Element, in elements: [Element]) -> Int {
         place(in: elements.count) { elements[$0] < element }
     }
 
-    private static func place(in count: Int, _ isBefore: (Int) -> Bool) -> Int {
+    @inlinable static func place(in count: Int, _ isBefore: (Int) -> Bool) -> Int {
         var (low, high) = (0, count)
         while low < high {
             let middle = (low + high) / 2
@@ -137,20 +140,20 @@ public struct SortedSet<Element: Comparable> {
 
 extension SortedSet: Sequence {
     public struct Iterator: IteratorProtocol {
-        private let pieces: [[Element]]
-        private var (piece, place) = (0, 0)
+        @usableFromInline let pieces: [[Element]]
+        @usableFromInline var (piece, place) = (0, 0)
 
-        fileprivate init(_ pieces: [[Element]]) {
+        @inlinable init(_ pieces: [[Element]]) {
             self.pieces = pieces
         }
 
-        fileprivate init(_ pieces: [[Element]], from element: Element) {
+        @inlinable init(_ pieces: [[Element]], from element: Element) {
             self.pieces = pieces
             piece = SortedSet.piece(for: element, in: pieces)
             place = piece < pieces.count ? SortedSet.place(of: element, in: pieces[piece]) : 0
         }
 
-        public mutating func next() -> Element? {
+        @inlinable public mutating func next() -> Element? {
             guard piece < pieces.count else { return nil }
             let element = pieces[piece][place]
             place += 1
@@ -159,16 +162,16 @@ extension SortedSet: Sequence {
         }
     }
 
-    public func makeIterator() -> Iterator { Iterator(pieces) }
+    @inlinable public func makeIterator() -> Iterator { Iterator(pieces) }
 
-    public var underestimatedCount: Int { count }
+    @inlinable public var underestimatedCount: Int { count }
 
     /// Those that are at least this one, in their order.
-    public func all(from element: Element) -> some Sequence<Element> {
+    @inlinable public func all(from element: Element) -> some Sequence<Element> {
         IteratorSequence(Iterator(pieces, from: element))
     }
 
-    private var pieces: [[Element]] {
+    @inlinable var pieces: [[Element]] {
         switch storage {
         case .none: []
         case .one(let element): [[element]]
@@ -180,7 +183,7 @@ extension SortedSet: Sequence {
 
 extension SortedSet: Equatable {
     /// Whether the same elements are in both, however they lie.
-    public static func == (left: SortedSet, right: SortedSet) -> Bool {
+    @inlinable public static func == (left: SortedSet, right: SortedSet) -> Bool {
         left.count == right.count && left.elementsEqual(right)
     }
 }
