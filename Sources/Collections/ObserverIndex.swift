@@ -45,7 +45,7 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         @usableFromInline var first: Int32 = noSlot
         @usableFromInline var last: Int32 = noSlot
         /// Of a list for a name and any object: those for the name and an object.
-        @usableFromInline var byObject: [Object: Int32] = [:]
+        @usableFromInline var byObject = SteadyDictionary<Object, Int32>()
         /// Of a list for a name and an object: that for any object.
         @usableFromInline var ofName: Int32 = noSlot
         /// Whether it is among ``unusedNames``.
@@ -95,8 +95,8 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
     @usableFromInline var nodes = Slots<Node>()
     /// The first is of those that want everything.
     @usableFromInline var lists = Slots<List>()
-    @usableFromInline var named: [Name: Int32] = [:]
-    @usableFromInline var objectOnly: [Object: Int32] = [:]
+    @usableFromInline var named = SteadyDictionary<Name, Int32>()
+    @usableFromInline var objectOnly = SteadyDictionary<Object, Int32>()
     /// Lists of names that became empty. A few are kept, as a name that went may soon come again.
     @usableFromInline var unusedNames: [Int32] = []
     @usableFromInline var nextOrder: UInt64 = 0

@@ -21,7 +21,7 @@ struct Interest: Equatable {
     }
 
     private let meter: StepMeter
-    private var names: [ExactText: Clients] = [:]
+    private var names = SteadyDictionary<ExactText, Clients>()
     private var any: Clients?
     private var order = SortedSet<InBytes>()
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
+
 /// The notifications that are held for a suspended client, in global order over all its observers and behaviors (S2).
 ///
 /// Entries can coalesce: by observer and ``NotificationKind`` only the newest stays, at its place at the tail (S1). All
@@ -36,7 +38,7 @@ struct HeldQueue {
     private var head = none
     private var tail = none
     /// Where the entry is whose observers coalesce with the next of the kind.
-    private var newest: [NotificationKind: Int32] = [:]
+    private var newest = SteadyDictionary<NotificationKind, Int32>()
 
     private(set) var count = 0
     private(set) var byteCount = 0
@@ -252,7 +254,7 @@ struct HeldQueue {
                     == entry.notification.serial, "S1: \(entry.notification.serial) is the newest of its kind")
         }
         try require(
-            newest.allSatisfy { kind, place in
+            newest.entries.allSatisfy { kind, place in
                 entry(at: place).map { $0.notification.kind == kind && $0.coalescing != nil } ?? false
             }, "S1: the newest of a kind is held")
     }
