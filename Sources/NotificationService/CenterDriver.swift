@@ -108,6 +108,20 @@ final class CenterDriver {
         return try result.get()
     }
 
+    /// Takes out a part of what a post takes the place of, where that is much.
+    ///
+    /// - Returns: whether it may be posted now; otherwise this is to be called again, and nothing else done for its poster.
+    func makeWay(
+        for post: Post<WireUserInfo>, from poster: ClientName, effects: inout [Effect]
+    ) throws(BusError) -> Bool {
+        guard !post.options.coalescing.isEmpty else { return true }
+        return try mappingCenterErrors { () throws(CenterError) in
+            try center.makeWay(
+                name: post.name, object: post.object, userInfo: post.userInfo, options: post.options, from: poster,
+                effects: &effects)
+        }
+    }
+
     /// A call is served.
     func noteServing() {
         machine.noteServing()

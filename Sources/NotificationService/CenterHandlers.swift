@@ -14,6 +14,7 @@ struct CenterHandlers {
     unowned let callers: Callers
     unowned let gate: PolicyGate
     unowned let refusals: Refusals
+    unowned let parts: CallsInParts
     unowned let manyPosts: ManyPosts
     unowned let channelPosts: ChannelPosts
     unowned let configuration: ConfigurationKeeper
@@ -49,9 +50,9 @@ struct CenterHandlers {
                 method(
                     FollowValues.self, needs: { _ in .session("ask which values there are") }, handler: followValues),
                 method(Get.self, needs: Self.getNeeds, answers: get),
-                method(RemoveRetained.self, needs: { .post(name: $0.name) }, handler: removeRetained),
+                method(RemoveRetained.self, needs: { .post(name: $0.name) }, inParts: removeRetained),
                 method(RemoveRetainedFrom.self, needs: { .post(name: $0.name) }, handler: removeRetainedFrom),
-                method(WithdrawPosts.self, needs: { _ in .nothing }, handler: withdrawPosts),
+                method(WithdrawPosts.self, needs: { _ in .nothing }, inParts: withdrawPosts),
                 // Policy is asked about each post on it (``ChannelPosts``).
                 method(OpenChannel.self, needs: { (_: MethodCall) in .nothing }, answers: channelPosts.open),
                 method(
@@ -88,6 +89,27 @@ struct CenterHandlers {
         Interface.Method(Method.self) { [gate] call throws(BusError) in
             try gate.check(call.sender) { () throws(BusError) in try needs(call) }
             try handler(call)
+        }
+    }
+
+    /// One that counts what it has done, a part at a time.
+    private func method<Method: CenterMethod>(
+        _: Method.Type, needs: @escaping (Method) -> PolicyGate.Need,
+        inParts begin: @escaping (Method, UniqueName) -> () -> (count: Int, isMore: Bool)
+    ) -> Interface.Method where Method.Reply == Int {
+        Interface.Method(Method.self) { [gate, unowned parts] call throws(BusError) in
+            var arguments = call.arguments
+            let method = try Method(from: &arguments)
+            try call.expectNoDescriptors()
+            try gate.check(call.sender) { needs(method) }
+            let serve = begin(method, call.sender)
+            var count = 0
+            parts.begin(call) { _ in
+                let part = serve()
+                count += part.count
+                if !part.isMore { call.reply(to: Method.self, count) }
+                return !part.isMore
+            }
         }
     }
 
@@ -172,6 +194,29 @@ struct CenterHandlers {
     }
 
     private func make(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
+        guard try isWayMade(for: post, from: call.sender) else {
+            return parts.begin(call) { _ in
+                do throws(BusError) {
+                    guard try isWayMade(for: post, from: call.sender) else { return false }
+                    try accept(post, of: call)
+                } catch {
+                    refusals.note(call, error)
+                    call.reply(with: error)
+                }
+                return true
+            }
+        }
+        try accept(post, of: call)
+    }
+
+    private func isWayMade(for post: Post<WireUserInfo>, from poster: UniqueName) throws(BusError) -> Bool {
+        guard !post.options.coalescing.isEmpty else { return true }
+        return try driver.perform { effects throws(BusError) in
+            try driver.makeWay(for: post, from: poster, effects: &effects)
+        }
+    }
+
+    private func accept(_ post: Post<WireUserInfo>, of call: MethodCall) throws(BusError) {
         let receipt = try perform { effects throws(CenterError) in
             try center.post(
                 name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
@@ -363,9 +408,12 @@ struct CenterHandlers {
         try Get.answer(call, with: values) { isTold || !$0.isAboutPoster }
     }
 
-    func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> Int {
-        driver.perform { effects in
-            center.removeRetained(name: call.name, object: call.object, effects: &effects)
+    func removeRetained(_ call: RemoveRetained, from _: UniqueName) -> () -> (count: Int, isMore: Bool) {
+        let newest = center.lastNumbers.serial
+        return {
+            driver.perform { effects in
+                center.removeRetained(name: call.name, object: call.object, through: newest, effects: &effects)
+            }
         }
     }
 
@@ -376,9 +424,11 @@ struct CenterHandlers {
         }
     }
 
-    func withdrawPosts(_ call: WithdrawPosts, from poster: UniqueName) -> Int {
-        driver.perform { effects in
-            center.withdrawPosts(of: poster, name: call.name, object: call.object, effects: &effects)
+    func withdrawPosts(_ call: WithdrawPosts, from poster: UniqueName) -> () -> (count: Int, isMore: Bool) {
+        {
+            driver.perform { effects in
+                center.withdrawPosts(of: poster, name: call.name, object: call.object, effects: &effects)
+            }
         }
     }
 

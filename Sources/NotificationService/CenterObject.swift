@@ -19,6 +19,7 @@ package final class CenterObject {
     private let driver: CenterDriver
     private let turns: DeliveryTurns
     private let refusals: Refusals
+    private let parts: CallsInParts
     private let manyPosts: ManyPosts
     private let channelPosts: ChannelPosts
     private let configuration: ConfigurationKeeper
@@ -58,14 +59,15 @@ package final class CenterObject {
         answers = driver.effects.answers.way(to: bus)
         turns = DeliveryTurns(of: driver, on: bus.context)
         refusals = Refusals(driver: driver, clients: clients)
-        manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals)
+        parts = CallsInParts(driver: driver)
+        manyPosts = ManyPosts(driver: driver, turns: turns, gate: gate, refusals: refusals, parts: parts)
         channelPosts = ChannelPosts(
             driver: driver, turns: turns, callers: callers, gate: gate, refusals: refusals,
             configuration: configuration, machine: machine)
         let handlers = CenterHandlers(
             driver: driver, turns: turns, clients: clients, callers: callers, gate: gate,
-            refusals: refusals, manyPosts: manyPosts, channelPosts: channelPosts, configuration: configuration,
-            sessions: self.sessions, present: present)
+            refusals: refusals, parts: parts, manyPosts: manyPosts, channelPosts: channelPosts,
+            configuration: configuration, sessions: self.sessions, present: present)
         exporter = ObjectExporter(path: Wire.path, interface: handlers.interface)
         exporter.onRefusal = { [unowned self] call, error in refusals.note(call, error) }
         callers.onKnown = { [unowned self] name, caller in
@@ -210,7 +212,7 @@ package final class CenterObject {
     /// Takes out the calls that wait. Of those that were begun all is served, so that nothing is posted twice.
     private func takeKeptCalls() -> [Message]? {
         guard let calls else { return nil }
-        let finished = manyPosts.finishAll()
+        let finished = parts.finishAll()
         return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }
 
@@ -289,7 +291,7 @@ package final class CenterObject {
     private func serveKept(_ message: Message) {
         turns.noteActivity()
         if let change = OwnerChange(message) { return ownerChanged(change) }
-        if manyPosts.goOn(message) { return }
+        if parts.goOn(message) { return }
         guard let sender = message.sender, !serve(message, of: sender), !message.expectsNoReply else { return }
         answers.send(message.errorReply(.unknownMethod("there is no such method")))
     }
@@ -336,7 +338,7 @@ package final class CenterObject {
     }
 
     private func makeCallQueue(on main: Connection) -> CallQueue {
-        let calls = CallQueue(of: driver, manyPosts, on: main)
+        let calls = CallQueue(of: driver, parts, on: main)
         calls.serve = { [unowned self] message in serveKept(message) }
         calls.serveChannel = { [unowned channelPosts] channel in channelPosts.take(from: channel) }
         channelPosts.calls = calls

@@ -208,7 +208,7 @@ final class Scenario {
 
     @discardableResult
     func forget(_ name: String, _ object: String = "") -> Int {
-        perform { effects in center.removeRetained(name: name, object: object, effects: &effects) }
+        perform { effects in center.removeRetained(name: name, object: object, effects: &effects).count }
     }
 
     @discardableResult
@@ -220,7 +220,7 @@ final class Scenario {
 
     @discardableResult
     func withdraw(_ name: String = "", _ object: String = "", of poster: ClientName = ":1.0") -> Int {
-        perform { effects in center.withdrawPosts(of: poster, name: name, object: object, effects: &effects) }
+        perform { effects in center.withdrawPosts(of: poster, name: name, object: object, effects: &effects).count }
     }
 
     /// Policy takes registrations away from a client.
@@ -459,7 +459,7 @@ final class Scenario {
     // MARK: Carrying out
 
     @discardableResult
-    private func perform<Result, Failure: Error>(
+    func perform<Result, Failure: Error>(
         _ event: (inout [Effect]) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         guard !isPerforming else { return try carryOut(event) }

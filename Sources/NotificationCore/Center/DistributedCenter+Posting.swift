@@ -25,11 +25,37 @@ extension DistributedCenter {
         from poster: ClientName, as identity: Identity? = nil, effects: inout [Effect]
     ) throws(CenterError) -> Receipt {
         defer { eventEnded() }
-        try checkPost(name: name, object: object)
+        var post = pending(name, object, userInfo, options, from: poster, as: identity)
+        do throws(CenterError) {
+            try checkPosting(post, options, from: poster, effects: &effects)
+        } catch {
+            // That was checked before, and what it takes the place of may not be lost with it.
+            guard postingQueues.isStill(poster) else { throw error }
+            if post.retention.take() != nil { counters.unretained += 1 }
+        }
+        guard options.postingStyle == .now else {
+            enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
+            return Receipt(receivers: 0, mark: nil)
+        }
+        guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
+        let coalesced = counters.coalesced
+        post = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
+        // What it takes the place of was accepted before, and may not be lost with it.
+        remembersStaged = counters.coalesced > coalesced
+        defer { remembersStaged = false }
+        return send(post, from: poster, effects: &effects)
+    }
+
+    /// A post with these options.
+    func pending(
+        _ name: String, _ object: String, _ userInfo: any UserInfo, _ options: PostOptions, from poster: ClientName,
+        as identity: Identity?
+    ) -> PendingPost {
         var post = PendingPost(
             name: name, object: object, userInfo: userInfo, deliverImmediately: options.deliverImmediately,
             style: options.postingStyle, identity: identity ?? self.identity(of: poster, bringingFrom: options.origin))
         post.goesToAllSessions = options.goesToAllSessions
+        post.retention = options.retention
         if let seconds = options.expiresAfter {
             if options.postingStyle == .atExit {
                 post.secondsAfterExit = seconds
@@ -37,24 +63,20 @@ extension DistributedCenter {
                 post.expiry = Clock.expiry(in: seconds, from: clock.uptime())
             }
         }
-        if let retention = options.retention {
-            post.retention = retention
-            try checkRetaining(post, from: peers[poster], effects: &effects)
-        }
+        return post
+    }
+
+    /// Whether a post may be made.
+    ///
+    /// - Throws: what ``post(name:object:userInfo:options:from:as:effects:)`` throws.
+    func checkPosting(
+        _ post: PendingPost, _ options: PostOptions, from poster: ClientName, effects: inout [Effect]
+    ) throws(CenterError) {
+        try checkPost(name: post.name, object: post.object)
+        try checkRetaining(post, from: peers[poster], effects: &effects)
         if options.postingStyle != .now { try checkQueueing(post, from: poster, coalescing: options.coalescing) }
         // So that its leaving is noticed. Behind all that may refuse it: a refused post makes nobody a client.
         if options.goesWithPoster { _ = try client(poster, effects: &effects) }
-        guard options.postingStyle == .now else {
-            enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
-            return Receipt(receivers: 0, mark: nil)
-        }
-        guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
-        let count = postingQueues.count
-        let replacing = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
-        // What it takes the place of was accepted before, and may not be lost with it.
-        remembersStaged = postingQueues.count < count
-        defer { remembersStaged = false }
-        return send(replacing, from: poster, effects: &effects)
     }
 
     private func identity(of poster: ClientName, bringingFrom origin: OutsideOrigin?) -> Identity? {

@@ -74,19 +74,61 @@ extension DistributedCenter {
         remember(.postQueued(poster, post, coalescing: coalescing), effects: &effects)
     }
 
+    /// As much as one event does of what is done in parts: so many posts are taken out of queues, or values removed.
+    public static let partSize = 2048
+
+    /// Whether something is being done in parts of which nothing is remembered before the last.
+    public var isAnythingInParts: Bool { postingQueues.isAnyStill }
+
     /// Takes posts of a client out of its queue, whenever they were to be posted (Q3).
+    ///
+    /// In parts, until it returns that there are no more; between them nothing of that queue is posted, and nothing else may
+    /// be done for its poster.
     ///
     /// - Parameters:
     ///   - name: empty for any.
     ///   - object: empty for any.
-    /// - Returns: how many.
+    ///   - most: of a part.
+    /// - Returns: how many, and whether there are more.
     public func withdrawPosts(
-        of poster: ClientName, name: String, object: String, effects: inout [Effect]
-    ) -> Int {
+        of poster: ClientName, name: String, object: String, atMost most: Int = DistributedCenter.partSize,
+        effects: inout [Effect]
+    ) -> (count: Int, isMore: Bool) {
         defer { eventEnded() }
-        let count = withdrawQueued(of: poster, name: name, object: object)
-        if count > 0 { remember(.postsWithdrawn(poster, name: name, object: object), effects: &effects) }
-        return count
+        let part = withdrawQueued(of: poster, name: name, object: object, atMost: most)
+        if part.count > 0, !part.isMore {
+            remember(.postsWithdrawn(poster, name: name, object: object), effects: &effects)
+        }
+        return part
+    }
+
+    /// Takes out some of the posts whose place one takes that coalesces, when they are more than one event takes out. To be
+    /// called before that is posted, until it returns true, with nothing between of the same poster.
+    ///
+    /// - Returns: whether ``post(name:object:userInfo:options:from:as:effects:)`` may take the rest. It refuses nothing then.
+    /// - Throws: what that throws.
+    public func makeWay(
+        name: String, object: String, userInfo: any UserInfo, options: PostOptions, from poster: ClientName,
+        effects: inout [Effect]
+    ) throws(CenterError) -> Bool {
+        defer { eventEnded() }
+        func isMore() -> Bool {
+            let similar = postingQueues.usage(
+                of: poster, name: name, object: object, style: options.postingStyle, coalescing: options.coalescing
+            ).similar.count
+            return similar > Self.partSize
+        }
+        guard !options.coalescing.isEmpty, isMore() else { return true }
+        if !postingQueues.isStill(poster) {
+            let post = pending(name, object, userInfo, options, from: poster, as: nil)
+            try checkPosting(post, options, from: poster, effects: &effects)
+        }
+        _ = changeQueues(of: poster) {
+            $0.removeSimilar(
+                of: poster, name: name, object: object, style: options.postingStyle,
+                coalescing: options.coalescing, atMost: Self.partSize)
+        }
+        return false
     }
 
     /// Has a post that goes out now take the place of similar ones in its poster's queue (Q2).
@@ -94,7 +136,7 @@ extension DistributedCenter {
         _ post: PendingPost, from poster: ClientName, coalescing: Set<CoalescingKey>, effects: inout [Effect]
     ) -> PendingPost {
         let replaced = removeQueued(of: poster, similarTo: post.name, post.object, coalescing: coalescing)
-        guard !replaced.isEmpty else { return post }
+        guard replaced.count > 0 else { return post }
         counters.coalesced += UInt64(replaced.count)
         remember(
             .postsReplaced(poster, name: post.name, object: post.object, coalescing: coalescing), effects: &effects)
@@ -108,22 +150,31 @@ extension DistributedCenter {
     /// - Returns: how many similar ones it replaced.
     func putInQueue(_ post: PendingPost, of payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
         let before = postingQueues.byteCount
-        let replaced = postingQueues.enqueue(post, from: payer, coalescing: coalescing)
+        let replaced = postingQueues.removeSimilar(
+            of: payer.name, name: post.name, object: post.object, style: post.style, coalescing: coalescing,
+            atMost: .max)
+        var post = post
+        if let replaced { post.takeOver(from: replaced) }
+        postingQueues.append(post, from: payer)
         charge(payer, .queuedPostBytes, postingQueues.byteCount - before)
-        return replaced
+        return replaced?.count ?? 0
     }
 
     /// Takes out what a post that is not queued takes the place of.
     func removeQueued(
         of poster: ClientName, similarTo name: String, _ object: String, coalescing: Set<CoalescingKey>
-    ) -> [PendingPost] {
-        changeQueues(of: poster) {
-            $0.removeSimilar(of: poster, name: name, object: object, style: .now, coalescing: coalescing)
-        } ?? []
+    ) -> PostingQueues.Removed {
+        let removed = changeQueues(of: poster) {
+            $0.removeSimilar(
+                of: poster, name: name, object: object, style: .now, coalescing: coalescing, atMost: .max)
+        }
+        return (removed ?? nil) ?? PostingQueues.Removed()
     }
 
-    func withdrawQueued(of poster: ClientName, name: String, object: String) -> Int {
-        changeQueues(of: poster) { $0.withdraw(of: poster, name: name, object: object) } ?? 0
+    func withdrawQueued(
+        of poster: ClientName, name: String, object: String, atMost most: Int = .max
+    ) -> (count: Int, isMore: Bool) {
+        changeQueues(of: poster) { $0.withdraw(of: poster, name: name, object: object, atMost: most) } ?? (0, false)
     }
 
     /// The poster has left.

@@ -167,7 +167,7 @@ extension DistributedCenter {
             _ = removeQueued(of: poster, similarTo: name, object, coalescing: coalescing)
             return true
         case .postsWithdrawn(let poster, let name, let object):
-            return withdrawQueued(of: poster, name: name, object: object) > 0
+            return withdrawQueued(of: poster, name: name, object: object).count > 0
         case .postTaken(let poster, let style): return takeQueued(style, of: poster)
         // The counts that came back have what the client was told that it lost. The rest is added here.
         case .lost(let name, let reason):

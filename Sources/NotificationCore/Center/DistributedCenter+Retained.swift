@@ -25,21 +25,29 @@ extension DistributedCenter {
         }
     }
 
-    /// Removes the values of this name and object, wherever they are from.
+    /// Removes the values of this name and object, wherever they are from; of many a part, the oldest of them. Others may
+    /// see that some are gone and the rest is still there.
     ///
     /// - Parameters:
     ///   - name: empty for any.
     ///   - object: empty for any.
-    /// - Returns: how many.
-    public func removeRetained(name: String, object: String, effects: inout [Effect]) -> Int {
+    ///   - through: the serial of the newest that is removed: what is posted between the parts stays.
+    ///   - most: of a part.
+    /// - Returns: how many, and whether there may be more.
+    public func removeRetained(
+        name: String, object: String, through: UInt64 = .max, atMost most: Int = DistributedCenter.partSize,
+        effects: inout [Effect]
+    ) -> (count: Int, isMore: Bool) {
         defer { eventEnded() }
         removeExpired(effects: &effects)
         let values = Array(
             retained.matching(
-                name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object, now: clock.uptime()))
-        meter.count(values.count)
-        for value in values { removeRetained(value, effects: &effects) }
-        return values.count
+                name: name.isEmpty ? nil : name, object: object.isEmpty ? nil : object, now: clock.uptime()
+            ).prefix(most))
+        let removed = values.prefix { $0.notification.serial <= through }
+        meter.count(removed.count)
+        for value in removed { removeRetained(value, effects: &effects) }
+        return (removed.count, removed.count == most)
     }
 
     /// Removes the one value of this name, this object, the empty string for none, and this place.
@@ -50,7 +58,7 @@ extension DistributedCenter {
         removeExpired(effects: &effects)
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.neighborsRemoved) {
-                return removeRetained(name: kind.name, object: kind.object, effects: &effects) > 0
+                return removeRetained(name: kind.name, object: kind.object, effects: &effects).count > 0
             }
         #endif
         guard let value = retained[kind], !value.isOver(at: clock.uptime()) else { return false }

@@ -43,10 +43,8 @@ public struct PendingPost {
 
     /// Takes over from similar posts whose place it takes: the more urgent style, and that one of them was to be
     /// delivered immediately (Q3).
-    mutating func takeOver(from replaced: [PendingPost]) {
-        for post in replaced {
-            style = min(style, post.style)
-            deliverImmediately = deliverImmediately || post.deliverImmediately
-        }
+    mutating func takeOver(from replaced: PostingQueues.Removed) {
+        style = min(style, replaced.style)
+        deliverImmediately = deliverImmediately || replaced.deliverImmediately
     }
 }

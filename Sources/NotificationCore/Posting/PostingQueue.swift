@@ -31,8 +31,10 @@ final class PostingQueue {
     private struct List {
         var first: Int32 = none
         var last: Int32 = none
-        var count = 0
         var byteCount = 0
+        /// By ``PostingStyle/order``: how many were queued with the style.
+        var counts = SIMD4<Int32>()
+        var count: Int { Int(counts.wrappedSum()) }
         var isEmpty: Bool { first == none }
     }
 
@@ -65,7 +67,7 @@ final class PostingQueue {
             storage[Int(slot)].previous[kind.rawValue] = list.last
             if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
             list.last = slot
-            list.count += 1
+            list.counts[storage[Int(slot)].post!.style.order] += 1
             list.byteCount += storage[Int(slot)].byteCount
         }
 
@@ -74,7 +76,7 @@ final class PostingQueue {
             let next = storage[Int(slot)].next[kind.rawValue]
             if previous == none { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
             if next == none { list.last = previous } else { storage[Int(next)].previous[kind.rawValue] = previous }
-            list.count -= 1
+            list.counts[storage[Int(slot)].post!.style.order] -= 1
             list.byteCount -= storage[Int(slot)].byteCount
         }
     }
@@ -85,13 +87,16 @@ final class PostingQueue {
     private var nodes = Nodes()
     /// By ``PostingStyle/order``; the first, of what is posted now, stays empty.
     private var styles = PostingStyle.allCases.map { _ in List() }
-    private var names: [ExactText: List] = [:]
-    private var objects: [ExactText: List] = [:]
-    private var pairs: [Pair: List] = [:]
+    private var names = SteadyDictionary<ExactText, List>()
+    private var objects = SteadyDictionary<ExactText, List>()
+    private var pairs = SteadyDictionary<Pair, List>()
     private(set) var count = 0
     private(set) var byteCount = 0
     /// By ``PostingStyle/order``: whether this queue has a place among those whose turn comes.
     var isInLine = PostingStyle.allCases.map { _ in false }
+    /// When the poster left, as ``Clock/uptime``, and the place of that among all posts that were queued: since then what
+    /// waited for it is to be posted as soon as possible.
+    private var exit: (time: Int64, number: UInt64)?
 
     init(payer: Peer, meter: StepMeter) {
         self.payer = payer
@@ -100,15 +105,58 @@ final class PostingQueue {
 
     var poster: ClientName { payer.name }
 
-    func isEmpty(_ style: PostingStyle) -> Bool { styles[style.order].isEmpty }
+    func isEmpty(_ style: PostingStyle) -> Bool { list(of: style).isEmpty }
 
-    func forEach(_ body: (PendingPost, _ number: UInt64) -> Void) {
-        for style in styles {
-            var slot = style.first
-            while slot != none {
-                body(nodes[slot].post!, nodes[slot].number)
-                slot = nodes[slot].next[Kind.style.rawValue]
-            }
+    /// By ``PostingStyle/order``: how many there are.
+    var counts: SIMD4<Int> {
+        var counts = SIMD4<Int>()
+        for style in PostingStyle.allCases { counts[style.order] = list(of: style).count }
+        return counts
+    }
+
+    /// The same of those with this name and object.
+    func counts(name: String, object: String) -> SIMD4<Int> {
+        let queued = pairs[Pair(name: ExactText(name), object: ExactText(object))]?.counts ?? SIMD4()
+        var counts = SIMD4<Int>(truncatingIfNeeded: queued)
+        if exit != nil { counts.move(from: .atExit, to: .asap) }
+        return counts
+    }
+
+    private func list(of style: PostingStyle) -> List {
+        guard exit != nil else { return styles[style.order] }
+        return style == .asap ? styles[PostingStyle.atExit.order] : List()
+    }
+
+    /// The poster has left: what waited for that is to be posted as soon as possible.
+    ///
+    /// - Parameters:
+    ///   - now: ``Clock/uptime``, from which on what expires does.
+    ///   - number: the place among all posts that were ever queued.
+    func release(now: Int64, number: UInt64) {
+        invariant(styles[PostingStyle.atExit.order].count == count, "R4: what waits for an exit stands apart")
+        exit = (now, number)
+    }
+
+    private func released(_ post: PendingPost) -> PendingPost {
+        guard let exit else { return post }
+        var post = post
+        post.style = .asap
+        if let seconds = post.secondsAfterExit.take() { post.expiry = Clock.expiry(in: seconds, from: exit.time) }
+        return post
+    }
+
+    /// The place of the first post of a style among all posts that were ever queued; nil when there is none.
+    func firstNumber(of style: PostingStyle) -> UInt64? {
+        let slot = list(of: style).first
+        return slot == none ? nil : exit?.number ?? nodes[slot].number
+    }
+
+    /// All posts of a style, the oldest first.
+    func forEach(of style: PostingStyle, _ body: (PendingPost) -> Void) {
+        var slot = list(of: style).first
+        while slot != none {
+            body(released(nodes[slot].post!))
+            slot = nodes[slot].next[Kind.style.rawValue]
         }
     }
 
@@ -126,8 +174,8 @@ final class PostingQueue {
 
     /// Takes the first of a style.
     func popFirst(_ style: PostingStyle) -> PendingPost? {
-        let slot = styles[style.order].first
-        return slot == none ? nil : remove(slot)
+        let slot = list(of: style).first
+        return slot == none ? nil : released(remove(slot))
     }
 
     /// How many posts are equal to one of this name and object in all parts that `coalescing` lists, and their size. An
@@ -139,28 +187,39 @@ final class PostingQueue {
         return (list.count, list.byteCount)
     }
 
-    /// Takes those posts out, the oldest first.
-    func removeSimilar(name: String, object: String, coalescing: Set<CoalescingKey>) -> [PendingPost] {
-        guard let (kind, list) = list(of: name, object, coalescing) else { return [] }
-        return remove(list, kind)
+    /// Takes some of those posts out, the oldest first.
+    ///
+    /// - Returns: how many.
+    func removeSimilar(
+        name: String, object: String, coalescing: Set<CoalescingKey>, atMost most: Int,
+        _ body: (PendingPost) -> Void = { _ in }
+    ) -> Int {
+        guard let (kind, list) = list(of: name, object, coalescing) else { return 0 }
+        return remove(list, kind, atMost: most, body)
     }
 
-    /// Takes all posts out, of one style after the other, and of each the oldest first.
-    func removeAll() -> [PendingPost] {
-        styles.flatMap { remove($0, .style) }
+    /// Takes some of all posts out, of one style after the other, and of each the oldest first.
+    ///
+    /// - Returns: how many.
+    func removeAny(atMost most: Int) -> Int {
+        var count = 0
+        for style in styles where count < most { count += remove(style, .style, atMost: most - count) { _ in } }
+        return count
     }
 
-    private func remove(_ list: List, _ kind: Kind) -> [PendingPost] {
-        meter.count(list.count)
-        var removed: [PendingPost] = []
-        var slot = list.first
-        while slot != none {
+    private func remove(_ list: List, _ kind: Kind, atMost most: Int, _ body: (PendingPost) -> Void) -> Int {
+        var (slot, count) = (list.first, 0)
+        while slot != none, count < most {
             let next = nodes[slot].next[kind.rawValue]
-            removed.append(remove(slot))
-            slot = next
+            body(released(remove(slot)))
+            (slot, count) = (next, count + 1)
         }
-        return removed
+        // Each is looked up by its name, its object and both.
+        meter.count(Self.stepsOfRemoval * count)
+        return count
     }
+
+    private static let stepsOfRemoval = 16
 
     private func list(
         of name: String, _ object: String, _ coalescing: Set<CoalescingKey>
@@ -176,9 +235,12 @@ final class PostingQueue {
 
     /// - Parameter lastNumber: the greatest that a post got.
     func checkInvariants(lastNumber: UInt64) throws(BrokenInvariant) {
-        func count(_ lists: some Collection<List>) -> (Int, Int) {
+        func count(_ lists: some Sequence<List>) -> (Int, Int) {
             lists.reduce((0, 0)) { ($0.0 + $1.count, $0.1 + $1.byteCount) }
         }
+        try require(
+            exit == nil || styles[PostingStyle.atExit.order].count == self.count,
+            "R4: a queue of a poster that left has what waited for that")
         try require(
             count(styles) == (self.count, byteCount) && count(names.values) == (self.count, byteCount)
                 && count(objects.values) == (self.count, byteCount) && count(pairs.values) == (self.count, byteCount),
@@ -214,6 +276,14 @@ final class PostingQueue {
         nodes.unlink(slot, .pair, from: &pairs[pair]!)
         if pairs[pair]!.isEmpty { pairs[pair] = nil }
         return nodes.free(slot)
+    }
+}
+
+extension SIMD4 where Scalar: FixedWidthInteger {
+    /// Counts by ``PostingStyle/order``: those of one style are of another from now on.
+    fileprivate mutating func move(from style: PostingStyle, to other: PostingStyle) {
+        self[other.order] += self[style.order]
+        self[style.order] = 0
     }
 }
 

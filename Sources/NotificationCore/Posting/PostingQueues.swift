@@ -7,28 +7,61 @@ import Collections
 /// until that is empty: what was accepted is posted.
 ///
 /// What waits for its poster's exit (R4) stands apart, in a queue of its own, and has no turn until then.
+///
+/// Many posts are taken out in parts, with other events between them. Until the last part the poster's queues stand still:
+/// nothing of them is posted.
 struct PostingQueues {
+    /// What was taken out of a poster's queues: what a post that takes its place takes over from it (Q3).
+    struct Removed {
+        fileprivate(set) var count = 0
+        /// The most urgent.
+        fileprivate(set) var style = PostingStyle.atExit
+        fileprivate(set) var deliverImmediately = false
+
+        fileprivate mutating func note(_ post: PendingPost) {
+            count += 1
+            style = min(style, post.style)
+            deliverImmediately = deliverImmediately || post.deliverImmediately
+        }
+    }
+
     private let meter: StepMeter
     private var queues: [ClientName: PostingQueue] = [:]
     private var untilExit: [ClientName: PostingQueue] = [:]
+    /// The same of those that have left: what is posted as soon as possible, behind what else they have queued so.
+    private var released: [ClientName: PostingQueue] = [:]
+    /// Those of whose queues a part was taken out, and what that was.
+    private var still: [ClientName: Removed] = [:]
     /// By ``PostingStyle/order``: the queues that may have a post of the style, each once.
     private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue>() }
     private var lastNumber: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// By ``PostingStyle/order``.
-    private var countsOfStyles = PostingStyle.allCases.map { _ in 0 }
+    /// By ``PostingStyle/order``, without what stands still.
+    private var counts = SIMD4<Int>()
 
     init(meter: StepMeter) {
         self.meter = meter
     }
 
-    func count(_ style: PostingStyle) -> Int { countsOfStyles[style.order] }
+    /// How many wait that may be posted.
+    func count(_ style: PostingStyle) -> Int { counts[style.order] }
+
+    /// Whether posts are being taken out of somebody's queues.
+    var isAnyStill: Bool { !still.isEmpty }
+
+    func isStill(_ poster: ClientName) -> Bool { isAnyStill && still[poster] != nil }
+
+    private var all: [PostingQueue] { Array(queues.values) + untilExit.values + released.values }
+
+    private func all(of poster: ClientName) -> [PostingQueue] {
+        [queues[poster], untilExit[poster], released[poster]].compactMap(\.self)
+    }
 
     /// Who pays for what waits in the queues.
-    var payers: [Peer] { (Array(queues.values) + untilExit.values).map(\.payer) }
+    var payers: [Peer] { all.map(\.payer) }
 
-    func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? untilExit[poster])?.payer }
+    func payer(of poster: ClientName) -> Peer? { (queues[poster] ?? untilExit[poster] ?? released[poster])?.payer }
 
     /// Those with posts that wait for their exit.
     var postersUntilExit: [ClientName] { Array(untilExit.keys) }
@@ -36,7 +69,8 @@ struct PostingQueues {
     /// Where a post of a style looks for similar ones. One that waits for its poster's exit takes the place only of what
     /// does that, too: what is to be heard while the poster is there is heard then, and not the exit.
     private func queues(of poster: ClientName, similarTo style: PostingStyle) -> [PostingQueue] {
-        (style == .atExit ? [untilExit[poster]] : [queues[poster], untilExit[poster]]).compactMap(\.self)
+        (style == .atExit ? [untilExit[poster]] : [queues[poster], released[poster], untilExit[poster]])
+            .compactMap(\.self)
     }
 
     /// What one poster has queued, and what of it a post of this name, object and style would take the place of.
@@ -44,10 +78,7 @@ struct PostingQueues {
         of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>
     ) -> (count: Int, byteCount: Int, similar: (count: Int, byteCount: Int)) {
         var (count, byteCount, similar) = (0, 0, (count: 0, byteCount: 0))
-        for queue in [queues[poster], untilExit[poster]] {
-            guard let queue else { continue }
-            (count, byteCount) = (count + queue.count, byteCount + queue.byteCount)
-        }
+        for queue in all(of: poster) { (count, byteCount) = (count + queue.count, byteCount + queue.byteCount) }
         for queue in queues(of: poster, similarTo: style) {
             let found = queue.similar(name: name, object: object, coalescing: coalescing)
             similar = (similar.count + found.count, similar.byteCount + found.byteCount)
@@ -55,88 +86,108 @@ struct PostingQueues {
         return (count, byteCount, similar)
     }
 
-    /// All posts in the order in which they were queued, and that keeps the order of each poster.
+    /// All posts: of one style after the other, the posters in the order in which their first ones were queued, and those of
+    /// each in their order.
     func forEach(_ body: (ClientName, PendingPost) -> Void) {
-        var all: [(number: UInt64, poster: ClientName, post: PendingPost)] = []
-        all.reserveCapacity(count)
-        for queue in Array(queues.values) + untilExit.values {
-            queue.forEach { all.append(($1, queue.poster, $0)) }
+        meter.count(count)
+        for style in PostingStyle.allCases where style != .now {
+            let queues = all.compactMap { queue in queue.firstNumber(of: style).map { (number: $0, queue: queue) } }
+            for (_, queue) in queues.sorted(by: { $0.number < $1.number }) {
+                queue.forEach(of: style) { body(queue.poster, $0) }
+            }
         }
-        meter.count(all.count)
-        meter.countSort(of: all.count)
-        all.sort { $0.number < $1.number }
-        for (_, poster, post) in all { body(poster, post) }
     }
 
     /// How many there are of a name and an object, by style.
     func counts(name: String, object: String) -> [PostingStyle: Int] {
-        meter.count(count)
-        var counts: [PostingStyle: Int] = [:]
-        for queue in Array(queues.values) + untilExit.values {
-            queue.forEach { post, _ in
-                guard ExactText(post.name) == ExactText(name), ExactText(post.object) == ExactText(object) else {
-                    return
-                }
-                counts[post.style, default: 0] += 1
-            }
-        }
-        return counts
+        meter.count(queues.count + untilExit.count + released.count)
+        let counts = all.reduce(into: SIMD4<Int>()) { $0 &+= $1.counts(name: name, object: object) }
+        return PostingStyle.allCases.reduce(into: [:]) { if counts[$1.order] > 0 { $0[$1] = counts[$1.order] } }
     }
 
-    /// Puts a post at the tail of its poster's queue, in the place of all similar ones (Q3).
-    ///
-    /// - Parameter post: its style is not ``PostingStyle/now``.
-    /// - Returns: how many it replaced.
-    mutating func enqueue(_ post: PendingPost, from payer: Peer, coalescing: Set<CoalescingKey>) -> Int {
-        let poster = payer.name
-        let replaced = removeSimilar(
-            of: poster, name: post.name, object: post.object, style: post.style, coalescing: coalescing)
-        var post = post
-        post.takeOver(from: replaced)
-        append(post, from: payer)
-        return replaced.count
-    }
-
-    private mutating func append(_ post: PendingPost, from payer: Peer) {
+    /// Puts a post at the tail of its poster's queue.
+    mutating func append(_ post: PendingPost, from payer: Peer) {
         let poster = payer.name
         let waitsForExit = post.style == .atExit
+        if !waitsForExit { joinReleased(of: poster) }
         let queue = (waitsForExit ? untilExit[poster] : queues[poster]) ?? PostingQueue(payer: payer, meter: meter)
         if waitsForExit { untilExit[poster] = queue } else { queues[poster] = queue }
+        put(post, into: queue)
+        if !waitsForExit { lineUp(queue, post.style) }
+    }
+
+    private mutating func put(_ post: PendingPost, into queue: PostingQueue) {
         lastNumber += 1
         let number = lastNumber
-        changing(queue, post.style) { queue.append(post, number: number) }
-        guard !waitsForExit, !queue.isInLine[post.style.order] else { return }
-        queue.isInLine[post.style.order] = true
-        lines[post.style.order].append(queue)
+        changing(queue) { queue.append(post, number: number) }
     }
 
-    /// Takes out what a post of this name, object and style takes the place of.
-    mutating func removeSimilar(
-        of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>
-    ) -> [PendingPost] {
-        guard !coalescing.isEmpty else { return [] }
-        return queues(of: poster, similarTo: style).flatMap { queue in
-            removing(from: queue) { queue.removeSimilar(name: name, object: object, coalescing: coalescing) }
-        }
+    /// Gives a queue a place in the line of a style, if it has none and something to post.
+    private mutating func lineUp(_ queue: PostingQueue, _ style: PostingStyle) {
+        guard !queue.isInLine[style.order], !queue.isEmpty(style), still[queue.poster] == nil else { return }
+        queue.isInLine[style.order] = true
+        lines[style.order].append(queue)
     }
 
-    /// Takes out the posts of this name and object; the empty string means any.
+    /// Takes out what a post of this name, object and style takes the place of, or a part of it.
     ///
-    /// - Returns: how many there were.
-    mutating func withdraw(of poster: ClientName, name: String, object: String) -> Int {
+    /// - Parameter most: of the posts.
+    /// - Returns: what was taken out in all parts; nil when there is more.
+    mutating func removeSimilar(
+        of poster: ClientName, name: String, object: String, style: PostingStyle, coalescing: Set<CoalescingKey>,
+        atMost most: Int
+    ) -> Removed? {
+        guard !coalescing.isEmpty else { return Removed() }
+        var (removed, left) = (still[poster] ?? Removed(), most)
+        for queue in queues(of: poster, similarTo: style) {
+            left -= changing(queue) {
+                queue.removeSimilar(name: name, object: object, coalescing: coalescing, atMost: left) {
+                    removed.note($0)
+                }
+            }
+        }
+        let isMore = queues(of: poster, similarTo: style).contains {
+            $0.similar(name: name, object: object, coalescing: coalescing).count > 0
+        }
+        setStill(poster, isMore ? removed : nil)
+        return isMore ? nil : removed
+    }
+
+    /// Takes out the posts of this name and object, or a part of them; the empty string means any.
+    ///
+    /// - Parameter most: of the posts.
+    /// - Returns: how many were taken out in this part, and whether there are more.
+    mutating func withdraw(
+        of poster: ClientName, name: String, object: String, atMost most: Int
+    ) -> (count: Int, isMore: Bool) {
         var parts: Set<CoalescingKey> = []
         if !name.isEmpty { parts.insert(.name) }
         if !object.isEmpty { parts.insert(.object) }
         var count = 0
-        for queue in [queues[poster], untilExit[poster]] {
-            guard let queue else { continue }
-            count +=
-                removing(from: queue) {
-                    parts.isEmpty
-                        ? queue.removeAll() : queue.removeSimilar(name: name, object: object, coalescing: parts)
-                }.count
+        for queue in all(of: poster) where count < most {
+            count += changing(queue) {
+                parts.isEmpty
+                    ? queue.removeAny(atMost: most - count)
+                    : queue.removeSimilar(name: name, object: object, coalescing: parts, atMost: most - count)
+            }
         }
-        return count
+        let isMore = all(of: poster).contains { queue in
+            parts.isEmpty || queue.similar(name: name, object: object, coalescing: parts).count > 0
+        }
+        setStill(poster, isMore ? Removed() : nil)
+        return (count, isMore)
+    }
+
+    /// Has what a poster has queued stand still, or be posted again.
+    private mutating func setStill(_ poster: ClientName, _ removed: Removed?) {
+        guard still[poster] != nil || removed != nil else { return }
+        let wasStill = still[poster] != nil
+        still[poster] = removed
+        guard wasStill != (removed != nil) else { return }
+        for queue in all(of: poster) {
+            if wasStill { counts &+= queue.counts } else { counts &-= queue.counts }
+            for style in PostingStyle.allCases where wasStill && queue !== untilExit[poster] { lineUp(queue, style) }
+        }
     }
 
     /// The poster has left: what waited for that is posted as soon as possible, behind what else it has queued so.
@@ -144,43 +195,55 @@ struct PostingQueues {
     /// - Parameter now: ``Clock/uptime``, from which on what expires does.
     /// - Returns: how many posts that were.
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
-        guard let queue = untilExit[poster] else { return 0 }
-        let released = removing(from: queue) { queue.removeAll() }
-        meter.count(released.count)
-        for var post in released {
-            post.style = .asap
-            if let seconds = post.secondsAfterExit.take() { post.expiry = Clock.expiry(in: seconds, from: now) }
-            append(post, from: queue.payer)
-        }
-        return released.count
+        guard let queue = untilExit.removeValue(forKey: poster) else { return 0 }
+        joinReleased(of: poster)
+        let count = queue.count
+        released[poster] = queue
+        lastNumber += 1
+        let number = lastNumber
+        changing(queue) { queue.release(now: now, number: number) }
+        if queues[poster]?.isEmpty(.asap) != false { lineUp(queue, .asap) }
+        return count
     }
 
-    private mutating func removing(
-        from queue: PostingQueue, _ remove: () -> [PendingPost]
-    ) -> [PendingPost] {
-        let removed = remove()
-        meter.count(removed.count)
-        for post in removed {
-            count -= 1
-            byteCount -= post.byteCount
-            countsOfStyles[post.style.order] -= 1
+    /// A poster that had left is there again, which no bus has happen: what it left comes before what it queues now.
+    private mutating func joinReleased(of poster: ClientName) {
+        guard let rest = released.removeValue(forKey: poster) else { return }
+        let queue = queues[poster] ?? PostingQueue(payer: rest.payer, meter: meter)
+        queues[poster] = queue
+        if queue.isInLine[PostingStyle.asap.order] {
+            giveUpPlace(rest)
+        } else {
+            givePlace(of: rest, to: queue)
         }
-        checkTotals()
-        forgetIfEmpty(queue)
-        return removed
+        while let post = changing(rest, { rest.popFirst(.asap) }) {
+            put(post, into: queue)
+        }
+    }
+
+    /// Gives one queue of a poster the place in line of another.
+    private mutating func givePlace(of queue: PostingQueue, to other: PostingQueue) {
+        let line = PostingStyle.asap.order
+        guard queue.isInLine[line] else { return lineUp(other, .asap) }
+        (queue.isInLine[line], other.isInLine[line]) = (false, true)
+        lines[line] = Deque(lines[line].map { $0 === queue ? other : $0 })
+    }
+
+    private mutating func giveUpPlace(_ queue: PostingQueue) {
+        let line = PostingStyle.asap.order
+        guard queue.isInLine[line] else { return }
+        queue.isInLine[line] = false
+        lines[line].removeAll { $0 === queue }
     }
 
     /// Takes the first post of a style of the poster whose turn it is.
     mutating func take(_ style: PostingStyle) -> (post: PendingPost, payer: Peer)? {
         let line = style.order
         while let queue = lines[line].popFirst() {
-            let post = changing(queue, style) { queue.popFirst(style) }
-            if queue.isEmpty(style) {
-                queue.isInLine[line] = false
-            } else {
-                lines[line].append(queue)
-            }
-            forgetIfEmpty(queue)
+            queue.isInLine[line] = false
+            guard still[queue.poster] == nil else { continue }
+            let post = changing(queue) { queue.popFirst(style) }
+            lineUp(queue, style)
             if let post { return (post, queue.payer) }
         }
         return nil
@@ -188,57 +251,62 @@ struct PostingQueues {
 
     /// Takes the first post of a style of one poster, as an earlier process did: then it was that poster's turn.
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
-        guard let queue = queues[poster], !queue.isEmpty(style) else { return nil }
+        let own = [queues[poster], released[poster]].compactMap(\.self)
+        guard let queue = own.first(where: { !$0.isEmpty(style) }) else { return nil }
         if lines[style.order].first(where: { !$0.isEmpty(style) }) === queue { return take(style)?.post }
         // The log was written anew since, and does not hold whose turn it was.
-        let post = changing(queue, style) { queue.popFirst(style) }
-        forgetIfEmpty(queue)
-        return post
+        return changing(queue) { queue.popFirst(style) }
     }
 
-    private mutating func changing<Result>(
-        _ queue: PostingQueue, _ style: PostingStyle, _ change: () -> Result
-    ) -> Result {
-        let (count, byteCount) = (queue.count, queue.byteCount)
+    /// Every change of a queue goes through here, so that the totals stay right.
+    @discardableResult
+    private mutating func changing<Result>(_ queue: PostingQueue, _ change: () -> Result) -> Result {
+        let before = (count: queue.count, byteCount: queue.byteCount, counts: queue.counts)
         let result = change()
-        self.count += queue.count - count
-        countsOfStyles[style.order] += queue.count - count
-        self.byteCount += queue.byteCount - byteCount
-        checkTotals()
+        count += queue.count - before.count
+        byteCount += queue.byteCount - before.byteCount
+        if still[queue.poster] == nil { counts &+= queue.counts &- before.counts }
+        invariant(
+            count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
+                && (counts.wrappedSum() == count || isAnyStill), "Q7: the totals of posts that wait are their sums")
+        forgetIfEmpty(queue)
+        if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue, queue.isEmpty(.asap) {
+            givePlace(of: queue, to: rest)
+        }
         return result
     }
 
-    private func checkTotals() {
-        invariant(
-            count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0)
-                && countsOfStyles[0] == 0 && countsOfStyles.reduce(0, +) == count,
-            "Q7: the totals of posts that wait are their sums")
-    }
-
     func checkInvariants() throws(BrokenInvariant) {
-        var sum = (count: 0, byteCount: 0)
-        var counts = PostingStyle.allCases.map { _ in 0 }
-        for (poster, queue) in Array(queues) + Array(untilExit) {
+        var sum = (count: 0, byteCount: 0, counts: SIMD4<Int>())
+        for (poster, queue) in Array(queues) + Array(untilExit) + Array(released) {
             try require(poster == queue.poster && queue.count > 0, "Q7: who has nothing queued has no queue")
             try require(
                 queue.isEmpty(.atExit) == (untilExit[poster] !== queue), "R4: what waits for an exit stands apart")
             try queue.checkInvariants(lastNumber: lastNumber)
-            sum = (sum.count + queue.count, sum.byteCount + queue.byteCount)
-            queue.forEach { post, _ in counts[post.style.order] += 1 }
+            sum.count += queue.count
+            sum.byteCount += queue.byteCount
+            if still[poster] == nil { sum.counts &+= queue.counts }
         }
         try require(
-            sum == (count, byteCount) && counts == countsOfStyles, "Q7: the totals of posts that wait are their sums")
+            sum == (count, byteCount, counts), "Q7: the totals of posts that wait are their sums")
+        try require(still.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: what stands still is there")
         for (line, style) in PostingStyle.allCases.enumerated() {
             var places: [ObjectIdentifier: Int] = [:]
             for queue in lines[line] {
                 places[ObjectIdentifier(queue), default: 0] += 1
                 try require(queue.isInLine[line], "Q7: a queue in line knows it")
-                try require(queue.count == 0 || queues[queue.poster] === queue, "Q7: a queue in line is a poster's")
+                try require(
+                    queue.count == 0 || all(of: queue.poster).contains { $0 === queue },
+                    "Q7: a queue in line is a poster's")
             }
             try require(places.values.allSatisfy { $0 == 1 }, "Q7: a poster has one place in line")
-            for queue in queues.values where places[ObjectIdentifier(queue)] == nil {
+            for queue in Array(queues.values) + released.values where places[ObjectIdentifier(queue)] == nil {
+                let comesLater =
+                    still[queue.poster] != nil
+                    || released[queue.poster] === queue && queues[queue.poster]?.isEmpty(style) == false
                 try require(
-                    !queue.isInLine[line] && queue.isEmpty(style), "Q7: \(queue.poster), which waits, is in line")
+                    !queue.isInLine[line] && (queue.isEmpty(style) || comesLater),
+                    "Q7: \(queue.poster), which waits, is in line")
             }
         }
     }
@@ -246,7 +314,9 @@ struct PostingQueues {
     private mutating func forgetIfEmpty(_ queue: PostingQueue) {
         // It may still have a place in a line; a new queue of the poster gets one of its own.
         guard queue.count == 0 else { return }
-        if queues[queue.poster] === queue { queues[queue.poster] = nil }
-        if untilExit[queue.poster] === queue { untilExit[queue.poster] = nil }
+        let poster = queue.poster
+        if queues[poster] === queue { queues[poster] = nil }
+        if untilExit[poster] === queue { untilExit[poster] = nil }
+        if released[poster] === queue { released[poster] = nil }
     }
 }

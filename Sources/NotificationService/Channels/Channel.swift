@@ -145,7 +145,7 @@ final class Channel: PolledSourceDelegate {
         if mayRead { wanted.insert(.readable) }
         if isOpen, isFull, !socket.isBroken { wanted.insert(.writable) }
         poll(wanted)
-        return isOver || mayRead && reader.hasNext || socket.polled == nil && !occurred.isEmpty
+        return isOver || mayRead && hasNext || socket.polled == nil && !occurred.isEmpty
     }
 
     private func poll(_ conditions: PolledSource.Conditions) {
@@ -166,7 +166,7 @@ final class Channel: PolledSourceDelegate {
     func dispatch() {
         let occurred = occurred
         if isFull, !occurred.isDisjoint(with: [.writable, .error, .hangUp]) { onWritable?(self) }
-        if isOver || mayRead && (reader.hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp])) {
+        if isOver || mayRead && (hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp])) {
             onReadable?(self)
         }
     }
@@ -229,6 +229,9 @@ final class Channel: PolledSourceDelegate {
 
     // MARK: Reading
 
+    /// A post that was read, and of which only what it takes the place of was taken out so far.
+    var waiting: ReadPost?
+
     /// What follows is a piece, for which a bounded number of system calls is made.
     func beginPiece(mostKept: Int) {
         readsLeft = Self.readsPerPiece
@@ -257,7 +260,10 @@ final class Channel: PolledSourceDelegate {
     }
 
     /// Whether all was taken that can be: there is nothing more, or it makes no sense.
-    var isExhausted: Bool { fault != nil || isAtEnd && !reader.hasNext }
+    var isExhausted: Bool { waiting == nil && (fault != nil || isAtEnd && !reader.hasNext) }
+
+    /// Whether there is something to take without reading more.
+    var hasNext: Bool { waiting != nil || reader.hasNext }
 
     /// Whether the client probably never got its end: that was closed at once, and nothing came.
     func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
@@ -268,6 +274,13 @@ final class Channel: PolledSourceDelegate {
     func fail(_ found: ChannelFrame.Fault) {
         fault = fault ?? found
     }
+}
+
+/// A post that was read from a channel, or why it is none.
+struct ReadPost {
+    let answer: ChannelPost
+    let name: String
+    let post: Result<Post<WireUserInfo>, BusError>
 }
 
 /// A post that came on a channel.

@@ -10,7 +10,7 @@ import NotificationWire
 /// A post is checked, counted and posted as one that came on the bus. What a process sends beyond its part of the time
 /// stays in the socket until its turn, so that it is the process that waits (E4).
 final class ChannelPosts {
-    private enum Result {
+    private enum Outcome {
         case accepted(ChannelPost, Receipt)
         case refused(ChannelPost, name: String, BusError)
     }
@@ -122,7 +122,7 @@ final class ChannelPosts {
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
         let count = take(from: channel, Piece(isCrowded: driver.center.isCrowded, at: driver.context.now))
         let isMore =
-            channel.end == nil ? channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted
+            channel.end == nil ? channel.hasNext && channel.readsOutcomes : !channel.isExhausted
         return (count, isMore && channel.isOpen && !driver.isOver)
     }
 
@@ -134,19 +134,13 @@ final class ChannelPosts {
             mostKept: Int(limits[.nameLength] + limits[.objectLength] + limits[.userInfoBytes])
                 + Self.mostBytesOfOptions)
         var piece = piece
-        var results: [Result] = []
+        var results: [Outcome] = []
         var waitsForIdleness = false
         driver.perform { effects in
-            while piece.hasRoom(at: driver.context.now), let frame = channel.nextFrame() {
+            while piece.hasRoom(at: driver.context.now), let next = next(of: channel, limits) {
                 piece.take()
-                do throws(ChannelFrame.Fault) {
-                    guard let result = try take(frame, of: channel, limits: limits, &waitsForIdleness, &effects) else {
-                        continue
-                    }
-                    results.append(result)
-                } catch {
-                    channel.fail(error)
-                }
+                if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
+                guard channel.waiting == nil else { break }
             }
         }
         for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
@@ -164,16 +158,26 @@ final class ChannelPosts {
         return piece.count
     }
 
-    /// - Returns: nil for what was accepted and wants no outcome.
-    private func take(
-        _ frame: ChannelFrame, of channel: Channel, limits: Limits, _ waitsForIdleness: inout Bool,
-        _ effects: inout [Effect]
-    ) throws(ChannelFrame.Fault) -> Result? {
+    /// The next post of a channel; nil when there is none now, or none that can be read.
+    private func next(of channel: Channel, _ limits: Limits) -> ReadPost? {
+        if let waiting = channel.waiting.take() { return waiting }
+        guard let frame = channel.nextFrame() else { return nil }
         driver.noteServing()
+        do throws(ChannelFrame.Fault) {
+            return try read(frame, of: channel, limits)
+        } catch {
+            channel.fail(error)
+            return nil
+        }
+    }
+
+    private func read(
+        _ frame: ChannelFrame, of channel: Channel, _ limits: Limits
+    ) throws(ChannelFrame.Fault) -> ReadPost {
         let answer = ChannelPost(channel: channel, number: frame.number)
         guard !frame.isCut else {
             let error = BusError(.limitExceeded(.userInfoBytes, value: limits[.userInfoBytes]))
-            return .refused(answer, name: "", error)
+            return ReadPost(answer: answer, name: "", post: .failure(error))
         }
         let client = channel.client
         let (name, post) = try Post<WireUserInfo>.read(channelBody: frame.body, limits: limits) {
@@ -189,18 +193,30 @@ final class ChannelPosts {
                 try driver.center.checkPost(name: name, object: object)
             }
         }
+        return ReadPost(answer: answer, name: name, post: post)
+    }
+
+    /// - Returns: nil for what was accepted and wants no outcome, and for what waits for more to be taken out.
+    private func take(
+        _ read: ReadPost, of channel: Channel, _ waitsForIdleness: inout Bool, _ effects: inout [Effect]
+    ) -> Outcome? {
+        let client = channel.client
         do throws(BusError) {
-            let post = try post.get()
+            let post = try read.post.get()
             try gate.check(post.options, ofPost: post.name, client, isOfMany: true)
+            guard try driver.makeWay(for: post, from: client, effects: &effects) else {
+                channel.waiting = read
+                return nil
+            }
             let receipt = try mappingCenterErrors { () throws(CenterError) in
                 try driver.center.post(
                     name: post.name, object: post.object, userInfo: post.userInfo, options: post.options,
                     from: client, effects: &effects)
             }
             if post.options.postingStyle == .whenIdle { waitsForIdleness = true }
-            return frame.number == 0 ? nil : .accepted(answer, receipt)
+            return read.answer.number == 0 ? nil : .accepted(read.answer, receipt)
         } catch {
-            return .refused(answer, name: name, error)
+            return .refused(read.answer, name: read.name, error)
         }
     }
 

@@ -114,7 +114,7 @@ final class CallQueue {
     /// what room there is, without the reserve, so that others have their calls served beside it.
     private var oversized: Message?
     /// Calls of which a part was served, with what is left of them.
-    private let manyPosts: ManyPosts
+    private let parts: CallsInParts
     /// Serves a message that was kept.
     var serve: ((Message) -> Void)!
     /// Takes some of what a channel brings. Returns how many posts that was, and whether there is more.
@@ -127,10 +127,10 @@ final class CallQueue {
     /// - Parameters:
     ///   - driver: gets what comes of the calls.
     ///   - connection: from which they come.
-    init(of driver: CenterDriver, _ manyPosts: ManyPosts, on connection: Connection) {
+    init(of driver: CenterDriver, _ parts: CallsInParts, on connection: Connection) {
         self.driver = driver
-        self.manyPosts = manyPosts
-        manyPosts.isContinued = true
+        self.parts = parts
+        parts.isContinued = true
         self.connection = connection
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
@@ -162,8 +162,8 @@ final class CallQueue {
             return true
         }
         defer {
-            lines.note(connection.context.now - start, of: account, more: manyPosts.takeCount())
-            if manyPosts.hasBegun(call) {
+            lines.note(connection.context.now - start, of: account, more: parts.takePostCount())
+            if parts.hasBegun(call) {
                 if oversized == nil, !hasRoom(for: call, of: caller, isRead: true) { oversized = call }
                 append(Call(call, of: caller, account))
             }
@@ -314,7 +314,7 @@ final class CallQueue {
     private func serve(_ call: Call) -> (count: Int, isMore: Bool) {
         if let message = call.message {
             serve(message)
-            return (1 + manyPosts.takeCount(), manyPosts.hasBegun(message))
+            return (1 + parts.takePostCount(), parts.hasBegun(message))
         }
         guard let channel = call.channel else { return (1, false) }
         let (count, isMore) = serveChannel(channel)

@@ -341,6 +341,8 @@ final class RecoveryStore {
     func tidy(from center: DistributedCenter) {
         flush()
         limit = Int(center.limit(.stateBytes))
+        // What is done in parts is remembered with the last of them: until then all of it is in the log that there is.
+        guard !center.isAnythingInParts else { return }
         switch extent {
         case .nothing(let until): if now() >= until { resume(from: center) }
         case .withoutQueues:

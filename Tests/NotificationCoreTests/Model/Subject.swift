@@ -105,7 +105,8 @@ final class Subject {
             return .numbers([UInt64(receipt.receivers)])
         case .withdraw(let poster, let name, let object):
             let count = center.withdrawPosts(
-                of: Step.clients[poster], name: Step.texts[name], object: Step.texts[object], effects: &effects)
+                of: Step.clients[poster], name: Step.texts[name], object: Step.texts[object], effects: &effects
+            ).count
             return .numbers([UInt64(count)])
         case .postQueued(let style, let limit): center.postQueued(style, limit: limit, effects: &effects)
         case .busy: isBusy = true

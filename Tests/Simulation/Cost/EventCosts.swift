@@ -198,9 +198,9 @@ package enum EventCosts {
                 let all = Set((center.registrations(of: subject) ?? []).map(\.id))
                 full.perform { center.revoke(all, of: subject, effects: &$0) }
             case .withdraw:
-                full.perform { _ = center.withdrawPosts(of: subject, name: "", object: "", effects: &$0) }
+                while full.perform({ center.withdrawPosts(of: subject, name: "", object: "", effects: &$0).isMore }) {}
             case .forgetValues:
-                full.perform { _ = center.removeRetained(name: "", object: "", effects: &$0) }
+                while full.perform({ center.removeRetained(name: "", object: "", effects: &$0).isMore }) {}
             case .leave: full.leave(subject)
             case .endConnection:
                 full.perform { center.connectionEnded(effects: &$0) }

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import Testing
+
+@testable import NotificationCore
+
+/// What is more than one event may do, in parts (E8).
+@Suite("E8: work in parts", .limited)
+struct PartsTests {
+    private let poster: ClientName = ":1.9"
+    private let part = DistributedCenter.partSize
+
+    private func scenario(posts: Int, style: PostingStyle = .asap) throws -> Scenario {
+        let center = Scenario()
+        center.center.remembersChanges = true
+        try center.observe(one)
+        for number in 0..<posts {
+            try center.post("A", "\(number)", immediately: number == 0 && style == .asap, style: style, from: poster)
+        }
+        return center
+    }
+
+    /// Has a post take the place of those of its name.
+    private func makeWay(_ center: Scenario, style: PostingStyle = .whenIdle) throws -> Bool {
+        try center.perform { effects throws(CenterError) in
+            try center.center.makeWay(
+                name: "A", object: "new", userInfo: Scenario.Payload(byteCount: 10, tag: 0),
+                options: options(style), from: poster, effects: &effects)
+        }
+    }
+
+    private func options(_ style: PostingStyle) -> PostOptions {
+        var options = PostOptions()
+        options.postingStyle = style
+        options.coalescing = [.name]
+        return options
+    }
+
+    private func withdraw(_ center: Scenario, _ name: String = "") -> (count: Int, isMore: Bool) {
+        center.perform { effects in
+            center.center.withdrawPosts(of: poster, name: name, object: "", effects: &effects)
+        }
+    }
+
+    private func restored(_ center: Scenario) throws -> DistributedCenter {
+        let next = DistributedCenter()
+        for change in center.changes { #expect(next.restore(change)) }
+        try next.checkInvariants()
+        return next
+    }
+
+    @Test(
+        "Q3: posts are withdrawn part by part; between the parts none of them is posted, and those of others are",
+        arguments: ["", "A"])
+    func withdrawal(name: String) throws {
+        let center = try scenario(posts: 2 * part + 10)
+        #expect(withdraw(center, name) == (part, true))
+        #expect(center.center.isAnythingInParts && !center.center.hasQueuedPosts(.asap))
+        center.postQueued(.asap)
+        #expect(center.names(one).isEmpty)
+        try center.post("B", style: .asap, from: two)
+        center.postQueued(.asap)
+        #expect(center.names(one) == ["B"])
+        try center.center.checkInvariants()
+        #expect(
+            try restored(center).queuedPosts == 2 * part + 10, "a crash takes nothing with it that was not answered")
+        #expect(withdraw(center, name) == (part, true) && withdraw(center, name) == (10, false))
+        #expect(!center.center.isAnythingInParts && center.statistics.queuedPosts == 0)
+        #expect(center.statistics.queuedPostBytes == 0)
+        #expect(try restored(center).queuedPosts == 0)
+    }
+
+    @Test("Q3: what is left is posted again, in its order")
+    func rest() throws {
+        let center = try scenario(posts: part + 5)
+        for number in 1...3 { try center.post("B", "\(number)", style: .asap, from: poster) }
+        #expect(withdraw(center, "A") == (part, true) && withdraw(center, "A") == (5, false))
+        #expect(center.center.hasQueuedPosts(.asap))
+        center.postQueued(.asap)
+        #expect(center.objects(one) == ["1", "2", "3"])
+    }
+
+    @Test(
+        "Q3, Q7: a post takes the place of many, and takes over from all of them",
+        arguments: [PostingStyle.now, .whenIdle])
+    func replacing(style: PostingStyle) throws {
+        let center = try scenario(posts: 2 * part + 10)
+        try center.suspend(one)
+        #expect(try !makeWay(center, style: style))
+        center.postQueued(.asap)
+        #expect(center.names(one).isEmpty && center.center.isAnythingInParts)
+        try center.center.checkInvariants()
+        #expect(try restored(center).queuedPosts == 2 * part + 10)
+        #expect(try !makeWay(center, style: style))
+        #expect(try makeWay(center, style: style), "the rest is no more than a part")
+        try center.post("A", "new", style: style, coalescing: [.name], from: poster)
+        #expect(!center.center.isAnythingInParts)
+        center.postQueued(.asap)
+        // The style and the urgency of the most urgent, though these were in the first part.
+        #expect(center.objects(one) == ["new"])
+        #expect(center.statistics.coalesced == UInt64(2 * part + 10) && center.statistics.posted == 1)
+        #expect(try restored(center).queuedPosts == 0)
+        try center.center.checkInvariants()
+    }
+
+    @Test("Q3: few are taken out at once, and a post that is refused takes nothing out")
+    func notInParts() throws {
+        let few = try scenario(posts: part)
+        #expect(try makeWay(few) && few.statistics.queuedPosts == UInt64(part))
+        let many = try scenario(posts: part + 1)
+        many.center.limits[.queuedPostBytesPerClient] = 5
+        #expect(throws: CenterError.limitExceeded(.queuedPostBytesPerClient, value: 5)) { try makeWay(many) }
+        #expect(many.statistics.queuedPosts == UInt64(part + 1) && !many.center.isAnythingInParts)
+    }
+
+    @Test("Q3: once a part is taken out, the post is not refused any more")
+    func accepted() throws {
+        let center = try scenario(posts: part + 1)
+        #expect(try !makeWay(center))
+        center.center.limits[.queuedPostBytesPerClient] = 5
+        center.center.limits[.retainedPerClient] = 0
+        try center.post(
+            "A", "new", style: .whenIdle, coalescing: [.name], retention: Retention(), from: poster)
+        center.postQueued(.asap)
+        #expect(center.objects(one) == ["new"])
+        #expect(center.statistics.unretained == 1 && center.statistics.retained == 0)
+    }
+
+    @Test("R4: what waited for the exit of its poster is released in one step, and keeps its order")
+    func exit() throws {
+        let center = try scenario(posts: 3000, style: .atExit)
+        try center.post("First", style: .asap, from: poster)
+        var most = 0
+        center.center.meter.eventEnded = { _, steps in most = max(most, steps) }
+        center.disappear(poster)
+        #expect(most < 100)
+        center.center.meter.eventEnded = nil
+        var written: [Change] = []
+        center.center.forEachRememberedChange { written.append($0) }
+        let next = DistributedCenter()
+        for change in written { #expect(next.restore(change)) }
+        #expect(next.hasQueuedPosts(.asap) && next.queuedPosts == 3001)
+        center.postQueued(.asap)
+        #expect(center.objects(one) == [""] + (0..<3000).map(String.init))
+    }
+
+    @Test("R3: values are removed part by part, and what is posted meanwhile stays")
+    func values() throws {
+        let center = Scenario()
+        for number in 0..<part + 10 {
+            try center.post("V", "\(number)", retention: Retention(), from: number.isMultiple(of: 2) ? one : two)
+        }
+        let newest = center.center.lastNumbers.serial
+        func remove() -> (count: Int, isMore: Bool) {
+            center.perform { effects in
+                center.center.removeRetained(name: "V", object: "", through: newest, effects: &effects)
+            }
+        }
+        #expect(remove() == (part, true))
+        try center.post("V", "later", retention: Retention())
+        #expect(remove() == (10, false) && center.statistics.retained == 1)
+    }
+}
