@@ -212,6 +212,31 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         unusedNames.removeAll(keepingCapacity: true)
     }
 
+    /// Has the observers come in another order than that of their insertion.
+    ///
+    /// - Parameter order: of an observer; each has another one.
+    @inlinable public mutating func sort(by order: (Observer) -> UInt64) {
+        for slot in nodes.storage.indices {
+            guard let observer = nodes.storage[slot].observer else { continue }
+            nodes.storage[slot].order = order(observer)
+            nextOrder = Swift.max(nextOrder, nodes.storage[slot].order + 1)
+        }
+        for list in lists.storage.indices where !lists.storage[list].isEmpty {
+            var slots: [Int32] = []
+            var slot = lists.storage[list].first
+            while slot != noSlot {
+                slots.append(slot)
+                slot = nodes[slot].next
+            }
+            slots.sort { nodes[$0].order < nodes[$1].order }
+            for (place, slot) in slots.enumerated() {
+                nodes[slot].previous = place == 0 ? noSlot : slots[place - 1]
+                nodes[slot].next = place == slots.count - 1 ? noSlot : slots[place + 1]
+            }
+            (lists.storage[list].first, lists.storage[list].last) = (slots[0], slots[slots.count - 1])
+        }
+    }
+
     /// Calls `body` with every observer of a post of `name` from `object`, in registration order (table C1).
     ///
     /// - Parameter object: nil for a post without an object, which only the observers of any object match.

@@ -22,6 +22,7 @@ struct ObserverIndexTests {
         }
         @discardableResult
         func remove(at position: Position) -> Int { index.remove(at: position) }
+        func sort(by order: (Int) -> UInt64) { index.sort(by: order) }
         func matches(_ name: String, _ object: String?) -> [Int] {
             var numbers: [Int] = []
             index.forEachMatch(name: name, object: object) { numbers.append($0) }
@@ -48,6 +49,24 @@ struct ObserverIndexTests {
             _ = index.insert(number, name: registration.name, object: registration.object)
         }
         #expect(matches(index, name, object) == receivers)
+    }
+
+    @Test("C3: it takes another order, in all of its lists, and goes on from there")
+    func sort() {
+        let index = Index()
+        var positions: [Int: Index.Position] = [:]
+        for number in [7, 2, 5, 1, 6, 3, 0, 4] {
+            let registration = Self.registrations[number]
+            positions[number] = index.insert(number, name: registration.name, object: registration.object)
+            _ = index.insert(10 + number, name: registration.name, object: registration.object)
+        }
+        index.remove(at: positions[1]!)
+        index.sort { UInt64($0) }
+        #expect(matches(index, "Ding", "bell") == [0, 2, 3, 10, 11, 12, 13])
+        #expect(matches(index, "Dong", "gong") == [3, 6, 7, 13, 16, 17])
+        _ = index.insert(18, name: nil, object: nil)
+        index.remove(at: positions[3]!)
+        #expect(matches(index, "Ding", nil) == [11, 13, 18] && index[positions[7]!] == 7)
     }
 
     @Test("C1: an empty text is a text like any other here, and not `any`")

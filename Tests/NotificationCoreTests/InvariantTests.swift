@@ -25,7 +25,7 @@ struct InvariantTests {
         Fault("D8: :1.9 is a client that is there") { $0.clients[":1.9"] = $0.clients[one] },
         Fault("D8: :1.1 is a client that is there") { $0.clients[one]!.isGone = true },
         Fault("D8: the index has the clients' observers alone") { center in
-            let observer = center.index[center.clients[one]!.observers.first!.value]
+            let observer = center.index[center.clients[one]!.observers.first!.value.position]
             _ = center.index.insert(observer, name: nil, object: nil)
         },
         Fault("D8: observer 2 is that of :1.1") { center in
@@ -61,7 +61,7 @@ struct InvariantTests {
         },
         Fault("D4: no serial is from the future") { $0.lastSerial = 1 },
         Fault("D8: 1 waits for observers that :1.1 has: [1]") { center in
-            center.index.remove(at: center.clients[one]!.observers.removeValue(forKey: ObserverID(rawValue: 1))!)
+            center.index.remove(at: center.clients[one]!.observers.removeValue(forKey: ObserverID(rawValue: 1))!.position)
         },
         Fault("M6: :1.1 has as many turns as it counts: standard") { $0.clients[one]!.queue[turnsOf: .standard] = 1 },
         Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in

@@ -136,6 +136,7 @@ struct RestoringTests {
         }
         let new = DistributedCenter()
         old.forEachRememberedChange { change in #expect(new.restore(change)) }
+        new.restoreNumbers(lastSerial: old.lastNumbers.serial, lastObserver: old.lastNumbers.observer)
         new.finishRestoring(effects: &effects)
 
         effects = []

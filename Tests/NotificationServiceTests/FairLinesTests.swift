@@ -51,6 +51,28 @@ struct FairLinesTests {
         #expect(result9)
     }
 
+    @Test("E8: what took longer than a slot is made up for, and forgotten after a second")
+    func longItem() {
+        var lines = FairLines<String, Int>()
+        let first = bring(1, taking: .milliseconds(45), of: "a", to: &lines, at: start)
+        #expect(first == 1)
+        func mayServe(after milliseconds: Int64, _ caller: String = "a") -> Bool {
+            lines.mayServe(caller, at: start + .milliseconds(milliseconds), most: nil)
+        }
+        let others = mayServe(after: 1, "b")
+        #expect(others, "others are served")
+        // Ten milliseconds of each slot are its part, less with others.
+        let early = [21, 41, 61].map { mayServe(after: $0) }
+        #expect(early == [false, false, false])
+        let later = mayServe(after: 181)
+        #expect(later)
+        lines.note(.seconds(100), of: "a")
+        let tooEarly = mayServe(after: 500)
+        #expect(!tooEarly)
+        let atLast = mayServe(after: 1600)
+        #expect(atLast, "nobody is shut out for what it did long ago")
+    }
+
     @Test("D4: what comes behind something that waits, waits, in whatever slot")
     func order() {
         var lines = FairLines<String, Int>()

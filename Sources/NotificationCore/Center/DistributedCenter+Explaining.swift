@@ -14,7 +14,7 @@ extension DistributedCenter {
         guard let client = clients[client] else { return nil }
         let now = clock.uptime()
         meter.count(2 * client.observers.count)
-        let registrations = client.observers.values.map { index[$0].registration }
+        let registrations = client.observers.values.map(\.registration)
         let matching = registrations.filter { name.isEmpty || $0.matches(name: name, object: object) }
             .sorted { $0.id < $1.id }
         meter.countSort(of: matching.count)

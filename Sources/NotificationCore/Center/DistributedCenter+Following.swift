@@ -110,8 +110,8 @@ extension DistributedCenter {
     func checkFollowers() throws(BrokenInvariant) {
         var found = Interest(meter: meter)
         for client in clients.values {
-            for position in client.observers.values where !index[position].registration.options.isMonitor {
-                _ = found.add(index[position].registration.name, of: client.number)
+            for observer in client.observers.values where !observer.registration.options.isMonitor {
+                _ = found.add(observer.registration.name, of: client.number)
             }
         }
         try require(found == interest, "G4: what is wanted is what observers want")

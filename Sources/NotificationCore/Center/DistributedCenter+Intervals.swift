@@ -63,8 +63,7 @@ extension DistributedCenter {
     func wishes(of client: Client, _ observers: [ObserverID]) -> [IntervalQueue.Wish] {
         meter.countSort(of: observers.count)
         return observers.sorted().compactMap { id in
-            guard let position = client.observers[id] else { return nil }
-            let options = index[position].registration.options
+            guard let options = client.observers[id]?.registration.options else { return nil }
             guard options.minimumInterval > 0 else { return nil }
             return IntervalQueue.Wish(
                 observer: id, interval: Int64(options.minimumInterval) * 1000,

@@ -51,7 +51,7 @@ extension DistributedCenter {
                     && client.peer.usage[.queuedBytes] == client.queue.byteCount
                     && client.peer.usage[.intervalBytes] == client.queue.intervalBytes
                     && client.peer.usage[.observerBytes]
-                        == client.observers.values.reduce(0) { $0 + index[$1].registration.byteCount },
+                        == client.observers.values.reduce(0) { $0 + $1.registration.byteCount },
                 "E4: \(client.name) pays for what it has")
         }
         try checkAccounts()
@@ -66,10 +66,10 @@ extension DistributedCenter {
     private func check(_ client: Client) throws(BrokenInvariant) {
         let name = client.name
         var (refusals, monitors, intervals) = (0, 0, 0)
-        for (id, position) in client.observers {
-            let observer = index[position]
+        for (id, observer) in client.observers {
+            let (entry, registration) = (index[observer.position], observer.registration)
             try require(
-                observer.client === client && observer.registration.client == name && observer.registration.id == id,
+                entry.client === client && entry.id == id && registration.client == name && registration.id == id,
                 "D8: observer \(id.rawValue) is that of \(name)")
             try require(id.rawValue <= lastObserver, "no observer has a number that was not given yet")
             if !observer.registration.options.automaticSuspension { refusals += 1 }

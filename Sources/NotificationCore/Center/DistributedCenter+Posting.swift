@@ -35,7 +35,7 @@ extension DistributedCenter {
         }
         guard options.postingStyle == .now else {
             enqueue(post, from: poster, coalescing: options.coalescing, effects: &effects)
-            return Receipt(receivers: 0, mark: nil)
+            return Receipt(receivers: 0, mark: nil, matched: 0)
         }
         guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
         let coalesced = counters.coalesced
@@ -121,7 +121,9 @@ extension DistributedCenter {
                         deliverImmediately: post.deliverImmediately, isRetained: post.retention != nil,
                         expiry: post.expiry)))
         }
-        guard !matches.receivers.isEmpty || post.retention != nil else { return Receipt(receivers: 0, mark: nil) }
+        guard !matches.receivers.isEmpty || post.retention != nil else {
+            return Receipt(receivers: 0, mark: nil, matched: 0)
+        }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
             identity: post.identity, time: clock.time(), expiry: post.expiry, isKept: post.retention != nil,
@@ -138,7 +140,8 @@ extension DistributedCenter {
             // Nobody waits for who looks on.
             if let staged, receiver.isCounted { leastUrgent = max(leastUrgent ?? staged, staged) }
         }
-        return Receipt(receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark))
+        return Receipt(
+            receivers: matches.countedReceivers, mark: leastUrgent.map(turns.mark), matched: matches.count)
     }
 
     /// Decides what a client's state makes of a notification that it matches.
@@ -188,4 +191,6 @@ public struct Receipt: Sendable {
     public let receivers: Int
     /// Where the last of its deliveries that wait for their turns stands; nil when none does.
     public let mark: SendingMark?
+    /// How many observers it matched when it was posted.
+    let matched: Int
 }

@@ -19,17 +19,17 @@ extension DistributedCenter {
         counters.lostPosts += count
     }
 
-    /// Posts what waits.
+    /// Posts what waits, as much as one event may: fewer posts where many observers match them.
     ///
     /// - Parameter limit: of the posts.
     public func postQueued(_ style: PostingStyle, limit: Int, effects: inout [Effect]) {
         defer { eventEnded() }
-        var hasPosted = false
+        var (hasPosted, matched) = (false, 0)
         // For those it goes to it is due and remembered before it counts as taken. The three stand together, so that a
         // crash finds it in one place: in its poster's queue, or due.
         remembersStaged = remembersChanges
         defer { remembersStaged = false }
-        for _ in 0..<limit {
+        for _ in 0..<limit where matched < Self.maxMatched {
             guard case (var post, let payer)? = postingQueues.take(style) else { break }
             meter.count()
             if post.retention != nil {
@@ -40,7 +40,7 @@ extension DistributedCenter {
                     counters.unretained += 1
                 }
             }
-            _ = stage(post, from: payer.name, payer: payer, effects: &effects)
+            matched += stage(post, from: payer.name, payer: payer, effects: &effects).matched
             // Behind that: who has left is forgotten with the last that it pays for, and the post may have become a value.
             giveBack(post.byteCount, of: payer)
             remember(.postTaken(payer.name, style), effects: &effects)
@@ -49,6 +49,9 @@ extension DistributedCenter {
         }
         if hasPosted, remembersChanges { takeAllTurns(effects: &effects) }
     }
+
+    /// Observers that the posts of one event match, but for those of the last one.
+    private static let maxMatched = 1024
 
     /// Whether a post may be queued.
     ///

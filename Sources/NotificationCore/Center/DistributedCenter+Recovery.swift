@@ -5,51 +5,6 @@ extension DistributedCenter {
         if remembersChanges { effects.append(.remember(change())) }
     }
 
-    /// All that has to survive, as the shortest list of changes that makes it: what a log that has grown long is
-    /// replaced with.
-    public func forEachRememberedChange(_ body: (Change) -> Void) {
-        defer { eventEnded() }
-        meter.count(clients.count * 4 + index.count + retained.count)
-        meter.countSort(of: index.count)
-        for client in clients.values { body(.client(client.name, client.counts)) }
-        // In the order of registration over all clients, which is the order in which they match.
-        let observers = clients.values.flatMap { $0.observers }.sorted { $0.key < $1.key }
-        for (_, position) in observers { body(.observer(index[position].registration)) }
-        for client in clients.values {
-            if let isSuspended = client.explicitSuspension { body(.suspension(client.name, isSuspended)) }
-            if let override = client.override { body(.suspensionOverridden(client.name, override.isSuspended)) }
-            if interestFollowers.contains(client.number) { body(.interestFollowed(client.name)) }
-            if valueFollowers.contains(client.number) { body(.valuesFollowed(client.name)) }
-            if client.options != ClientOptions() { body(.options(client.name, client.options)) }
-            if client.isSuspendedByActivity || client.wasSuspendedByActivity {
-                body(.suspendedByActivity(client.name, true))
-            }
-            if client.isSuspensionOwed { body(.suspensionOwed(client.name, true)) }
-            if let revocation = client.revocation {
-                meter.count(revocation.observers.count)
-                body(.observersRevoked(client.name, revocation.observers))
-            }
-            if client.remembersDue {
-                client.queue.forEachDue { entry, lane in
-                    body(.queuedDue(client.name, entry.notification, observers: entry.observers.ids, lane))
-                }
-            }
-            client.queue.forEachHeld { entry in
-                body(
-                    .held(
-                        client.name, entry.notification, observers: entry.observers.ids,
-                        coalescing: entry.coalescing?.ids ?? []))
-            }
-            client.queue.forEachDelayed { body(.delayed(client.name, $0, observers: $1)) }
-            if let loss = client.unannounced {
-                body(.unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason))
-            }
-        }
-        for value in retained.all { body(.retained(value.notification, value.retention)) }
-        for client in clients.values { for owed in client.owed.all { body(.owed(client.name, owed)) } }
-        postingQueues.forEach { poster, post in body(.postQueued(poster, post, coalescing: [])) }
-    }
-
     /// Takes over a change that an earlier process remembered. One that does not fit is passed over.
     ///
     /// - Returns: whether it fitted.
@@ -80,6 +35,7 @@ extension DistributedCenter {
                 registration.id.rawValue <= Self.greatestNumber
             else { return false }
             insert(registration, of: client)
+            if registration.id.rawValue < lastObserver { isIndexInOrder = false }
             lastObserver = max(lastObserver, registration.id.rawValue)
             return true
         case .clientGone(let name):
@@ -215,6 +171,9 @@ extension DistributedCenter {
     /// What was given a number and may not have left that process is lost, as nobody can know: its clients are told so.
     /// The last of it may still stand in the queue that it came from.
     public func restoreNumbers(lastSerial: UInt64, lastObserver: UInt64) {
+        // Observers come back client by client, and match in the order in which they were registered.
+        if !isIndexInOrder { index.sort { $0.id.rawValue } }
+        isIndexInOrder = true
         for client in clients.values {
             guard let counts = client.restoredCounts.take() else { continue }
             if counts.lastSerial > 0 { changeQueue(of: client) { $0.take(through: counts.lastSerial) } }

@@ -233,8 +233,8 @@ extension DistributedCenter {
     /// - Returns: how many notifications that was, and nil where there is no room.
     private func send(_ before: OwedValues, to client: Client, effects: inout [Effect]) -> Int? {
         var owed = before
-        guard let position = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
-        let registration = index[position].registration
+        guard let registered = client.observers[owed.observer] else { preconditionFailure("R2: an observer is owed") }
+        let registration = registered.registration
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.valueWithheld, oneOf: 4) { owed.after = owed.through }
         #endif

@@ -30,6 +30,8 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var clients: [ClientName: Client] = [:]
+    /// Whether the index has observers in the order of their numbers; not while they come back.
+    var isIndexInOrder = true
     /// The connections that the center has to do with: clients, and who else uses something.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -180,9 +182,10 @@ public final class DistributedCenter {
     }
 
     func insert(_ registration: Registration, of client: Client) {
-        client.observers[registration.id] = index.insert(
-            Observer(registration: registration, client: client), name: registration.name.map(ExactText.init),
+        let position = index.insert(
+            Observer(registration, of: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
+        client.observers[registration.id] = Registered(registration: registration, position: position)
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
         if registration.options.isMonitor {
             client.monitors += 1
@@ -223,8 +226,8 @@ public final class DistributedCenter {
             wanted.isEmpty || registered.map(ExactText.init) == ExactText(wanted)
         }
         meter.count(client.observers.count)
-        let ids = client.observers.filter { _, position in
-            let registration = index[position].registration
+        let ids = client.observers.filter { _, registered in
+            let registration = registered.registration
             return matches(name, registration.name) && matches(object, registration.object)
         }
         guard !ids.isEmpty else { return 0 }
@@ -271,8 +274,8 @@ public final class DistributedCenter {
 
     func remove(_ ids: Set<ObserverID>, of client: Client) {
         for id in ids {
-            guard let position = client.observers.removeValue(forKey: id) else { continue }
-            release(position, of: client)
+            guard let registered = client.observers.removeValue(forKey: id) else { continue }
+            release(registered, of: client)
         }
         invariant(
             client.refusalsOfAutomation >= 0 && client.refusalsOfAutomation <= client.observers.count,
@@ -285,8 +288,8 @@ public final class DistributedCenter {
         }
     }
 
-    private func release(_ position: ObserverIndex<ExactText, ExactText, Observer>.Position, of client: Client) {
-        let registration = index[position].registration
+    private func release(_ registered: Registered, of client: Client) {
+        let registration = registered.registration
         if !registration.options.automaticSuspension { client.refusalsOfAutomation -= 1 }
         if registration.options.isMonitor {
             client.monitors -= 1
@@ -301,7 +304,7 @@ public final class DistributedCenter {
             let isCounted = true
         #endif
         if isCounted { charge(client.peer, .observerBytes, -registration.byteCount) }
-        index.remove(at: position)
+        index.remove(at: registered.position)
     }
 
     /// The client left the bus: everything that it had goes (D8).
@@ -326,7 +329,7 @@ public final class DistributedCenter {
         interestFollowers.remove(client.number)
         valueFollowers.remove(client.number)
         meter.count(client.observers.count + client.owed.count + client.queue.count)
-        for position in client.observers.values { release(position, of: client) }
+        for registered in client.observers.values { release(registered, of: client) }
         client.observers = [:]
         client.owed = OwedList()
         // Its turns come and are void.
@@ -441,7 +444,7 @@ public final class DistributedCenter {
         defer { eventEnded() }
         return clients[client].map { client in
             meter.countSort(of: client.observers.count)
-            return client.observers.sorted { $0.key < $1.key }.map { index[$0.value].registration }
+            return client.observers.values.map(\.registration).sorted { $0.id < $1.id }
         }
     }
 }

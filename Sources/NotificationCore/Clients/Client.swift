@@ -8,7 +8,7 @@ final class Client {
     /// A small number that no other client has while this one is there.
     let number: Int
     /// Its registrations and where the index has them.
-    var observers: [ObserverID: ObserverIndex<ExactText, ExactText, Observer>.Position] = [:]
+    var observers: [ObserverID: Registered] = [:]
 
     /// Whether the bus was asked to tell when it leaves; not yet for one that an earlier process knew.
     var isWatched = false
@@ -174,8 +174,29 @@ final class Client {
     }
 }
 
-/// An entry of the index.
+/// An entry of the index: what has to be known of an observer that a notification matches. There may be a quarter of a
+/// million in a row, so it is small, and the rest is apart.
 struct Observer {
-    let registration: Registration
     let client: Client
+    let id: ObserverID
+    /// In milliseconds; 0 for none.
+    let interval: UInt32
+    let behavior: SuspensionBehavior
+    let lane: DeliveryLane
+    let isMonitor: Bool
+
+    init(_ registration: Registration, of client: Client) {
+        self.client = client
+        id = registration.id
+        interval = registration.options.minimumInterval
+        behavior = registration.options.behaviorWhileSuspended
+        lane = DeliveryLane(registration.options.runLoopMode)
+        isMonitor = registration.options.isMonitor
+    }
+}
+
+/// An observer of a client.
+struct Registered {
+    let registration: Registration
+    let position: ObserverIndex<ExactText, ExactText, Observer>.Position
 }

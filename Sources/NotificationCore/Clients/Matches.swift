@@ -25,6 +25,8 @@ struct Matches {
     }
 
     private var matches: [Match] = []
+    /// How many observers that are.
+    var count: Int { matches.count }
     private(set) var receivers: [Receiver] = []
     /// How many of them are told to the poster: not those that only monitor (B3).
     private(set) var countedReceivers = 0
@@ -35,16 +37,15 @@ struct Matches {
 
     mutating func append(_ observer: Observer) {
         let slot = Int32(matches.count)
-        let options = observer.registration.options
         matches.append(
             Match(
-                observer: observer.registration.id, behavior: options.behaviorWhileSuspended,
-                lane: DeliveryLane(options.runLoopMode), interval: options.minimumInterval, next: none))
+                observer: observer.id, behavior: observer.behavior, lane: observer.lane, interval: observer.interval,
+                next: none))
         if let receiver = receiver(observer.client) {
             matches[Int(receivers[receiver].last)].next = slot
             receivers[receiver].last = slot
             receivers[receiver].count += 1
-            if !options.isMonitor, !receivers[receiver].isCounted {
+            if !observer.isMonitor, !receivers[receiver].isCounted {
                 receivers[receiver].isCounted = true
                 countedReceivers += 1
             }
@@ -53,8 +54,8 @@ struct Matches {
             while receiverOfNumber.count <= number { receiverOfNumber.append(none) }
             receiverOfNumber[number] = Int32(receivers.count)
             receivers.append(
-                Receiver(client: observer.client, first: slot, last: slot, count: 1, isCounted: !options.isMonitor))
-            if !options.isMonitor { countedReceivers += 1 }
+                Receiver(client: observer.client, first: slot, last: slot, count: 1, isCounted: !observer.isMonitor))
+            if !observer.isMonitor { countedReceivers += 1 }
         }
     }
 

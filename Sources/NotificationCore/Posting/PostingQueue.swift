@@ -11,8 +11,18 @@ final class PostingQueue {
         let object: ExactText
     }
 
+    /// A post, apart from its node: of many these lie together, and may be copied.
+    private final class Queued {
+        let post: PendingPost
+
+        init(_ post: PendingPost) {
+            self.post = post
+        }
+    }
+
     private struct Node {
-        var post: PendingPost?
+        var queued: Queued?
+        var post: PendingPost? { queued?.post }
         /// The place among all posts that were ever queued, of all posters.
         var number: UInt64
         var byteCount: Int
@@ -49,7 +59,7 @@ final class PostingQueue {
         mutating func allocate(_ post: PendingPost, number: UInt64) -> Int32 {
             let unlinked = SIMD4<Int32>(repeating: none)
             let node = Node(
-                post: post, number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
+                queued: Queued(post), number: number, byteCount: post.byteCount, previous: unlinked, next: unlinked)
             if let slot = freeSlots.popLast() {
                 storage[Int(slot)] = node
                 return slot
@@ -60,14 +70,14 @@ final class PostingQueue {
 
         mutating func free(_ slot: Int32) -> PendingPost {
             freeSlots.append(slot)
-            return storage[Int(slot)].post.take()!
+            return storage[Int(slot)].queued.take()!.post
         }
 
         mutating func link(_ slot: Int32, _ kind: Kind, into list: inout List) {
             storage[Int(slot)].previous[kind.rawValue] = list.last
             if list.last == none { list.first = slot } else { storage[Int(list.last)].next[kind.rawValue] = slot }
             list.last = slot
-            list.counts[storage[Int(slot)].post!.style.order] += 1
+            list.counts[storage[Int(slot)].queued!.post.style.order] += 1
             list.byteCount += storage[Int(slot)].byteCount
         }
 
@@ -76,7 +86,7 @@ final class PostingQueue {
             let next = storage[Int(slot)].next[kind.rawValue]
             if previous == none { list.first = next } else { storage[Int(previous)].next[kind.rawValue] = next }
             if next == none { list.last = previous } else { storage[Int(next)].previous[kind.rawValue] = previous }
-            list.counts[storage[Int(slot)].post!.style.order] -= 1
+            list.counts[storage[Int(slot)].queued!.post.style.order] -= 1
             list.byteCount -= storage[Int(slot)].byteCount
         }
     }
@@ -137,7 +147,9 @@ final class PostingQueue {
         exit = (now, number)
     }
 
-    private func released(_ post: PendingPost) -> PendingPost {
+    private func released(_ post: PendingPost) -> PendingPost { Self.released(post, exit) }
+
+    private static func released(_ post: PendingPost, _ exit: (time: Int64, number: UInt64)?) -> PendingPost {
         guard let exit else { return post }
         var post = post
         post.style = .asap
@@ -151,12 +163,12 @@ final class PostingQueue {
         return slot == none ? nil : exit?.number ?? nodes[slot].number
     }
 
-    /// All posts of a style, the oldest first.
-    func forEach(of style: PostingStyle, _ body: (PendingPost) -> Void) {
-        var slot = list(of: style).first
-        while slot != none {
-            body(released(nodes[slot].post!))
+    /// The posts of a style as they are at one moment, the oldest first.
+    func snapshot(of style: PostingStyle) -> some Sequence<PendingPost> {
+        sequence(state: list(of: style).first) { [nodes, exit] slot -> PendingPost? in
+            guard slot != none, let post = nodes[slot].post else { return nil }
             slot = nodes[slot].next[Kind.style.rawValue]
+            return Self.released(post, exit)
         }
     }
 

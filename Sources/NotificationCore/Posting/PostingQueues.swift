@@ -86,14 +86,21 @@ struct PostingQueues {
         return (count, byteCount, similar)
     }
 
-    /// All posts: of one style after the other, the posters in the order in which their first ones were queued, and those of
-    /// each in their order.
-    func forEach(_ body: (ClientName, PendingPost) -> Void) {
-        meter.count(count)
-        for style in PostingStyle.allCases where style != .now {
+    /// The posts of one style and poster, as they are at one moment.
+    struct Snapshot {
+        let poster: ClientName
+        /// In their order.
+        let all: AnySequence<PendingPost>
+    }
+
+    /// All posts: of one style after the other, and the posters in the order in which their first ones were queued.
+    var snapshots: [Snapshot] {
+        let all = all
+        meter.count(all.count)
+        return PostingStyle.allCases.filter { $0 != .now }.flatMap { style in
             let queues = all.compactMap { queue in queue.firstNumber(of: style).map { (number: $0, queue: queue) } }
-            for (_, queue) in queues.sorted(by: { $0.number < $1.number }) {
-                queue.forEach(of: style) { body(queue.poster, $0) }
+            return queues.sorted { $0.number < $1.number }.map { _, queue in
+                Snapshot(poster: queue.poster, all: AnySequence(queue.snapshot(of: style)))
             }
         }
     }

@@ -72,27 +72,50 @@ struct DeliveryQueue {
         DeliveryLane.allCases.first { !isEmpty($0) }.flatMap { first(in: $0) }?.byteCount
     }
 
+    /// What waits, as it is at one moment.
+    struct Snapshot {
+        fileprivate let lanes: [DueQueue]
+        fileprivate let entries: HeldQueue.Snapshot
+        /// What waits for intervals.
+        let delayed: [(notification: Notification, observers: [ObserverID])]
+
+        /// What is due, that of each lane in its order.
+        var due: [(entry: DueQueue.Entry, lane: DeliveryLane)] {
+            var flushed: [DueQueue.Entry] = entries.all.prefix(entries.releasedCount).map(DeliveryQueue.due)
+            for lane in DeliveryLane.allCases {
+                let queue = lanes[lane.rawValue]
+                flushed += queue.all.prefix(lane == .flushed ? queue.count : queue.flushedCount)
+            }
+            if flushed.count > 1 { flushed.sort { $0.notification.serial < $1.notification.serial } }
+            var due = flushed.map { (entry: $0, lane: DeliveryLane.flushed) }
+            for lane in DeliveryLane.allCases where lane != .flushed {
+                let queue = lanes[lane.rawValue]
+                due += queue.all.dropFirst(queue.flushedCount).map { ($0, lane) }
+            }
+            return due
+        }
+
+        /// What is held, in its order.
+        var held: some Sequence<HeldQueue.Entry> { entries.all.dropFirst(entries.releasedCount) }
+    }
+
+    /// Costs nothing however much waits, but for what waits for intervals.
+    var snapshot: Snapshot {
+        var delayed: [(notification: Notification, observers: [ObserverID])] = []
+        forEachDelayed { delayed.append(($0, $1)) }
+        meter.count(delayed.count)
+        return Snapshot(lanes: lanes, entries: held.snapshot, delayed: delayed)
+    }
+
     /// Those of each lane in their order.
     func forEachDue(_ body: (DueQueue.Entry, DeliveryLane) -> Void) {
         meter.count(dueCount)
-        var flushed: [DueQueue.Entry] = held.all.prefix(held.released.count).map(Self.due)
-        for lane in DeliveryLane.allCases {
-            let queue = lanes[lane.rawValue]
-            flushed += queue.all.prefix(lane == .flushed ? queue.count : queue.flushedCount)
-        }
-        if flushed.count > 1 {
-            meter.countSort(of: flushed.count)
-            flushed.sort { $0.notification.serial < $1.notification.serial }
-        }
-        for entry in flushed { body(entry, .flushed) }
-        for lane in DeliveryLane.allCases where lane != .flushed {
-            for entry in lanes[lane.rawValue].all.dropFirst(lanes[lane.rawValue].flushedCount) { body(entry, lane) }
-        }
+        for (entry, lane) in snapshot.due { body(entry, lane) }
     }
 
     func forEachHeld(_ body: (HeldQueue.Entry) -> Void) {
         meter.count(held.count)
-        held.all.dropFirst(held.released.count).forEach(body)
+        held.snapshot.all.dropFirst(held.released.count).forEach(body)
     }
 
     /// The newest of what is held, at most so many.

@@ -23,7 +23,7 @@ struct HeldQueue {
         var coalescingBytes: Int { coalescing?.byteCount ?? 0 }
     }
 
-    private struct Node {
+    fileprivate struct Node {
         /// Nil in a free one.
         var entry: Entry?
         var previous: Int32
@@ -54,14 +54,26 @@ struct HeldQueue {
         self.meter = meter
     }
 
-    /// The oldest first.
-    var all: some Sequence<Entry> {
-        sequence(state: head) { [nodes] place -> Entry? in
-            guard place != none else { return nil }
-            defer { place = nodes[Int(place)].next }
-            return nodes[Int(place)].entry
+    /// The entries as they are at one moment.
+    struct Snapshot {
+        fileprivate let nodes: [Node]
+        fileprivate let head: Int32
+        let releasedCount: Int
+
+        /// The oldest first.
+        var all: some Sequence<Entry> {
+            sequence(state: head) { [nodes] place -> Entry? in
+                guard place != none else { return nil }
+                defer { place = nodes[Int(place)].next }
+                return nodes[Int(place)].entry
+            }
         }
     }
+
+    var snapshot: Snapshot { Snapshot(nodes: nodes, head: head, releasedCount: released.count) }
+
+    /// The oldest first.
+    var all: some Sequence<Entry> { snapshot.all }
 
     private func entry(at place: Int32) -> Entry? { place == none ? nil : nodes[Int(place)].entry }
 

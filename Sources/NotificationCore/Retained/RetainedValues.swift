@@ -46,7 +46,18 @@ struct RetainedValues {
 
     var count: Int { values.count }
     var isEmpty: Bool { values.isEmpty }
-    var all: some Sequence<RetainedValue> { order.lazy.map { values[$0]! } }
+    var all: some Sequence<RetainedValue> { snapshot.all }
+
+    /// The values as they are at one moment.
+    struct Snapshot {
+        fileprivate let values: [UInt64: RetainedValue]
+        fileprivate let order: SortedSet<UInt64>
+
+        /// In the order of their serials.
+        var all: some Sequence<RetainedValue> { order.lazy.map { values[$0]! } }
+    }
+
+    var snapshot: Snapshot { Snapshot(values: values, order: order) }
 
     subscript(kind: NotificationKind) -> RetainedValue? { serials[kind].flatMap { values[$0] } }
 

@@ -17,6 +17,8 @@ struct FairLines<Caller: Hashable, Item> {
         /// In which slot `used` and `count` were begun.
         var slot: UInt64 = 0
         var used = Duration.zero
+        /// What it might use in that slot.
+        var part = Duration.zero
         var count = 0
     }
 
@@ -26,6 +28,8 @@ struct FairLines<Caller: Hashable, Item> {
     private static var timeAtOnce: Duration { .milliseconds(10) }
     /// The same while there is more to be read than can be: nearly all of the time is for that.
     private static var timeAtOnceWhileBehind: Duration { .milliseconds(1) }
+    /// For so many slots it is remembered that somebody has used more than its part.
+    private static var mostSlots: UInt64 { 50 }
     /// Nobody's part is smaller.
     private static var leastTime: Duration { .microseconds(200) }
     /// What is served of a line before it is the next one's turn.
@@ -62,13 +66,16 @@ struct FairLines<Caller: Hashable, Item> {
         begin(at: now)
         let line = line(of: caller)
         guard line.items.isEmpty else { return false }
+        let part = max((isBehind ? Self.timeAtOnceWhileBehind : Self.timeAtOnce) / callersBefore, Self.leastTime)
         if line.slot != slot {
-            (line.slot, line.used, line.count) = (slot, .zero, 0)
+            // One item may take longer than a slot: that is made up for, but not for ever.
+            let passed = Int(min(slot - line.slot, Self.mostSlots)) - 1
+            line.used = min(max(.zero, line.used - line.part - part * passed), part * (Int(Self.mostSlots) - passed))
+            (line.slot, line.count, line.part) = (slot, 0, part)
             callers += 1
         }
         line.count += 1
-        let time = isBehind ? Self.timeAtOnceWhileBehind : Self.timeAtOnce
-        return line.used < max(time / callersBefore, Self.leastTime) && line.count <= most ?? .max
+        return line.used < part && line.count <= most ?? .max
     }
 
     /// So long it took to serve what ``mayServe(_:at:most:)`` let through.
@@ -118,9 +125,10 @@ struct FairLines<Caller: Hashable, Item> {
     }
 
     private mutating func begin(at now: Instant) {
-        guard slotStart.map({ now - $0 >= Self.slotTime }) ?? true else { return }
+        let slots = slotStart.map { Int(min((now - $0) / Self.slotTime, Double(Self.mostSlots))) } ?? 1
+        guard slots > 0 else { return }
         slotStart = now
-        slot += 1
+        slot += UInt64(slots)
         callersBefore = max(1, callers)
         callers = 0
         // Nobody is remembered for what it did long ago.

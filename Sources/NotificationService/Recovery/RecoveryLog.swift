@@ -51,12 +51,12 @@ final class RecoveryLog {
 
     /// Puts a new log with these records at `path`, in the place of whatever is there that is no log.
     init(
-        path: String, in files: any StateFiles,
-        records: (inout NewLog) throws(FileError) -> Void
+        path: String, in files: any StateFiles, records: (NewLog) throws(FileError) -> Void
     ) throws(FileError) {
         self.path = path
         self.files = files
-        (file, size) = try Self.make(path, in: files, records)
+        let new = try NewLog(path: path, in: files)
+        (file, size) = try new.write(records, to: path)
     }
 
     /// Reads all records that are whole, however large the file is: what stands behind them is not looked at.
@@ -96,12 +96,34 @@ final class RecoveryLog {
     }
 
     /// Puts other records in the place of all that there are, at once: whoever reads sees either these or those.
-    func replace(
-        with records: (inout NewLog) throws(FileError) -> Void
-    ) throws(FileError) {
+    func replace(with records: (NewLog) throws(FileError) -> Void) throws(FileError) {
+        let new = try beginReplacing()
+        (file, size) = try new.write(records, to: path)
+    }
+
+    /// Begins a log that takes the place of this one with ``replace(with:)``.
+    func beginReplacing() throws(FileError) -> NewLog {
         // One that has lost its place to another process's has nothing to say any more.
         guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
-        (file, size) = try Self.make(path, in: files, records)
+        return try NewLog(path: path, in: files)
+    }
+
+    /// Puts a log that was begun before in the place of this one.
+    ///
+    /// - Parameters:
+    ///   - offset: what this one has from there on goes behind what that has.
+    ///   - most: of these bytes.
+    /// - Returns: up to where that has it now; it took the place when that is the end.
+    func finishReplacing(with new: NewLog, from offset: Int, atMost most: Int) throws(FileError) -> Int {
+        let count = min(most, size - offset)
+        let rest = count > 0 ? try file.read(at: offset, atMost: count) : []
+        guard rest.count == count else { throw FileError(operation: "read \(path)", reason: .system(EIO)) }
+        try new.append(rest)
+        guard offset + rest.count == size else { return offset + rest.count }
+        guard !file.isReplaced else { throw FileError(operation: "replace \(path)", reason: .system(ESTALE)) }
+        try new.put(at: path)
+        (file, size) = (new.file, new.size)
+        return size
     }
 
     /// Leaves nothing but these records in the file, for want of room for more. Where even that fails, nothing.
@@ -120,47 +142,64 @@ final class RecoveryLog {
         if file.isInPlace { file.remove() }
     }
 
-    private static func make(
-        _ path: String, in files: any StateFiles,
-        _ records: (inout NewLog) throws(FileError) -> Void
-    ) throws(FileError) -> (any StateFile, size: Int) {
-        let replacement = try files.open(path + ".new", for: .newLog)
-        var log = NewLog(file: replacement)
-        do throws(FileError) {
-            guard try replacement.lock() else {
-                throw FileError(operation: "lock \(replacement.path)", reason: .system(EWOULDBLOCK))
-            }
-            try records(&log)
-            try log.write()
-            try replacement.rename(to: path)
-        } catch {
-            replacement.remove()
-            throw error
-        }
-        return (replacement, log.size)
-    }
-
-    /// A log that is being written, in pieces.
-    struct NewLog: ~Copyable {
+    /// A log that is being written, in pieces, beside the one whose place it will take.
+    final class NewLog {
         fileprivate let file: any StateFile
         /// Records go here; behind each ``recordEnded()`` is called.
         var group = RecordGroup()
         private var written = 0
         private var buffer = RecoveryLog.format
 
-        fileprivate init(file: any StateFile) {
-            self.file = file
+        fileprivate init(path: String, in files: any StateFiles) throws(FileError) {
+            file = try files.open(path + ".new", for: .newLog)
+            guard try file.lock() else {
+                throw FileError(operation: "lock \(file.path)", reason: .system(EWOULDBLOCK))
+            }
         }
 
         /// How many bytes it has, with what is not in the file yet.
         var size: Int { written + buffer.count + group.byteCount }
 
         /// Writes what has been gathered, if that is enough.
-        mutating func recordEnded() throws(FileError) {
+        func recordEnded() throws(FileError) {
             if group.byteCount >= RecoveryLog.pieceSize { try write() }
         }
 
-        fileprivate mutating func write() throws(FileError) {
+        /// Gives it up.
+        func remove() { file.remove() }
+
+        func tooLarge(limit: Int) -> FileError {
+            FileError(operation: "write \(file.path)", reason: .tooLarge(limit: limit))
+        }
+
+        /// Writes all of it, and puts it at a path.
+        fileprivate func write(
+            _ records: (NewLog) throws(FileError) -> Void, to path: String
+        ) throws(FileError) -> (any StateFile, size: Int) {
+            do throws(FileError) {
+                try records(self)
+                try put(at: path)
+            } catch {
+                remove()
+                throw error
+            }
+            return (file, size)
+        }
+
+        /// Appends what another log has.
+        fileprivate func append(_ groups: [UInt8]) throws(FileError) {
+            if !group.isEmpty || written == 0 { try write() }
+            guard !groups.isEmpty else { return }
+            try file.append(groups)
+            written += groups.count
+        }
+
+        fileprivate func put(at path: String) throws(FileError) {
+            if !group.isEmpty || written == 0 { try write() }
+            try file.rename(to: path)
+        }
+
+        private func write() throws(FileError) {
             group.withBytes { RecoveryLog.appendFrame($0, to: &buffer) }
             try file.append(buffer)
             written += buffer.count

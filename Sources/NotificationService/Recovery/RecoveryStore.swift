@@ -75,6 +75,8 @@ final class RecoveryStore {
     private var wait = RecoveryStore.firstWait
     /// The size of the log when it was last written anew.
     private var rewrittenSize = 0
+    /// While it is being written anew, part by part.
+    private var rewriting: LogRewriting?
     /// Bytes that the log may have.
     private var limit: Int
     private var reserved = (serial: UInt64(0), observer: UInt64(0))
@@ -348,9 +350,9 @@ final class RecoveryStore {
         case .withoutQueues:
             attempt { () throws(FileError) in
                 try noteWaiting(in: center)
-                if isLong { try rewrite(from: center) }
+                if rewriting != nil || isLong { try rewritePart(of: center) }
             }
-        case .whole: if isLong { attempt { () throws(FileError) in try rewrite(from: center) } }
+        case .whole: if rewriting != nil || isLong { attempt { () throws(FileError) in try rewritePart(of: center) } }
         }
     }
 
@@ -364,6 +366,7 @@ final class RecoveryStore {
     /// Leaves as little as possible behind: the process ends.
     func finish(from center: DistributedCenter) {
         flush()
+        giveUpRewriting()
         guard !isSuspended else { return }
         attempt { () throws(FileError) in
             try noteWaiting(in: center)
@@ -373,24 +376,74 @@ final class RecoveryStore {
 
     /// The bus is gone, and with it everyone this was for.
     func remove() {
+        giveUpRewriting()
         log?.remove()
         counters.remove()
     }
 
     // MARK: Writing anew
 
-    /// Writes the log anew: all of it, or, where that is more than two thirds of what it may be, without queues.
+    /// Goes on with writing the log anew, or begins it, as far as an event may. It is in time: of the quarter that the log may
+    /// be longer meanwhile, the state takes a sixth, at four times what is appended, and what is appended meanwhile less.
+    private func rewritePart(of center: DistributedCenter) throws(FileError) {
+        // Whether what waits is kept changes at once, and seldom.
+        guard let log, log.size <= limit / 4 * 5, rewriting != nil || extent == .whole || !mayHaveQueues(center) else {
+            return try rewrite(from: center)
+        }
+        do throws(FileError) {
+            if rewriting == nil { rewriting = try beginRewriting(log, of: center) }
+            guard let work = rewriting, try work.goOn(atMost: mostRewritten) else { return }
+            rewriting = nil
+            rewrittenSize = work.size
+        } catch {
+            giveUpRewriting()
+            guard case .tooLarge = error.reason, extent == .whole else { throw error }
+            try rewrite(from: center, isTooLarge: true)
+        }
+    }
+
+    private func beginRewriting(_ log: RecoveryLog, of center: DistributedCenter) throws(FileError) -> LogRewriting {
+        try counters.mend()
+        encoder = ChangeEncoder()
+        let extent = extent
+        return try LogRewriting(
+            of: log, snapshot: center.snapshot(), slots: slots,
+            isWanted: { change in extent == .whole || !change.isOfQueues },
+            head: { appendHead(extent, to: &$0) })
+    }
+
+    private func giveUpRewriting() {
+        rewriting.take()?.giveUp()
+    }
+
+    private func appendHead(_ extent: Extent, to group: inout RecordGroup) {
+        encoder.bus(address: address, to: &group)
+        if extent == .withoutQueues { encoder.queuesUnkept(to: &group) }
+        encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &group)
+    }
+
+    /// When it is written anew, the log has no more than this of what it may have.
+    private var mostRewritten: Int { limit / 3 * 2 }
+
+    /// Whether what waits, which is not kept, has become so little that it is tried again.
+    private func mayHaveQueues(_ center: DistributedCenter) -> Bool {
+        let statistics = center.statistics
+        return Int(clamping: statistics.queuedBytes + statistics.queuedPostBytes) < limit / 4
+    }
+
+    /// Writes the log anew at once: all of it, or, where that is more than two thirds of what it may be, without queues.
+    ///
+    /// - Parameter isTooLarge: whether all of it is known to be more than that.
     private func rewrite(
-        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil
+        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil, isTooLarge: Bool = false
     ) throws(FileError) {
+        giveUpRewriting()
         pending.removeAll()
         reserved = numbers ?? (center.lastSerial + Self.block, center.lastObserver + Self.block)
         try counters.mend()
-        let statistics = center.statistics
-        let waiting = Int(clamping: statistics.queuedBytes + statistics.queuedPostBytes)
-        // Without them, there have to be far fewer before it is tried with them again.
-        if extent == .whole || waiting < limit / 4 {
+        if extent == .whole || mayHaveQueues(center) {
             do throws(FileError) {
+                if isTooLarge { throw FileError(operation: "write \(path)", reason: .tooLarge(limit: mostRewritten)) }
                 try write(center, .whole)
                 if extent != .whole { Log.notice("what waits for clients is kept again") }
                 return extent = .whole
@@ -413,19 +466,15 @@ final class RecoveryStore {
 
     private func write(_ center: DistributedCenter, _ extent: Extent) throws(FileError) {
         encoder = ChangeEncoder()
-        let most = limit / 3 * 2
-        func records(_ log: inout RecoveryLog.NewLog) throws(FileError) {
-            encoder.bus(address: address, to: &log.group)
-            if extent == .withoutQueues { encoder.queuesUnkept(to: &log.group) }
-            encoder.numbers(serial: reserved.serial, observer: reserved.observer, to: &log.group)
+        let most = mostRewritten
+        func records(_ log: RecoveryLog.NewLog) throws(FileError) {
+            appendHead(extent, to: &log.group)
             var failure: FileError?
             center.forEachRememberedChange { change in
                 guard failure == nil, extent == .whole || !change.isOfQueues else { return }
                 encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &log.group)
                 do throws(FileError) {
-                    if log.size > most {
-                        throw FileError(operation: "write \(path)", reason: .tooLarge(limit: most))
-                    }
+                    guard log.size <= most else { throw log.tooLarge(limit: most) }
                     try log.recordEnded()
                 } catch {
                     failure = error
@@ -475,6 +524,7 @@ final class RecoveryStore {
     }
 
     private func suspend(_ error: FileError) {
+        giveUpRewriting()
         counters.suspend()
         pending.removeAll()
         touched.removeAll()

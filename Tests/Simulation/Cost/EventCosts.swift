@@ -204,7 +204,7 @@ package enum EventCosts {
             case .leave: full.leave(subject)
             case .endConnection:
                 full.perform { center.connectionEnded(effects: &$0) }
-                full.perform { _ in center.forEachRememberedChange { _ in } }
+                full.perform { _ in _ = center.snapshot() }
             }
         }
     }
