@@ -3,7 +3,7 @@
 ///
 /// Swift's `String` takes canonically equivalent texts for equal ("é" and "e" with an accent that combines). Between
 /// processes, in any language, two names are the same name when their UTF-8 is the same.
-public struct ExactText: Hashable, Sendable {
+public struct ExactText: Hashable, Comparable, Sendable {
     public let text: String
 
     public init(_ text: String) {
@@ -16,6 +16,28 @@ public struct ExactText: Hashable, Sendable {
         return left.withUTF8 { left in
             right.withUTF8 { right in haveSameBytes(UnsafeRawBufferPointer(left), UnsafeRawBufferPointer(right)) }
         }
+    }
+
+    /// The order of their bytes.
+    public static func < (left: ExactText, right: ExactText) -> Bool {
+        var (left, right) = (left.text, right.text)
+        return left.withUTF8 { left in
+            right.withUTF8 { right in precedes(UnsafeRawBufferPointer(left), UnsafeRawBufferPointer(right)) }
+        }
+    }
+
+    /// Eight bytes at a time.
+    private static func precedes(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
+        let width = MemoryLayout<UInt64>.size
+        let whole = min(left.count, right.count) / width * width
+        for offset in stride(from: 0, to: whole, by: width) {
+            let (one, other) = (
+                UInt64(bigEndian: left.loadUnaligned(fromByteOffset: offset, as: UInt64.self)),
+                UInt64(bigEndian: right.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+            )
+            if one != other { return one < other }
+        }
+        return left[whole...].lexicographicallyPrecedes(right[whole...])
     }
 
     /// Whether a text is the one that is wanted; nil wants any.

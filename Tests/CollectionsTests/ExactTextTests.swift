@@ -24,6 +24,19 @@ struct ExactTextTests {
         #expect(ExactText(text).text == text)
     }
 
+    @Test("They are in the order of their bytes")
+    func order() {
+        let texts = ["", "a", "aaaaaaaa", "aaaaaaaab", "aaaaaaab", "ab", "b", "e\u{301}", "\u{E9}", "\u{1F600}"]
+        let bytes = { (text: String) in Array(text.utf8) }
+        for one in texts {
+            for other in texts {
+                #expect(
+                    (ExactText(one) < ExactText(other)) == bytes(one).lexicographicallyPrecedes(bytes(other)),
+                    "\(one) and \(other)")
+            }
+        }
+    }
+
     @Test("One other byte anywhere makes another text", arguments: [1, 7, 8, 9, 15, 16, 17, 100])
     func oneByte(count: Int) {
         let text = String(repeating: "a", count: count)

@@ -23,18 +23,7 @@ struct Interest: Equatable {
     private let meter: StepMeter
     private var names = SteadyDictionary<ExactText, Clients>()
     private var any: Clients?
-    private var order = SortedSet<InBytes>()
-
-    /// A name in the order of its bytes.
-    private struct InBytes: Comparable {
-        let text: String
-
-        static func < (left: InBytes, right: InBytes) -> Bool {
-            left.text.utf8.lexicographicallyPrecedes(right.text.utf8)
-        }
-
-        static func == (left: InBytes, right: InBytes) -> Bool { ExactText(left.text) == ExactText(right.text) }
-    }
+    private var order = SortedSet<ExactText>()
 
     init(meter: StepMeter) {
         self.meter = meter
@@ -43,7 +32,7 @@ struct Interest: Equatable {
     /// - Parameter name: nil for any.
     mutating func add(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.add(client, to: &any) }
-        if names[name] == nil { order.insert(InBytes(text: name.text)) }
+        if names[name] == nil { order.insert(name) }
         return Self.add(client, to: &names[name])
     }
 
@@ -51,7 +40,7 @@ struct Interest: Equatable {
     mutating func remove(_ name: String?, of client: Int) -> Change {
         guard let name = name.map(ExactText.init) else { return Self.remove(client, from: &any) }
         let change = Self.remove(client, from: &names[name])
-        if names[name] == nil { order.remove(InBytes(text: name.text)) }
+        if names[name] == nil { order.remove(name) }
         return change
     }
 
@@ -108,9 +97,9 @@ struct Interest: Equatable {
         after name: String, most: Int, besides client: Int, room: Int, byteCount: (String) -> Int
     ) -> [String] {
         var (found, room): ([String], Int) = ([], room)
-        for next in order.all(from: InBytes(text: name)) where ExactText(next.text) != ExactText(name) {
+        for next in order.all(from: ExactText(name)) where next != ExactText(name) {
             meter.count()
-            guard Self.isWanted(names[ExactText(next.text)]!, besides: client) else { continue }
+            guard Self.isWanted(names[next]!, besides: client) else { continue }
             room -= byteCount(next.text)
             guard found.count < most, found.isEmpty || room >= 0 else { break }
             found.append(next.text)
