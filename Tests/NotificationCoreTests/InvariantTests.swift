@@ -61,7 +61,8 @@ struct InvariantTests {
         },
         Fault("D4: no serial is from the future") { $0.lastSerial = 1 },
         Fault("D8: 1 waits for observers that :1.1 has: [1]") { center in
-            center.index.remove(at: center.clients[one]!.observers.removeValue(forKey: ObserverID(rawValue: 1))!.position)
+            center.index.remove(
+                at: center.clients[one]!.observers.removeValue(forKey: ObserverID(rawValue: 1))!.position)
         },
         Fault("M6: :1.1 has as many turns as it counts: standard") { $0.clients[one]!.queue[turnsOf: .standard] = 1 },
         Fault("D8: :1.2, whose turn it is, is there, or owns nothing") { center in

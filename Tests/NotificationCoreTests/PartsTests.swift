@@ -144,6 +144,43 @@ struct PartsTests {
         #expect(center.objects(one) == [""] + (0..<3000).map(String.init))
     }
 
+    @Test("Q7: one event posts fewer where many observers match")
+    func matched() throws {
+        let center = Scenario()
+        for _ in 0..<500 { try center.observe(one, "A") }
+        for number in 0..<10 { try center.post("A", "\(number)", style: .asap) }
+        center.postQueued(.asap, limit: 10)
+        #expect(center.statistics.queuedPosts == 7)
+        center.postQueued(.asap, limit: 2)
+        #expect(center.statistics.queuedPosts == 5)
+    }
+
+    @Test("D8: one with much leaves part by part, is sent nothing meanwhile, and leaves nothing behind")
+    func leaving() throws {
+        let center = Scenario()
+        center.center.remembersChanges = true
+        for number in 0..<2000 { try center.observe(one, "Name\(number)") }
+        try center.observe(one, "A")
+        try center.observe(two, "A")
+        for number in 0..<2000 {
+            try center.post("V", "\(number)", retention: Retention(whileConnected: true), from: one)
+        }
+        #expect(center.center.takesPartsToLeave(one) && !center.center.takesPartsToLeave(two))
+        center.clear()
+        var parts = 0
+        while center.perform({ effects in center.center.takeApart(one, effects: &effects) }) {
+            parts += 1
+            try center.post("A")
+            #expect(center.received(one).isEmpty)
+            try center.center.checkInvariants()
+        }
+        #expect(parts == 2 && center.received(two).count == parts)
+        center.disappear(one)
+        #expect(center.statistics.observers == 1 && center.statistics.retained == 0 && center.statistics.queued == 0)
+        try center.center.checkInvariants()
+        #expect(!center.perform { effects in center.center.takeApart(one, effects: &effects) })
+    }
+
     @Test("R3: values are removed part by part, and what is posted meanwhile stays")
     func values() throws {
         let center = Scenario()

@@ -170,10 +170,9 @@ final class Scenario {
     func lose(
         _ count: UInt64, _ name: String, immediately: Bool = false, from poster: ClientName = ":1.0"
     ) throws {
-        try perform { effects throws(CenterError) in
-            try center.losePosts(
-                count, name: name, object: "", deliverImmediately: immediately, from: poster, effects: &effects)
-        }
+        try center.checkPost(name: name, object: "")
+        var lost = [LostPost(count, name: name, object: "", deliverImmediately: immediately, from: poster)]
+        perform { effects in center.losePosts(&lost, effects: &effects) }
     }
 
     /// A call waits to be served.
@@ -331,8 +330,11 @@ final class Scenario {
     }
 
     /// The loop has nothing else to do, or the end of an iteration has come.
-    func postQueued(_ style: PostingStyle, limit: Int = .max) {
-        perform { effects in center.postQueued(style, limit: limit, effects: &effects) }
+    /// - Parameter limit: nil for all, in as many events as that takes.
+    func postQueued(_ style: PostingStyle, limit: Int? = nil) {
+        repeat {
+            perform { effects in center.postQueued(style, limit: limit ?? .max, effects: &effects) }
+        } while limit == nil && center.hasQueuedPosts(style)
     }
 
     // MARK: Turns

@@ -25,6 +25,7 @@ extension DistributedCenter {
         before.peers -= 1
         after.peers += 1
         peer.account = after
+        if peer.flow.isHeldBack { heldBack.append(peer) }
         after.clients.noteChange(of: peer)
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
@@ -129,7 +130,9 @@ extension DistributedCenter {
     }
 
     private func forgetIfUnused(_ account: Account) {
-        if account.peers == 0, account.usage.isZero { accountsByID[account.id] = nil }
+        guard account.peers == 0, account.usage.isZero else { return }
+        accountsByID[account.id] = nil
+        heldBack.forget(account)
     }
 
     func checkAccounts() throws(BrokenInvariant) {

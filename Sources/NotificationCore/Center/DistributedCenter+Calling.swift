@@ -41,10 +41,19 @@ extension DistributedCenter {
     /// Whether calls of a connection are kept.
     public func keepsCalls(of name: ClientName) -> Bool { waitingCaller(name) != nil }
 
-    /// A call of a connection is kept, behind those that are.
+    /// A call of a connection is kept, behind others of it. A flood consists of such.
+    ///
+    /// - Returns: false when there are no others: then ``callIsKept(of:byteCount:effects:)`` is due.
+    public func callIsKeptBehindOthers(of name: ClientName, byteCount: Int) -> Bool {
+        guard let peer = waitingCaller(name) else { return false }
+        charge(peer, .waitingCallBytes, byteCount)
+        return true
+    }
+
+    /// A call of a connection is kept.
     public func callIsKept(of name: ClientName, byteCount: Int, effects: inout [Effect]) {
         defer { eventEnded() }
-        if let peer = waitingCaller(name) { return charge(peer, .waitingCallBytes, byteCount) }
+        guard !callIsKeptBehindOthers(of: name, byteCount: byteCount) else { return }
         let peer = peer(name, effects: &effects)
         waitingCallers[name] = peer
         charge(peer, .waitingCallBytes, byteCount)
@@ -68,32 +77,77 @@ extension DistributedCenter {
         return peer
     }
 
-    /// Counts posts that nobody could serve as lost to all whom they would have reached. What they carried is not looked
-    /// at, and of how they were to be posted only whether they were to be delivered to whoever is suspended.
+    /// Counts posts that nobody could serve as lost to all whom they would have reached, as many as one event may, the last
+    /// first, and takes these out. Each client is told once of all that it lost so. What the posts carried is not looked at,
+    /// and of how they were to be posted only whether they were to be delivered to whoever is suspended.
     ///
-    /// - Throws: what ``checkPost(name:object:)`` throws.
-    public func losePosts(
-        _ count: UInt64, name: String, object: String, deliverImmediately: Bool = false, from poster: ClientName,
-        effects: inout [Effect]
-    ) throws(CenterError) {
+    /// One that could not have been posted is passed over.
+    public func losePosts(_ posts: inout [LostPost], effects: inout [Effect]) {
         defer { eventEnded() }
-        try checkPost(name: name, object: object)
-        lastSerial += count
-        counters.posted += count
-        peers[poster]?.posted += count
+        var (matched, touched): (Int, [Client]) = (0, [])
+        while matched < Self.maxMatched, let post = posts.popLast() {
+            matched += 1
+            guard (try? checkPost(name: post.name, object: post.object)) != nil else { continue }
+            matched += lose(post, touched: &touched, effects: &effects)
+        }
+        for client in touched {
+            client.hasLostPosts = false
+            tellLoss(of: client, effects: &effects)
+        }
+    }
+
+    /// Observers that the posts of one event match, but for those of the last one.
+    private static let maxMatched = 2048
+
+    /// - Returns: how many observers it matches.
+    private func lose(_ post: LostPost, touched: inout [Client], effects: inout [Effect]) -> Int {
+        lastSerial += post.count
+        counters.posted += post.count
+        peers[post.poster]?.posted += post.count
         var matches = Matches()
-        index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
+        swap(&matches, &spareMatches)
+        defer {
+            matches.removeAll()
+            swap(&matches, &spareMatches)
+        }
+        let object = post.object.isEmpty ? nil : ExactText(post.object)
+        index.forEachMatch(name: ExactText(post.name), object: object) {
             meter.count()
             matches.append($0)
         }
-        if matches.countedReceivers == 0 { counters.unmatched += count }
+        if matches.countedReceivers == 0 { counters.unmatched += post.count }
         for receiver in matches.receivers {
             meter.count(1 + receiver.count)
-            let getsAll = deliverImmediately || !receiver.client.isSuspended
+            let client = receiver.client
+            let getsAll = post.deliverImmediately || !client.isSuspended
             guard let observers = matches.observers(of: receiver, where: { getsAll || $0 != .drop }) else {
                 continue
             }
-            lose(count, of: receiver.client, observers: observers, because: .overload, effects: &effects)
+            countLost(post.count, of: client, observers: observers, because: .overload, effects: &effects)
+            guard !client.hasLostPosts else { continue }
+            client.hasLostPosts = true
+            touched.append(client)
         }
+        return matches.count
+    }
+}
+
+/// Posts that nobody could serve.
+public struct LostPost: Sendable {
+    public let name: String
+    /// The empty string means "no object".
+    public let object: String
+    public let deliverImmediately: Bool
+    public let poster: ClientName
+    public let count: UInt64
+
+    public init(
+        _ count: UInt64, name: String, object: String, deliverImmediately: Bool = false, from poster: ClientName
+    ) {
+        self.name = name
+        self.object = object
+        self.deliverImmediately = deliverImmediately
+        self.poster = poster
+        self.count = count
     }
 }

@@ -204,8 +204,17 @@ extension DistributedCenter {
         client.unannounced = loss
     }
 
-    /// Counts notifications as lost that never were in the queue. Who reads is told at once.
+    /// Counts notifications as lost that never were in the queue, and tells a client that reads at once.
     func lose(
+        _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
+        effects: inout [Effect]
+    ) {
+        countLost(count, of: client, observers: observers, because: reason, effects: &effects)
+        tellLoss(of: client, effects: &effects)
+    }
+
+    /// The same without telling: ``tellLoss(of:effects:)`` follows.
+    func countLost(
         _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason,
         effects: inout [Effect]
     ) {
@@ -213,12 +222,15 @@ extension DistributedCenter {
         noteLoss(count, of: client, observers: observers.ids, because: reason)
         client.counts.dropped += count
         counters.dropped += count
+        if isFirst { effects.append(.overflowed(client.name, reason)) }
+    }
+
+    func tellLoss(of client: Client, effects: inout [Effect]) {
         if let loss = client.unannounced {
             remember(
                 .unannouncedLoss(client.name, count: loss.count, observers: loss.observers, loss.reason),
                 effects: &effects)
         }
-        if isFirst { effects.append(.overflowed(client.name, reason)) }
         if client.reads {
             announceLoss(to: client, effects: &effects)
         } else {

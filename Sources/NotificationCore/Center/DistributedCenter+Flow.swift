@@ -195,27 +195,34 @@ extension DistributedCenter {
         lookForRoom(effects: &effects)
         // Also behind the first probe, which confirms nothing.
         if isRoomWanted, peer.flow.isIdle, peer.flow.unconfirmed.messages > 0 { probe(peer, effects: &effects) }
-        if byteCount > 0 { letGo(effects: &effects) }
+        letGo(effects: &effects)
         forgetIfUnused(peer)
     }
 
-    /// Room on the way was made: those that wait for it get it in their order, each as far as its share goes.
+    /// Room on the way was made: those that wait for it get it by turns, each as far as its share goes. Some of them, as what
+    /// they are sent is confirmed as well, and then it is the next ones' turn.
     func letGo(effects: inout [Effect]) {
-        guard !heldBack.isEmpty else { return }
-        let waiting = heldBack
-        heldBack = Deque()
+        guard !heldBack.isEmpty, !isLettingGo else { return }
         isLettingGo = true
         defer { isLettingGo = false }
-        meter.count(waiting.count)
-        for peer in waiting where peer.isKnown {
-            if hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
+        var left = Self.maxLetGo
+        for _ in 0..<heldBack.accountCount where left > 0 {
+            guard let account = heldBack.beginTurn() else { break }
+            meter.count()
+            left -= 1
+            while left > 0, let peer = heldBack.first(of: account), hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
+                meter.count()
+                left -= 1
+                heldBack.removeFirst(of: account)
                 peer.flow.isHeldBack = false
                 pump(peer, effects: &effects)
-            } else {
-                heldBack.append(peer)
             }
+            heldBack.endTurn(of: account)
         }
     }
+
+    /// Accounts that are looked at, and connections that get room, in one event.
+    private static let maxLetGo = 256
 
     private func sizeOfNext(for peer: Peer) -> Int {
         peer.replies.flatMap { $0.flow.isOpen ? $0.kept.first : nil } ?? peer.answers.first ?? client(of: peer)?.queue

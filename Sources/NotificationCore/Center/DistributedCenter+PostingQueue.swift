@@ -29,8 +29,8 @@ extension DistributedCenter {
         // crash finds it in one place: in its poster's queue, or due.
         remembersStaged = remembersChanges
         defer { remembersStaged = false }
-        for _ in 0..<limit where matched < Self.maxMatched {
-            guard case (var post, let payer)? = postingQueues.take(style) else { break }
+        for _ in 0..<limit {
+            guard matched < Self.maxMatched, case (var post, let payer)? = postingQueues.take(style) else { break }
             meter.count()
             if post.retention != nil {
                 do throws(CenterError) {

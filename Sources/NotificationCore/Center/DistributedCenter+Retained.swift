@@ -156,11 +156,15 @@ extension DistributedCenter {
     }
 
     /// What goes with a connection that goes.
-    func removeRetained(ofConnection poster: ClientName, effects: inout [Effect]) {
+    func removeRetained(ofConnection poster: ClientName, atMost most: Int = .max, effects: inout [Effect]) {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.staleValue) { return }
         #endif
-        while let value = retained.firstOfConnection(poster) { removeRetained(value, effects: &effects) }
+        var left = most
+        while left > 0, let value = retained.firstOfConnection(poster) {
+            removeRetained(value, effects: &effects)
+            left -= 1
+        }
     }
 
     /// There is no timer: a value whose time is over is gone for everybody who looks. Of many some are removed with each

@@ -70,7 +70,7 @@ public final class DistributedCenter {
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
-    var heldBack = Deque<Peer>()
+    var heldBack = HeldBack()
     /// Whether those are being looked through, one by one, as there is room again.
     var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
@@ -142,7 +142,10 @@ public final class DistributedCenter {
 
     deinit {
         // They and their clients hold each other.
-        for account in accountsByID.values { account.clients = LargestFirst() }
+        for account in accountsByID.values {
+            account.clients = LargestFirst()
+            account.heldBack = Deque()
+        }
     }
 
     /// The greatest numbers that were given, of posts and of observers.
@@ -306,6 +309,33 @@ public final class DistributedCenter {
         if isCounted { charge(client.peer, .observerBytes, -registration.byteCount) }
         index.remove(at: registered.position)
     }
+
+    /// Whether more goes with a client that leaves than one event may do.
+    public func takesPartsToLeave(_ name: ClientName) -> Bool {
+        guard let client = clients[name] else { return false }
+        return client.observers.count + client.queue.count + client.peer.usage[.retained] > Self.partSize / 2
+    }
+
+    /// The client left the bus: a part of what it had goes, until it returns false and ``clientDisappeared(_:effects:)`` is
+    /// due. From the first part on it is sent nothing.
+    public func takeApart(_ name: ClientName, effects: inout [Effect]) -> Bool {
+        defer { eventEnded() }
+        guard let client = clients[name] else { return false }
+        client.isLeaving = true
+        let removed = client.observers.prefix(Self.partSize / 4)
+        meter.count(Self.stepsOfRemoval * removed.count)
+        for (id, registered) in removed {
+            client.observers[id] = nil
+            release(registered, of: client)
+        }
+        tellInterest(effects: &effects)
+        changeQueue(of: client) { $0.removeSome(Self.partSize) }
+        removeRetained(ofConnection: name, atMost: Self.partSize / 4, effects: &effects)
+        return takesPartsToLeave(name) && (!client.observers.isEmpty || !client.queue.isEmpty)
+    }
+
+    /// What it costs that an observer goes: it stands in several tables, by its name and its object.
+    private static let stepsOfRemoval = 16
 
     /// The client left the bus: everything that it had goes (D8).
     public func clientDisappeared(_ name: ClientName, effects: inout [Effect]) {

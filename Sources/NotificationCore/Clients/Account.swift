@@ -26,6 +26,9 @@ final class Account: Sizable {
         @exclusivity(unchecked)
     #endif
     var clients = LargestFirst<Peer>()
+    /// Its connections that wait for room on the way, and whether it has a place among those that have some (``HeldBack``).
+    var heldBack = Deque<Peer>()
+    var isInTurn = false
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif

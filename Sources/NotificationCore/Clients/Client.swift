@@ -14,6 +14,8 @@ final class Client {
     var isWatched = false
     /// Whether the service is about to end: what is due is left to the next process, which tells what it sends.
     var isLeftToNext = false
+    /// Whether it left the bus, and what it had goes part by part.
+    var isLeaving = false
     /// Whether it left the bus. It may have turns left, which are void.
     var isGone = false
 
@@ -78,6 +80,8 @@ final class Client {
     var lastLoss: DropReason?
     /// What was lost and not announced yet.
     var unannounced: Loss?
+    /// Whether it has lost something in the event that is under way, of which it is told at the end.
+    var hasLostPosts = false
     /// What was sent and perhaps not carried by the bus, and not announced yet.
     var uncarried: Uncarried?
 
@@ -149,7 +153,7 @@ final class Client {
 
     /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
     /// nothing before the restoring has ended: first of all what it missed.
-    var reads: Bool { isWatched && !isGone && !isLeftToNext && peer.flow.isOpen }
+    var reads: Bool { isWatched && !isGone && !isLeaving && !isLeftToNext && peer.flow.isOpen }
 
     var isSuspended: Bool {
         #if CARILLON_PLANTED

@@ -276,6 +276,13 @@ struct DeliveryQueue {
         held.remove(removed)
     }
 
+    /// Takes some of all that waits, the oldest first; turns that were given stay, and are void.
+    mutating func removeSome(_ most: Int) {
+        var left = most
+        while left > 0, dropOldest() != nil { left -= 1 }
+        meter.count(most - left)
+    }
+
     /// Takes everything; turns that were given stay, and are void.
     mutating func removeAll() {
         for lane in lanes.indices { lanes[lane].removeAll() }

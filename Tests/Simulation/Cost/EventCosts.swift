@@ -124,7 +124,8 @@ package enum EventCosts {
         var immediate = PostOptions()
         immediate.deliverImmediately = true
         try? full.post("A", from: poster, immediate)
-        try? full.perform { try full.center.losePosts(100, name: "A", object: "", from: poster, effects: &$0) }
+        var lost = [LostPost(100, name: "A", object: "", from: poster)]
+        full.perform { full.center.losePosts(&lost, effects: &$0) }
         for style in PostingStyle.allCases {
             full.perform { full.center.postQueued(style, limit: MeteredCenter.perDispatch, effects: &$0) }
         }
