@@ -50,7 +50,7 @@ extension EventSource.Priority {
     /// | `delivery` | −60 | −40 | 0 | What is urgent is ahead of reading: it never waits for what has not been read yet. The rest at `G_PRIORITY_DEFAULT`; GTK's numbers are behind it, but not in this loop |
     /// | `reading` | −20 | −20 | −20 | Ahead of the default mode, so that something urgent is found behind a burst of the ordinary; how far is bounded by the core and by the service, so that the default mode goes on |
     /// | `waitingCalls` | −10 | −10 | −10 | Behind reading, so that who calls rarely never waits behind those who call too much; a timer serves some of them all the same. Ahead of the default mode for the reason of reading |
-    /// | `queuedAsap` | −20 | −20 | −20 | Beside reading: in the iteration after the one that read it, and never starved by a flood of posts |
+    /// | `queuedAsap` | −20 | −20 | −20 | Beside reading, with a fifth of the time, or as `waitingCalls` when there is nothing to read: never starved by a flood of posts |
     /// | `queuedWhenIdle` | 200 | 200 | 200 | `G_PRIORITY_DEFAULT_IDLE`: nothing else is ready. All sources of this loop are known, so it need not stand behind `G_PRIORITY_LOW` (300) |
     ///
     /// The first five are those of a program's loop, which has the sources of others beside them; a context is in one

@@ -24,6 +24,8 @@ final class Callers {
         let confinement: Confinement
         /// Whether the bus, or the files of its process, could not be asked.
         fileprivate let isProvisional: Bool
+        /// Whether it had left when the bus was asked: nobody waits for answers.
+        let hasLeft: Bool
         /// Who pays for it.
         let account: AccountID
         /// The same for those who ask (P1), read at once: it may be a command that has ended a moment later.
@@ -31,9 +33,10 @@ final class Callers {
 
         fileprivate init(
             _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
-            confinement: Confinement, isProvisional: Bool
+            confinement: Confinement, isProvisional: Bool, hasLeft: Bool
         ) {
             self.isProvisional = isProvisional
+            self.hasLeft = hasLeft
             self.name = name
             self.confinement = confinement
             processID = credentials.processID
@@ -85,6 +88,8 @@ final class Callers {
     private var departed = Departed()
     /// In the order of their arrival, with the caller of a call.
     private var waiting = Deque<(message: Message, caller: UniqueName?)>()
+    /// Goes on with those.
+    private var rest: ReadySource!
     /// Messages that wait for the look at their own caller's process; below, the maximum of each caller in bytes.
     private var putOff: [UniqueName: PutOff] = [:]
     private static let maxPutOff = 256 << 10
@@ -110,6 +115,9 @@ final class Callers {
         self.bus = bus
         self.table = table
         self.lookups = lookups
+        rest = ReadySource(
+            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in mayGoOn },
+            run: { [unowned self] in goOn() })
     }
 
     subscript(name: UniqueName) -> Caller? {
@@ -173,9 +181,10 @@ final class Callers {
             // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
             // about again with its next call.
             case .failure(let error):
+                let hasLeft = error.name == BusError.nameHasNoOwnerName
                 self?.learned(
-                    ConnectionCredentials(), nil, of: name, confinement: .unknown,
-                    isProvisional: error.name != BusError.nameHasNoOwnerName)
+                    ConnectionCredentials(), nil, of: name, confinement: .unknown, isProvisional: !hasLeft,
+                    hasLeft: hasLeft)
                 self?.goOn()
             }
         }
@@ -223,12 +232,12 @@ final class Callers {
     /// - Parameter confinement: nil when it could not be found out, for now.
     private func learned(
         _ credentials: ConnectionCredentials, _ description: ProcessDescription?, of name: UniqueName,
-        confinement: Confinement?, isProvisional: Bool = false
+        confinement: Confinement?, isProvisional: Bool = false, hasLeft: Bool = false
     ) {
         asked[name] = nil
         let caller = Caller(
             credentials, description, of: name, confinement: confinement ?? .unknown,
-            isProvisional: isProvisional || confinement == nil)
+            isProvisional: isProvisional || confinement == nil, hasLeft: hasLeft)
         callers[name] = caller
         last = nil
         onKnown(name, caller)
@@ -237,11 +246,22 @@ final class Callers {
         for message in kept.messages { handle(message) }
     }
 
+    /// Handles what waits and does not have to any more, some of it: what comes of many at once may be much.
     private func goOn() {
-        while let (message, caller) = waiting.first, caller.map(isKnown) ?? true {
+        var left = Self.mostAtOnce
+        while left > 0, let (message, caller) = waiting.first, caller.map(isKnown) ?? true {
+            left -= 1
             waiting.popFirst()
             if putOff.isEmpty || !isPutOff(message, caller) { handle(message) }
         }
+    }
+
+    /// Messages that are handled in one turn of the loop: as many as are read in one.
+    private static let mostAtOnce = 32
+
+    private var mayGoOn: Bool {
+        guard let caller = waiting.first?.caller else { return !waiting.isEmpty }
+        return self[caller] != nil || putOff[caller] != nil
     }
 }
 

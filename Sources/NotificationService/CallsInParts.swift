@@ -31,10 +31,13 @@ final class CallsInParts {
     }
 
     /// Serves the first part of a call.
-    func begin(_ call: MethodCall, _ serve: @escaping Part) {
+    func begin(_ call: MethodCall, _ serve: @escaping Part) { begin(call.message, serve) }
+
+    /// Serves the first part of what a message brought.
+    func begin(_ message: Message, _ serve: @escaping Part) {
         count += 1
-        let work = Begun(message: call.message, number: count, serve: serve)
-        begun[ObjectIdentifier(call.message)] = work
+        let work = Begun(message: message, number: count, serve: serve)
+        begun[ObjectIdentifier(message)] = work
         if isContinued { goOn(work) } else { finish(work) }
     }
 

@@ -262,7 +262,7 @@ package final class CenterObject {
         turns.noteActivity()
         if message.kind == .methodCall, let sender = message.sender {
             guard let calls else { return serve(message, of: sender) }
-            return calls.take(message, of: sender, account(of: sender)) { serve(message, of: sender) }
+            return calls.take(message, of: sender, line(of: sender)) { serve(message, of: sender) }
         }
         if let change = OwnerChange(message) {
             #if CARILLON_PLANTED
@@ -270,7 +270,7 @@ package final class CenterObject {
             #endif
             if let client = change.departed {
                 channelPosts.isLeaving(client)
-                if calls?.keep(message, about: client, account(of: client)) == true { return true }
+                if calls?.keep(message, about: client, line(of: client)) == true { return true }
             }
             ownerChanged(change)
             return true
@@ -287,13 +287,28 @@ package final class CenterObject {
         callers[connection]?.account ?? .connection(connection)
     }
 
+    /// Whose turn it is with a connection. Of those that had left before anybody knew whose they are all are one: they may
+    /// be many, of one process.
+    private func line(of connection: UniqueName) -> AccountID {
+        callers[connection]?.hasLeft == true ? .user(.max) : account(of: connection)
+    }
+
     /// Serves a message that ``CallQueue`` kept.
     private func serveKept(_ message: Message) {
         turns.noteActivity()
-        if let change = OwnerChange(message) { return ownerChanged(change) }
         if parts.goOn(message) { return }
+        if let change = OwnerChange(message) { return ownerChangeIsDue(change, message) }
         guard let sender = message.sender, !serve(message, of: sender), !message.expectsNoReply else { return }
         answers.send(message.errorReply(.unknownMethod("there is no such method")))
+    }
+
+    private func ownerChangeIsDue(_ change: OwnerChange, _ message: Message) {
+        guard let client = change.departed, driver.center.takesPartsToLeave(client) else { return ownerChanged(change) }
+        parts.begin(message) { [unowned self] _ in
+            guard !driver.perform({ effects in driver.center.takeApart(client, effects: &effects) }) else { return false }
+            ownerChanged(change)
+            return true
+        }
     }
 
     private func ownerChanged(_ change: OwnerChange) {
@@ -307,6 +322,7 @@ package final class CenterObject {
     /// Serves a call of a connection of which it is known who is behind it.
     private func serve(_ call: Message, of sender: UniqueName) -> Bool {
         guard isServed(call, of: sender) else { return true }
+        if hasLeft(sender), Self.questions.contains(where: call.hasMember) { return true }
         driver.noteServing()
         driver.effects.activity?.noteUse()
         if driver.center.isAnythingReady, isBarrier(call) {
@@ -314,6 +330,11 @@ package final class CenterObject {
         }
         return driver.effects.activity?.handle(call) == true
             || exporter.handle(call, from: answers)
+    }
+
+    /// Whether a connection is known to have left, while what it sent before is still to be served.
+    private func hasLeft(_ connection: UniqueName) -> Bool {
+        callers[connection]?.hasLeft == true || calls?.hasLeft(connection) == true
     }
 
     /// Whoever does not read its answers is not served before it does (A4).
@@ -371,6 +392,12 @@ package final class CenterObject {
 
     private static let withoutBarrier = [
         PostCall.member, PostJSON.member, PostMany.member, SetSuspended.member, FollowActivity.member,
+    ]
+
+    /// Calls that nothing comes of but an answer.
+    private static let questions = [
+        ListClients.member, ListPosters.member, ListObservers.member, ListObserversFrom.member, GetClient.member,
+        Explain.member, Get.member, FollowInterest.member, FollowValues.member,
     ]
 
     // MARK: Changes

@@ -16,6 +16,8 @@ final class DeliveryTurns {
     /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
     /// to do either.
     private static let quietMilliseconds: UInt32 = 50
+    /// While there is something to read, posts of the style asap take one part of the time, and reading so many.
+    private static let partOfReading = 4
     /// After so many looks the next moment in which nothing else is ready will do, so that a trickle of messages can't
     /// hold up what waits for idleness for ever: 2 s.
     private static let mostLooks = 40
@@ -30,6 +32,8 @@ final class DeliveryTurns {
     private var quietTimer: EventSource?
     private var looks = 0
     private var isIdle = false
+    /// Until then posts of the style asap leave what there is to read its time.
+    private var endOfRest = SuspendingClock.now
 
     init(of driver: CenterDriver, on context: MainContext) {
         self.driver = driver
@@ -46,10 +50,17 @@ final class DeliveryTurns {
         sources.append(
             ReadySource(
                 on: context, priority: .of(.queuedAsap),
+                isReady: { [unowned self] in
+                    driver.center.hasQueuedPosts(.asap) && context.now >= endOfRest
+                },
+                run: { [unowned self] in postAsap() }))
+        sources.append(
+            ReadySource(
+                on: context, priority: .of(.waitingCalls),
                 isReady: { [unowned driver] in
                     driver.center.hasQueuedPosts(.asap)
                 },
-                run: { [unowned self] in post(.asap) }))
+                run: { [unowned self] in postAsap() }))
         sources.append(
             ReadySource(
                 on: context, priority: .of(.queuedWhenIdle), isReady: { [unowned self] in isIdle },
@@ -102,6 +113,13 @@ final class DeliveryTurns {
         guard isInterrupted || !driver.center.hasQueuedPosts(.whenIdle) else { return }
         isIdle = false
         if driver.center.hasQueuedPosts(.whenIdle) { startQuietTimer() }
+    }
+
+    private func postAsap() {
+        let start = context.now
+        post(.asap)
+        let now = context.now
+        endOfRest = now + (now - start) * Self.partOfReading
     }
 
     private func post(_ style: PostingStyle) {

@@ -59,18 +59,20 @@ final class ManyPosts {
                 piece.take()
                 driver.noteServing()
                 let next = work.next.take()
-                let (name, post) = next ?? work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
-                    // That a name is missing is for the post's own check to say.
-                    #if CARILLON_PLANTED
-                        let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchUnpoliced)
-                    #else
-                        let isPoliced = !name.isEmpty
-                    #endif
-                    if isPoliced { try gate.check(work.call.sender) { .post(name: name) } }
-                    try mappingCenterErrors { () throws(CenterError) in
-                        try driver.center.checkPost(name: name, object: object)
+                let (name, post) =
+                    next
+                    ?? work.posts.next(limits: driver.center.limits) { name, object throws(BusError) in
+                        // That a name is missing is for the post's own check to say.
+                        #if CARILLON_PLANTED
+                            let isPoliced = !name.isEmpty && !PlantedFault.strikes(.batchUnpoliced)
+                        #else
+                            let isPoliced = !name.isEmpty
+                        #endif
+                        if isPoliced { try gate.check(work.call.sender) { .post(name: name) } }
+                        try mappingCenterErrors { () throws(CenterError) in
+                            try driver.center.checkPost(name: name, object: object)
+                        }
                     }
-                }
                 do throws(BusError) {
                     let post = try post.get()
                     try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true)

@@ -6,7 +6,8 @@ import Testing
 
 @Suite("A dictionary that grows part by part", .limited)
 struct SteadyDictionaryTests {
-    @Test("It has what a dictionary has: few, as many as stay together, and many", arguments: [0, 1, 2048, 2049, 20_000])
+    @Test(
+        "It has what a dictionary has: few, as many as stay together, and many", arguments: [0, 1, 2048, 2049, 20_000])
     func contents(_ count: Int) {
         var (steady, plain) = (SteadyDictionary<Int, Int>(), [Int: Int]())
         func check() {

@@ -43,6 +43,9 @@ final class CallQueue {
     private static let leastInInterval = 32
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let mostAtOnceInCrowd = 8
+    /// While so much waits to be written, what has to wait anyway does: its answers would stand behind that, before those of
+    /// others, and what goes to connections that have left is counted for nobody.
+    private static let mostUnwritten = 2 << 20
 
     private final class Call {
         /// Nil for a channel's turn.
@@ -72,7 +75,7 @@ final class CallQueue {
         }
     }
 
-    private struct LostPost: Hashable {
+    private struct Lost: Hashable {
         let outline: PostOutline
         let poster: UniqueName
     }
@@ -103,8 +106,9 @@ final class CallQueue {
     /// What serving took beyond its part while others waited for what is read: a single call may take long, as when the
     /// state is written anew. It is made up for.
     private var overdrawn = Duration.zero
-    /// Posts that were lost since the last interval, and ever.
-    private var lost: [LostPost: UInt64] = [:]
+    /// Posts that were lost since the last interval, those that are to be announced, and how many ever were.
+    private var lost: [Lost: UInt64] = [:]
+    private var unannounced: [LostPost] = []
     private var lostCount: UInt64 = 0
     private var timer: EventSource?
     private var source: ReadySource!
@@ -135,7 +139,7 @@ final class CallQueue {
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
             isReady: { [unowned self] in
-                !isStopped && !lines.isEmpty && credit > 0 && !isBehind(at: connection.context.now)
+                !isStopped && !lines.isEmpty && credit > 0 && !isWriting && !isBehind(at: connection.context.now)
             },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
         driver.onCrowded = { [unowned self] in start() }
@@ -155,7 +159,8 @@ final class CallQueue {
         #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
-        guard !isStopped, lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
+        guard !isStopped, !isWriting,
+            lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller, isRead: true)
         else {
             keep(call, of: caller, account, at: start)
@@ -200,20 +205,24 @@ final class CallQueue {
         start()
     }
 
-    /// Keeps what the bus tells of a connection behind the calls of it that are kept.
+    /// Keeps what the bus tells of a connection behind the calls of it that are kept, or as it is to be served part by part.
     ///
-    /// - Returns: false when there are none.
+    /// - Returns: false when it is to be served now.
     func keep(_ signal: Message, about caller: UniqueName, _ account: AccountID) -> Bool {
-        guard driver.center.keepsCalls(of: caller) else { return false }
+        guard driver.center.keepsCalls(of: caller) || driver.center.takesPartsToLeave(caller) else { return false }
+        left.insert(caller)
         append(Call(signal, of: caller, account))
         return true
     }
 
+    /// Whether a connection has left of which calls are kept, so that nobody waits for their answers.
+    func hasLeft(_ caller: UniqueName) -> Bool { !left.isEmpty && left.contains(caller) }
+
     /// Serves what is kept without regard to anybody's pace, for as long as the time lasts: there will be no later.
     func serveAll(for time: Duration) {
-        announceLost()
+        announceLost(all: true)
         credit = .max
-        serve(for: time)
+        serve(for: time, isLast: true)
     }
 
     /// From now on all that comes is kept, and nothing is served.
@@ -224,7 +233,7 @@ final class CallQueue {
 
     /// Takes out all that is kept. What was read is not lost with the connection, and what was lost before is told.
     func takeAll() -> [Message] {
-        announceLost()
+        announceLost(all: true)
         var messages: [Message] = []
         while let call = pop() {
             if let message = call.message { messages.append(message) }
@@ -234,6 +243,8 @@ final class CallQueue {
     }
 
     private var isStopped = false
+    /// Those that have left, as the bus has told behind calls that are kept.
+    private var left: Set<UniqueName> = []
 
     // MARK: Keeping
 
@@ -265,8 +276,10 @@ final class CallQueue {
         call.charged = call.byteCount + Self.overhead
         // Something, by which the caller is known to have a call that waits.
         if isOversized { call.charged = max(1, min(call.charged, driver.center.roomForCalls)) }
-        driver.perform { effects in
-            driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)
+        if !driver.center.callIsKeptBehindOthers(of: call.caller, byteCount: call.charged) {
+            driver.perform { effects in
+                driver.center.callIsKept(of: call.caller, byteCount: call.charged, effects: &effects)
+            }
         }
         byteCount += call.byteCount
         tellConnection()
@@ -274,6 +287,7 @@ final class CallQueue {
 
     private func pop() -> Call? {
         guard let call = lines.popNext() else { return nil }
+        if call.message?.kind == .signal { left.remove(call.caller) }
         driver.center.callIsTaken(of: call.caller, byteCount: call.charged)
         byteCount -= call.byteCount
         tellConnection()
@@ -290,11 +304,14 @@ final class CallQueue {
 
     // MARK: Serving
 
-    private func serve(for time: Duration) {
+    private var isWriting: Bool { connection.outgoingBytes > Self.mostUnwritten }
+
+    /// - Parameter isLast: whether there is no later.
+    private func serve(for time: Duration, isLast: Bool = false) {
         guard !isStopped else { return }
         let start = connection.context.now
         var before = start
-        while credit > 0, let call = pop() {
+        while credit > 0, isLast || !isWriting, let call = pop() {
             let (count, isMore) = serve(call)
             if credit < .max { credit -= min(count, credit) }
             if isMore {
@@ -326,7 +343,7 @@ final class CallQueue {
         guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
             intervalEnded()
-            guard lines.isEmpty, lost.isEmpty, !driver.center.isCrowded else { return .keep }
+            guard lines.isEmpty, lost.isEmpty, unannounced.isEmpty, !driver.center.isCrowded else { return .keep }
             timer = nil
             return .remove
         }
@@ -387,7 +404,7 @@ final class CallQueue {
     }
 
     /// None for what is no post, or whose poster can be told.
-    private func lostPosts(_ message: Message, of caller: UniqueName) -> [LostPost] {
+    private func lostPosts(_ message: Message, of caller: UniqueName) -> [Lost] {
         guard message.expectsNoReply, message.hasPath(Wire.path),
             message.interface.map({ $0 == Wire.interface }) ?? true
         else { return [] }
@@ -401,21 +418,29 @@ final class CallQueue {
             } else {
                 [] as [PostOutline]
             }
-        return outlines.map { LostPost(outline: $0, poster: caller) }
+        return outlines.map { Lost(outline: $0, poster: caller) }
     }
 
-    private func announceLost() {
+    /// Announces what was lost, some of it where that is much.
+    ///
+    /// - Parameter isLast: whether there is no later.
+    private func announceLost(all isLast: Bool = false) {
+        collectLost()
+        repeat {
+            guard !unannounced.isEmpty else { return }
+            driver.perform { effects in driver.center.losePosts(&unannounced, effects: &effects) }
+        } while isLast
+    }
+
+    private func collectLost() {
         guard !lost.isEmpty else { return }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.silentOverload) { return lost = [:] }
         #endif
-        for (post, count) in lost {
-            // One that can't be posted would have been refused.
-            try? driver.perform { effects throws(CenterError) in
-                try driver.center.losePosts(
-                    count, name: post.outline.name, object: post.outline.object,
-                    deliverImmediately: post.outline.isImmediate, from: post.poster, effects: &effects)
-            }
+        unannounced += lost.map { post, count in
+            LostPost(
+                count, name: post.outline.name, object: post.outline.object,
+                deliverImmediately: post.outline.isImmediate, from: post.poster)
         }
         let poster = lost.keys.first?.poster.rawValue ?? ""
         if let count = Log.throttle(&lostCount, times: lost.values.reduce(0, +)) {
