@@ -303,7 +303,9 @@ package final class CenterObject {
     }
 
     private func ownerChangeIsDue(_ change: OwnerChange, _ message: Message) {
-        guard let client = change.departed, driver.center.takesPartsToLeave(client) else { return ownerChanged(change) }
+        guard let client = change.departed, driver.center.takesPartsToLeave(client) else {
+            return ownerChanged(change)
+        }
         parts.begin(message) { [unowned self] _ in
             guard !driver.perform({ effects in driver.center.takeApart(client, effects: &effects) }) else { return false }
             ownerChanged(change)

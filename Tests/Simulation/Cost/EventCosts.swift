@@ -7,16 +7,12 @@ package enum EventCosts {
     /// to leave it, and no other may join it.
     private static func known(beside state: FullState) -> Set<String> {
         switch state {
-        case .observersOfAll:
-            ["forEachRememberedChange", "losePosts", "post", "postQueued"]
+        case .observersOfAll: ["losePosts", "post", "postQueued"]
         case .suspendedClients: ["post"]
-        case .held, .coalescing, .due:
-            ["clientDisappeared", "explanation", "forEachRememberedChange", "removeObserver"]
-        case .interest: ["forEachRememberedChange"]
-        case .queuedPosts: ["forEachRememberedChange", "post", "withdrawPosts"]
-        case .atExitPosts: ["clientDisappeared", "explanation", "forEachRememberedChange", "post", "withdrawPosts"]
-        case .blockedPeers: ["forEachRememberedChange"]
-        case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .owed, .intervals, .answers: []
+        case .held, .coalescing, .due: ["explanation", "removeObserver"]
+        case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .owed, .intervals, .interest,
+            .queuedPosts, .atExitPosts, .answers, .blockedPeers:
+            []
         }
     }
 

@@ -80,6 +80,10 @@ final class MeteredCenter {
     func post(
         _ name: String, _ object: String = "", from poster: ClientName, _ options: PostOptions = PostOptions()
     ) throws {
+        while try !perform({ effects in
+            try center.makeWay(
+                name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)
+        }) {}
         try perform { effects in
             _ = try center.post(
                 name: name, object: object, userInfo: payload, options: options, from: poster, effects: &effects)
@@ -91,6 +95,9 @@ final class MeteredCenter {
     }
 
     func leave(_ client: ClientName) {
+        if center.takesPartsToLeave(client) {
+            while perform({ center.takeApart(client, effects: &$0) }) {}
+        }
         perform { center.clientDisappeared(client, effects: &$0) }
     }
 }
