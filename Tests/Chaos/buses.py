@@ -55,6 +55,10 @@ def environment_in(directory):
     return environment
 
 
+#: Seconds that a bus has to end by itself.
+STOP_PATIENCE = 10
+
+
 class Bus:
     """A bus that runs. `environment` is that of its clients."""
 
@@ -81,7 +85,11 @@ class Bus:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(PATIENCE)
+        try:
+            self.process.wait(STOP_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # it is still busy with what it was left
+            self.process.wait(PATIENCE)
         self._log.close()
 
     # dbus-daemon

@@ -6,7 +6,6 @@ import argparse
 import faulthandler
 import os
 import random
-import re
 import shutil
 import signal
 import sys
@@ -22,7 +21,7 @@ except (ImportError, ValueError) as problem:
 
 import buses  # noqa: E402
 from hostile import KINDS  # noqa: E402
-from judge import SLACK_BYTES, SLACK_DESCRIPTORS, Verdict  # noqa: E402
+from judge import SLACK_BYTES, SLACK_DESCRIPTORS, Verdict, alike  # noqa: E402
 from stage import Failure, Stage  # noqa: E402
 from trouble import HARMS, make_trouble  # noqa: E402
 
@@ -80,14 +79,6 @@ def run(kind, options):
     else:
         shutil.rmtree(directory)
     return not verdict.faults
-
-
-def alike(faults):
-    """The faults in lists of those whose texts differ in numbers only."""
-    lists = {}
-    for time, text in faults:
-        lists.setdefault(re.sub(r"[0-9.]+", "", text), []).append((time, text))
-    return lists.values()
 
 
 def describe(stage, time):

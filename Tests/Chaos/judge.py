@@ -5,6 +5,7 @@
 import bisect
 import collections
 import json
+import re
 
 from contract import END, NAMES, matches, registrations
 from stage import OBSERVERS
@@ -300,6 +301,14 @@ def check_sizes(stage):
 
 
 # The verdict
+
+
+def alike(faults):
+    """The faults in lists of those whose texts differ in numbers only."""
+    lists = {}
+    for time, text in faults:
+        lists.setdefault(re.sub(r"[0-9.]+", "", text), []).append((time, text))
+    return lists.values()
 
 
 class Verdict:

@@ -99,6 +99,10 @@ class Actor:
 
 
 class Stage:
+    #: Seconds between two samples of the service's waits for a processor, and of its sizes.
+    delay_interval = 0.1
+    size_interval = 0.5
+
     def __init__(self, kind, seed, seconds, scale, executables, directory, kinds, kill_every):
         self.kind = kind
         self.seed = seed
@@ -171,17 +175,7 @@ class Stage:
         os.makedirs(configuration)
         with open(os.path.join(configuration, "carillon.conf"), "w", encoding="utf-8") as file:
             file.write(CONFIGURATION)
-        self.bus = buses.Bus(self.kind, self.directory, self.executables["carillond"])
-        self.errors = open(os.path.join(self.directory, "errors"), "ab")  # noqa: SIM115
-        self.samples = Samples(self.bus.pid)
-        self._sampled = self._sized = 0.0
-        self.connection = Gio.DBusConnection.new_for_address_sync(
-            self.bus.address,
-            Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION, None, None,
-        )
-        self.connection.signal_subscribe(
-            DBUS, DBUS, "NameOwnerChanged", DBUS_PATH, BUS_NAME, Gio.DBusSignalFlags.NONE, self._owner_changed
-        )
+        self.open_bus()
         self.observers = [
             Actor(self, f"observer{number}", "observer.py", self._records(f"observer{number}"), str(number), self.seed)
             for number in range(OBSERVERS)
@@ -196,6 +190,20 @@ class Stage:
         ]
         self.prober = Actor(self, "prober", "prober.py", self._records("prober"))
         self.wait_until_ready([*self.posters, self.prober])
+
+    def open_bus(self):
+        """Starts the bus, and a connection that sees the service come and go."""
+        self.bus = buses.Bus(self.kind, self.directory, self.executables["carillond"])
+        self.errors = open(os.path.join(self.directory, "errors"), "ab")  # noqa: SIM115
+        self.samples = Samples(self.bus.pid)
+        self._sampled = self._sized = 0.0
+        self.connection = Gio.DBusConnection.new_for_address_sync(
+            self.bus.address,
+            Gio.DBusConnectionFlags.AUTHENTICATION_CLIENT | Gio.DBusConnectionFlags.MESSAGE_BUS_CONNECTION, None, None,
+        )
+        self.connection.signal_subscribe(
+            DBUS, DBUS, "NameOwnerChanged", DBUS_PATH, BUS_NAME, Gio.DBusSignalFlags.NONE, self._owner_changed
+        )
 
     def add(self, actor):
         """Has the actor ended with the rest."""
@@ -292,10 +300,10 @@ class Stage:
             self.service = None
             if pid not in [killed for _, killed in self.kills]:
                 self.broken.append((moment, f"the service, process {pid}, ended, and nobody had killed it"))
-        if moment - self._sampled > 0.1:
+        if moment - self._sampled > self.delay_interval:
             self._sampled = moment
             self.samples.take_delays(self.service and self.service.pid)
-        if moment - self._sized > 0.5:
+        if moment - self._sized > self.size_interval:
             self._sized = moment
             self.samples.take_sizes(self.service and self.service.pid)
 

@@ -40,6 +40,15 @@ def waited_for_processor(pid):
         return None
 
 
+def processor_seconds(pid):
+    """Seconds of processor time that it has used, or None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return None
+
+
 class Process:
     """A process that is nobody's child here, watched until it ends."""
 
@@ -72,9 +81,11 @@ class Samples:
         if all(sizes):
             self.sizes.append((now(), pid, *sizes))
 
-    def without_processor(self, start, end):
-        """Seconds within that time in which the service could have run and had no processor."""
-        inside = [sample for sample in self.delays if start - 0.3 <= sample[0] <= end + 0.3]
+    def without_processor(self, start, end, margin=0.3):
+        """Seconds within that time in which the service could have run and had no processor.
+
+        `margin` is in seconds, and no less than the time between two samples."""
+        inside = [sample for sample in self.delays if start - margin <= sample[0] <= end + margin]
         return sum(
             later[2] - earlier[2]
             for earlier, later in zip(inside, inside[1:])

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A connection to the bus with nothing between it and the socket: it reads when it is told to, and answers nothing."""
 
+import contextlib
+import itertools
 import os
 import re
 import select
 import socket
+import struct
 import time
 
 from gi.repository import Gio, GLib
@@ -71,37 +74,117 @@ def blob(sent, arguments, serial, wants_answer, descriptors=None):
     return bytes(sent.to_blob(Gio.DBusCapabilityFlags.UNIX_FD_PASSING))
 
 
+HELLO = message("Hello", destination=DBUS, path=DBUS_PATH, interface=DBUS, answer=True)
+
+
+def greeting():
+    """What a connection says first, all at once: the bus answers it in its order."""
+    user = str(os.getuid()).encode().hex().encode()
+    return b"\0AUTH EXTERNAL " + user + b"\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n" + HELLO
+
+
+#: The types of messages, as the second byte has them.
+CALL, RETURN, ERROR, SIGNAL = range(1, 5)
+
+#: The codes of the fields of a header.
+INTERFACE_FIELD, MEMBER, ERROR_NAME, REPLY_SERIAL, SENDER = 2, 3, 4, 5, 7
+
+
+def asking(contents, serial):
+    """The same call with that number, and such that it wants an answer."""
+    return contents[:2] + bytes([contents[2] & ~1]) + contents[3:8] + struct.pack("=I", serial) + contents[12:]
+
+
+_numbers = itertools.count(1000)
+
+
+def asked(calls, times=1):
+    """These calls, so many times, each with a number of its own.
+
+    dbus-daemon refuses a call with the number of another that waits for its answer."""
+    return b"".join([
+        call[:8] + struct.pack("=I", next(_numbers) & (2**32 - 1)) + call[12:] for _ in range(times) for call in calls
+    ])
+
+
+def serial_of(contents):
+    """The number of a message, from its bytes."""
+    return struct.unpack_from("=I", contents, 8)[0]
+
+
+def size_of(start):
+    """The size of a message, from its first sixteen bytes."""
+    body, _, fields = struct.unpack_from("=III", start, 4)
+    return 16 + -(-fields // 8) * 8 + body
+
+
+def fields_of(contents):
+    """The fields of a message's header by their codes: numbers, and texts as bytes."""
+    fields = {}
+    place, end = 16, 16 + struct.unpack_from("=I", contents, 12)[0]
+    while place < end:
+        code, kind = contents[place], contents[place + 2 : place + 3]
+        if kind == b"u":
+            fields[code] = struct.unpack_from("=I", contents, place + 4)[0]
+            place += 8
+        elif kind == b"g":
+            fields[code] = contents[place + 5 : place + 5 + contents[place + 4]]
+            place += 6 + contents[place + 4]
+        else:
+            size = struct.unpack_from("=I", contents, place + 4)[0]
+            fields[code] = contents[place + 8 : place + 8 + size]
+            place += 9 + size
+        place = -(-place // 8) * 8
+    return fields
+
+
+def parsed(contents):
+    """A message from its bytes."""
+    return Gio.DBusMessage.new_from_blob(contents, Gio.DBusCapabilityFlags.UNIX_FD_PASSING)
+
+
+def values_of(contents):
+    """The values in the body of a message."""
+    body = parsed(contents).get_body()
+    return body.unpack() if body is not None else ()
+
+
+def wait_for(connected, event, seconds):
+    """Whether that event came within that time; descriptors may have any number."""
+    poll = select.poll()
+    poll.register(connected, event)
+    return bool(poll.poll(max(0, seconds) * 1000))
+
+
 class Connection:
     """A connection that said Hello. All that comes, waits in the socket until it is taken."""
 
     def __init__(self, address=None, receive_buffer=None):
         path = re.search("unix:path=([^,]*)", address or os.environ["DBUS_SESSION_BUS_ADDRESS"]).group(1)
-        self.socket = socket.socket(socket.AF_UNIX)
-        if receive_buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(PATIENCE)
         self._received = bytearray()
+        #: Descriptors that came with messages, the oldest first; they are the caller's to close.
+        self.descriptors = []
         try:
+            self.socket = socket.socket(socket.AF_UNIX)
+            if receive_buffer:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
             self.socket.connect(path)
-            self.socket.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
-            self._line("OK ")
-            self.socket.sendall(b"NEGOTIATE_UNIX_FD\r\n")
-            self._line("AGREE_UNIX_FD")
-            hello = message("Hello", destination=DBUS, path=DBUS_PATH, interface=DBUS, answer=True)
-            self.socket.sendall(b"BEGIN\r\n" + hello)
+            self.socket.settimeout(PATIENCE)
+            self.socket.sendall(greeting())
+            self._line(b"OK ")
+            self._line(b"AGREE_UNIX_FD")
             self.name = self.answer_to(1).get_body().unpack()[0]
         except OSError as problem:
             raise Closed(str(problem)) from problem
 
     def _line(self, start):
-        line = bytearray()
-        while not line.endswith(b"\r\n"):
-            byte = self.socket.recv(1)
-            if not byte:
-                raise Closed("the bus hung up")
-            line += byte
-        if not line.startswith(start.encode()):
-            raise Closed(f"the bus said {bytes(line)}")
+        while b"\r\n" not in self._received:
+            if not self._receive(PATIENCE):
+                raise Closed("the bus said nothing")
+        line, _, rest = bytes(self._received).partition(b"\r\n")
+        if not line.startswith(start):
+            raise Closed(f"the bus said {line}")
+        self._received = bytearray(rest)
 
     # Sending
 
@@ -114,7 +197,7 @@ class Connection:
                 rest = rest[socket.send_fds(self.socket, [rest], descriptors) :]
             while rest:
                 remaining = deadline - time.monotonic()
-                if remaining <= 0 or not select.select([], [self.socket], [], remaining)[1]:
+                if remaining <= 0 or not wait_for(self.socket, select.POLLOUT, remaining):
                     raise Closed(f"the bus did not read for {seconds} s")
                 rest = rest[self.socket.send(rest, socket.MSG_DONTWAIT) :]
         except BlockingIOError:
@@ -129,7 +212,7 @@ class Connection:
         taken = len(self._received)
         self._received.clear()
         try:
-            while select.select([self.socket], [], [], seconds)[0]:
+            while wait_for(self.socket, select.POLLIN, seconds):
                 more = len(self.socket.recv(1 << 20))
                 if more == 0:
                     raise Closed("the bus hung up")
@@ -139,42 +222,92 @@ class Connection:
             raise Closed(str(problem)) from problem
         return taken
 
-    def next_message(self, seconds=PATIENCE):
-        """The next message that comes, or None if there is none in that time."""
+    def take(self, most):
+        """Takes so many bytes at most, if there are any, and throws them away. Returns how many there were."""
+        try:
+            taken = len(self.socket.recv(most, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return 0
+        except OSError as problem:
+            raise Closed(str(problem)) from problem
+        if taken == 0:
+            raise Closed("the bus hung up")
+        return taken
+
+    def _receive(self, seconds):
+        """Reads some of what there is, waiting for so long for it. Whether there was something."""
+        try:
+            if not wait_for(self.socket, select.POLLIN, seconds):
+                return False
+            more, descriptors, _, _ = socket.recv_fds(self.socket, 1 << 18, 16)
+        except OSError as problem:
+            raise Closed(str(problem)) from problem
+        if not more:
+            raise Closed("the bus hung up")
+        self._received += more
+        self.descriptors += descriptors
+        return True
+
+    def next_raw(self, seconds=PATIENCE):
+        """The bytes of the next message that comes, or None if there is none in that time."""
         deadline = time.monotonic() + seconds
         while True:
             if len(self._received) >= 16:
-                size = Gio.DBusMessage.bytes_needed(bytes(self._received[:16]))
+                size = size_of(self._received)
                 if len(self._received) >= size:
                     whole = bytes(self._received[:size])
                     del self._received[:size]
-                    return Gio.DBusMessage.new_from_blob(whole, Gio.DBusCapabilityFlags.UNIX_FD_PASSING)
-            try:
-                remaining = max(0, deadline - time.monotonic())
-                if not select.select([self.socket], [], [], remaining)[0]:
-                    return None
-                more = self.socket.recv(1 << 16)
-            except OSError as problem:
-                raise Closed(str(problem)) from problem
-            if not more:
-                raise Closed("the bus hung up")
-            self._received += more
+                    return whole
+            if not self._receive(deadline - time.monotonic()):
+                return None
 
-    def answer_to(self, serial, seconds=PATIENCE):
-        """Takes messages up to the answer to the call with that number, and returns it. Answers Pings on the way."""
-        deadline = time.monotonic() + seconds
-        while (received := self.next_message(max(0, deadline - time.monotonic()))) is not None:
-            if received.get_reply_serial() == serial and received.get_message_type() in (
-                Gio.DBusMessageType.METHOD_RETURN, Gio.DBusMessageType.ERROR
-            ):
-                return received
+    def serve(self):
+        """Takes what there is and answers the Pings among it. Returns how many messages there were."""
+        count = 0
+        while (received := self.next_raw(0)) is not None:
             self.answer_ping(received)
+            count += 1
+        return count
+
+    def raw_answer(self, serial, seconds=PATIENCE):
+        """Takes messages up to the answer to the call with that number; its bytes. Answers Pings on the way."""
+        deadline = time.monotonic() + seconds
+        while (received := self.next_raw(max(0, deadline - time.monotonic()))) is not None:
+            if received[1] in (RETURN, ERROR):
+                if fields_of(received).get(REPLY_SERIAL) == serial:
+                    return received
+            else:
+                self.answer_ping(received)
         raise Closed(f"no answer within {seconds} s")
 
+    def answer_to(self, serial, seconds=PATIENCE):
+        """The same as a message that can be read."""
+        return parsed(self.raw_answer(serial, seconds))
+
+    def take_answers(self, count, seconds=PATIENCE):
+        """Takes messages until so many answers have come. Answers Pings on the way."""
+        deadline = time.monotonic() + seconds
+        while count > 0:
+            received = self.next_raw(max(0, deadline - time.monotonic()))
+            if received is None:
+                raise Closed(f"{count} answers did not come within {seconds} s")
+            count -= received[1] in (RETURN, ERROR)
+            self.answer_ping(received)
+
+    def raw_answer_to(self, contents, seconds=PATIENCE):
+        """Sends a call and returns the bytes of its answer."""
+        self.send(contents, seconds)
+        return self.raw_answer(serial_of(contents), seconds)
+
     def answer_ping(self, received):
-        """Answers the message if it is a Ping, as libraries do."""
-        if received.get_interface() == PEER and received.get_member() == "Ping":
-            self.send(answer(received.get_sender(), received.get_serial()))
+        """Answers the message if it is a Ping, as libraries do. Whether it was."""
+        if received[1] != CALL:
+            return False
+        fields = fields_of(received)
+        if fields.get(INTERFACE_FIELD) != PEER.encode() or fields.get(MEMBER) != b"Ping":
+            return False
+        self.send(answer(fields[SENDER].decode(), serial_of(received)))
+        return True
 
     def call(self, contents, serial=1, seconds=PATIENCE):
         """Sends a call with that number and returns its answer, which may be an error."""
@@ -182,7 +315,12 @@ class Connection:
         return self.answer_to(serial, seconds)
 
     def close(self):
+        """Closes it, and what came with messages."""
         self.socket.close()
+        for descriptor in self.descriptors:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self.descriptors.clear()
 
     def __enter__(self):
         return self

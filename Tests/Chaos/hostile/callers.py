@@ -8,7 +8,7 @@ import struct
 from gi.repository import GLib
 
 from contract import INTERFACE, INTROSPECTABLE, PROPERTIES
-from wire import Closed, add_observer, message, post
+from wire import Closed, add_observer, asked, message, post
 
 
 def deaf(scene):
@@ -30,7 +30,7 @@ def deaf(scene):
             message("SetSuspended", GLib.Variant("(b)", (False,)), answer=True),
         ]
         for _ in range(scene.much(4000)):
-            if not scene.going() or not scene.send(connection, scene.random.choice(calls)):
+            if not scene.going() or not scene.send(connection, asked([scene.random.choice(calls)])):
                 break
         scene.rest(0.5, 1)
 
@@ -58,7 +58,7 @@ def errors(scene):
     connections = scene.several(4)
     while scene.going():
         for index, connection in enumerate(connections):
-            if not scene.send(connection, scene.random.choice(calls)):
+            if not scene.send(connection, asked([scene.random.choice(calls)])):
                 connections[index] = scene.connect()
             elif scene.random.random() < 0.3:
                 connection.discard()
@@ -81,7 +81,7 @@ def descriptors(scene):
     connection = scene.connect()
     while scene.going():
         for _ in range(100):
-            if not scene.send(connection, scene.random.choice(calls), descriptors=attached):
+            if not scene.send(connection, asked([scene.random.choice(calls)]), descriptors=attached):
                 connection = scene.connect()
         if scene.random.random() < 0.5:
             try:
@@ -110,9 +110,9 @@ def malformed(scene):
     connection = scene.connect()
     while scene.going():
         for _ in range(50):
-            contents = message(
+            contents = asked([message(
                 scene.random.choice(methods), scene.random.choice(arguments), answer=scene.random.random() < 0.5
-            )
+            )])
             # Mostly right as a message: with one that is not, the bus ends the connection.
             if scene.random.random() < 0.02:
                 contents = damaged(contents, scene.random)

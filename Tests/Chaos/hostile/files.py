@@ -4,7 +4,7 @@
 
 import os
 
-from wire import message
+from wire import asked, message
 
 
 def configuration(scene):
@@ -15,7 +15,7 @@ def configuration(scene):
     reload = message("ReloadConfiguration", answer=True)
     while scene.going():
         put(path, scene.random)
-        if not scene.send(connection, reload * 30):
+        if not scene.send(connection, asked([reload], 30)):
             connection = scene.connect()
         connection.discard(0.05)
 

@@ -53,7 +53,7 @@ def spawn_reader(scene):
             connection.send(add_observer(name))
         connection.send(post("org.example.Stopped") * 300)
         while now() < scene.end + 5:
-            if (received := connection.next_message(0.2)) is not None:
+            if (received := connection.next_raw(0.2)) is not None:
                 connection.answer_ping(received)
                 time.sleep(0)
     except Closed:

@@ -5,7 +5,7 @@
 from gi.repository import GLib
 
 from contract import NAMES
-from wire import Closed, add_observer, message, post
+from wire import Closed, add_observer, asked, message, post
 
 
 def visitors(scene):
@@ -16,7 +16,7 @@ def visitors(scene):
         lambda name: post(name, "", {}, asap) * 3,
         lambda name: add_observer(name) * 10 + post(name),
         lambda name: add_observer(name) + message("SetSuspended", GLib.Variant("(b)", (True,))) + post(name) * 5,
-        lambda name: message("ListClients", answer=True) * 5,
+        lambda name: asked([message("ListClients", answer=True)], 5),
         lambda name: post(name, "", {"pad": GLib.Variant("s", "x" * 2000)})[:-700],
         lambda name: b"",
     ]
