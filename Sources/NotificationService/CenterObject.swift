@@ -307,9 +307,9 @@ package final class CenterObject {
             return ownerChanged(change)
         }
         parts.begin(message) { [unowned self] _ in
-            guard !driver.perform({ effects in driver.center.takeApart(client, effects: &effects) }) else { return false }
-            ownerChanged(change)
-            return true
+            let isMore = driver.perform { effects in driver.center.takeApart(client, effects: &effects) }
+            if !isMore { ownerChanged(change) }
+            return !isMore
         }
     }
 

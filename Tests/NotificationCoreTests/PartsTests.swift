@@ -155,10 +155,17 @@ struct PartsTests {
         #expect(center.statistics.queuedPosts == 5)
     }
 
-    @Test("D8: one with much leaves part by part, is sent nothing meanwhile, and leaves nothing behind")
-    func leaving() throws {
+    @Test(
+        "D8: one with much leaves part by part, is sent nothing meanwhile, and leaves nothing behind",
+        arguments: [false, true])
+    func leaving(isSuspended: Bool) throws {
         let center = Scenario()
         center.center.remembersChanges = true
+        for number in 0..<3 { try center.observe(one, "Held\(number)", "", .hold) }
+        if isSuspended {
+            try center.suspend(one)
+            for number in 0..<5000 { try center.post("Held\(number % 3)") }
+        }
         for number in 0..<2000 { try center.observe(one, "Name\(number)") }
         try center.observe(one, "A")
         try center.observe(two, "A")
@@ -174,7 +181,7 @@ struct PartsTests {
             #expect(center.received(one).isEmpty)
             try center.center.checkInvariants()
         }
-        #expect(parts == 2 && center.received(two).count == parts)
+        #expect(parts == (isSuspended ? 4 : 2) && center.received(two).count == parts)
         center.disappear(one)
         #expect(center.statistics.observers == 1 && center.statistics.retained == 0 && center.statistics.queued == 0)
         try center.center.checkInvariants()

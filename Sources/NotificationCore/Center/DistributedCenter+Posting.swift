@@ -154,6 +154,7 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) -> DeliveryLane? {
         let client = receiver.client
+        guard !client.isLeaving else { return nil }
         guard client.isSuspended else {
             let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
             guard

@@ -322,6 +322,10 @@ public final class DistributedCenter {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
         client.isLeaving = true
+        client.owed = OwedList()
+        // What waits names observers, so it goes first.
+        changeQueue(of: client) { $0.removeSome(Self.partSize) }
+        guard client.queue.isEmpty else { return true }
         let removed = client.observers.prefix(Self.partSize / 4)
         meter.count(Self.stepsOfRemoval * removed.count)
         for (id, registered) in removed {
@@ -329,9 +333,8 @@ public final class DistributedCenter {
             release(registered, of: client)
         }
         tellInterest(effects: &effects)
-        changeQueue(of: client) { $0.removeSome(Self.partSize) }
         removeRetained(ofConnection: name, atMost: Self.partSize / 4, effects: &effects)
-        return takesPartsToLeave(name) && (!client.observers.isEmpty || !client.queue.isEmpty)
+        return takesPartsToLeave(name) && !client.observers.isEmpty
     }
 
     /// What it costs that an observer goes: it stands in several tables, by its name and its object.
