@@ -259,6 +259,12 @@ final class Callers {
     /// Messages that are handled in one turn of the loop: as many as are read in one.
     private static let mostAtOnce = 32
 
+    /// Takes out what waits, in the order of its arrival.
+    func takeWaiting() -> [Message] {
+        defer { waiting = Deque() }
+        return waiting.map(\.message)
+    }
+
     private var mayGoOn: Bool {
         guard let caller = waiting.first?.caller else { return !waiting.isEmpty }
         return self[caller] != nil || putOff[caller] != nil

@@ -197,7 +197,7 @@ package final class CenterObject {
     /// The bus closed the connection, and this object is at its end: what another on the same bus takes up.
     func handOver(busID: String) -> Heritage {
         // The bus has told the callers that nobody answers. Who gets no descriptor has no channel.
-        let kept = (takeKeptCalls() ?? []).filter { $0.member != OpenChannel.member }
+        let kept = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.member != OpenChannel.member }
         let (center, store, largest) = driver.handOver()
         driver.effects.sessions = nil
         sessions.pause(true)
@@ -212,6 +212,7 @@ package final class CenterObject {
     /// Takes out the calls that wait. Of those that were begun all is served, so that nothing is posted twice.
     private func takeKeptCalls() -> [Message]? {
         guard let calls else { return nil }
+        channelPosts.finishBegun()
         let finished = parts.finishAll()
         return calls.takeAll().filter { message in !finished.contains { $0 === message } }
     }

@@ -33,11 +33,12 @@ final class DeliveryTurns {
     private var looks = 0
     private var isIdle = false
     /// Until then posts of the style asap leave what there is to read its time.
-    private var endOfRest = SuspendingClock.now
+    private var endOfRest: SuspendingClock.Instant
 
     init(of driver: CenterDriver, on context: MainContext) {
         self.driver = driver
         self.context = context
+        endOfRest = context.now
         for lane in DeliveryLane.allCases {
             sources.append(
                 ReadySource(

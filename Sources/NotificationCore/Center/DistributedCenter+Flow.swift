@@ -212,10 +212,12 @@ extension DistributedCenter {
             left -= 1
             while left > 0, let peer = heldBack.first(of: account), hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
                 meter.count()
-                left -= 1
+                let before = totals[.inFlightBytes]
                 heldBack.removeFirst(of: account)
                 peer.flow.isHeldBack = false
                 pump(peer, effects: &effects)
+                // One that has nothing to be sent any more will not confirm it either.
+                if totals[.inFlightBytes] > before { left -= 1 }
             }
             heldBack.endTurn(of: account)
         }

@@ -313,7 +313,7 @@ public final class DistributedCenter {
     /// Whether more goes with a client that leaves than one event may do.
     public func takesPartsToLeave(_ name: ClientName) -> Bool {
         guard let client = clients[name] else { return false }
-        return client.observers.count + client.queue.count + client.peer.usage[.retained] > Self.partSize / 2
+        return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
     }
 
     /// The client left the bus: a part of what it had goes, until it returns false and ``clientDisappeared(_:effects:)`` is
@@ -334,7 +334,7 @@ public final class DistributedCenter {
         }
         tellInterest(effects: &effects)
         removeRetained(ofConnection: name, atMost: Self.partSize / 4, effects: &effects)
-        return takesPartsToLeave(name) && !client.observers.isEmpty
+        return takesPartsToLeave(name)
     }
 
     /// What it costs that an observer goes: it stands in several tables, by its name and its object.

@@ -17,7 +17,8 @@ public struct StateSnapshot {
         let observers: [ObserverID: Registered]
         /// Nil when it is not remembered.
         let due: DeliveryQueue.Snapshot?
-        let waiting: DeliveryQueue.Snapshot
+        /// Nil without queues.
+        let waiting: DeliveryQueue.Snapshot?
         let loss: Change?
         let owed: OwedList
     }
@@ -72,12 +73,15 @@ public struct StateSnapshot {
         let queues: [any Sequence<Change>] = [
             [.client(name, client.counts)], observers.lazy.map(Change.observer), client.state,
             due.lazy.map { .queuedDue(name, $0.entry.notification, observers: $0.entry.observers.ids, $0.lane) },
-            client.waiting.held.lazy.map { entry in
-                .held(
-                    name, entry.notification, observers: entry.observers.ids,
-                    coalescing: entry.coalescing?.ids ?? [])
-            },
-            client.waiting.delayed.lazy.map { .delayed(name, $0.notification, observers: $0.observers) },
+            client.waiting.map { waiting in
+                AnySequence(
+                    waiting.held.lazy.map { entry in
+                        .held(
+                            name, entry.notification, observers: entry.observers.ids,
+                            coalescing: entry.coalescing?.ids ?? [])
+                    })
+            } ?? AnySequence([]),
+            (client.waiting?.delayed ?? []).lazy.map { .delayed(name, $0.notification, observers: $0.observers) },
             client.loss.map { [$0] } ?? [],
             client.owed.all.lazy.map { .owed(name, $0) },
         ]
@@ -87,11 +91,14 @@ public struct StateSnapshot {
 
 extension DistributedCenter {
     /// All that has to survive, as it is now.
-    public func snapshot() -> StateSnapshot {
+    ///
+    /// - Parameter hasQueues: whether with what waits for clients and in posters' queues.
+    public func snapshot(withQueues hasQueues: Bool = true) -> StateSnapshot {
         defer { eventEnded() }
         meter.count(clients.count * 4)
         return StateSnapshot(
-            clients: clients.values.map(snapshot), values: retained.snapshot, posts: postingQueues.snapshots)
+            clients: clients.values.map { snapshot(of: $0, withQueues: hasQueues) }, values: retained.snapshot,
+            posts: hasQueues ? postingQueues.snapshots : [])
     }
 
     /// The same, told at once.
@@ -100,7 +107,7 @@ extension DistributedCenter {
         while snapshot.next(.max, body) {}
     }
 
-    private func snapshot(of client: Client) -> StateSnapshot.OfClient {
+    private func snapshot(of client: Client, withQueues hasQueues: Bool) -> StateSnapshot.OfClient {
         let name = client.name
         var state: [Change] = []
         if let isSuspended = client.explicitSuspension { state.append(.suspension(name, isSuspended)) }
@@ -116,7 +123,7 @@ extension DistributedCenter {
             meter.count(revocation.observers.count)
             state.append(.observersRevoked(name, revocation.observers))
         }
-        let waiting = client.queue.snapshot
+        let waiting = hasQueues ? client.queue.snapshot : nil
         return StateSnapshot.OfClient(
             name: name, counts: client.counts, state: state, observers: client.observers,
             due: client.remembersDue ? waiting : nil, waiting: waiting,

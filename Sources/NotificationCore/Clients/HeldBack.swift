@@ -17,6 +17,8 @@ struct HeldBack {
         let account = peer.account
         account.heldBack.append(peer)
         count += 1
+        // Connections that come and go leave no more places than there are connections.
+        if account.heldBack.count > 2 * account.peers + 64 { dropStale(of: account) }
         guard !account.isInTurn else { return }
         account.isInTurn = true
         accounts.append(account)
@@ -30,10 +32,20 @@ struct HeldBack {
         if account.isInTurn { accounts.append(account) }
     }
 
+    private mutating func dropStale(of account: Account) {
+        let before = account.heldBack.count
+        account.heldBack.removeAll { !isWaiting($0, in: account) }
+        count -= before - account.heldBack.count
+    }
+
+    private func isWaiting(_ peer: Peer, in account: Account) -> Bool {
+        peer.isKnown && peer.flow.isHeldBack && peer.account === account
+    }
+
     /// The first of an account.
     mutating func first(of account: Account) -> Peer? {
         while let peer = account.heldBack.first {
-            if peer.isKnown, peer.flow.isHeldBack, peer.account === account { return peer }
+            if isWaiting(peer, in: account) { return peer }
             removeFirst(of: account)
         }
         return nil

@@ -193,7 +193,9 @@ struct PostingQueues {
         guard wasStill != (removed != nil) else { return }
         for queue in all(of: poster) {
             if wasStill { counts &+= queue.counts } else { counts &-= queue.counts }
-            for style in PostingStyle.allCases where wasStill && queue !== untilExit[poster] { lineUp(queue, style) }
+            guard wasStill, queue !== untilExit[poster] else { continue }
+            let comesLater = queue === released[poster] && queues[poster]?.isEmpty(.asap) == false
+            for style in PostingStyle.allCases where !(comesLater && style == .asap) { lineUp(queue, style) }
         }
     }
 
@@ -202,6 +204,8 @@ struct PostingQueues {
     /// - Parameter now: ``Clock/uptime``, from which on what expires does.
     /// - Returns: how many posts that were.
     mutating func releaseAtExit(of poster: ClientName, now: Int64) -> Int {
+        // Its calls come before that, so nothing is taken out of its queues any more.
+        setStill(poster, nil)
         guard let queue = untilExit.removeValue(forKey: poster) else { return 0 }
         joinReleased(of: poster)
         let count = queue.count

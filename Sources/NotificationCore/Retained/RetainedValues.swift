@@ -191,6 +191,9 @@ struct RetainedValues {
         ofConnections[poster]?.first(from: 0).flatMap { values[$0] }
     }
 
+    /// How many go when a connection does.
+    func count(ofConnection poster: ClientName) -> Int { ofConnections[poster]?.count ?? 0 }
+
     /// One whose time is over; nil when there is none.
     mutating func expired(at now: Int64) -> RetainedValue? {
         while let first = expiries.first, first.time <= now {

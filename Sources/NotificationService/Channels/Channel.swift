@@ -125,6 +125,8 @@ final class Channel: PolledSourceDelegate {
     // MARK: Polling
 
     private var mayRead: Bool { isOpen && !isQueued && !isAtEnd && fault == nil && readsOutcomes }
+    /// Whether there is something to take without reading more, whatever the client has left unread of what was begun.
+    private var mayTake: Bool { isOpen && !isQueued && waiting != nil || mayRead && reader.hasNext }
 
     /// Whether the client can write no more and reads on, and outcomes are to come to it.
     var owesOutcomes: Bool { !socket.isBroken && (outcomesDue > 0 || outcomeBytes > 0 || keptBytes > 0) }
@@ -145,7 +147,7 @@ final class Channel: PolledSourceDelegate {
         if mayRead { wanted.insert(.readable) }
         if isOpen, isFull, !socket.isBroken { wanted.insert(.writable) }
         poll(wanted)
-        return isOver || mayRead && hasNext || socket.polled == nil && !occurred.isEmpty
+        return isOver || mayTake || socket.polled == nil && !occurred.isEmpty
     }
 
     private func poll(_ conditions: PolledSource.Conditions) {
@@ -166,7 +168,7 @@ final class Channel: PolledSourceDelegate {
     func dispatch() {
         let occurred = occurred
         if isFull, !occurred.isDisjoint(with: [.writable, .error, .hangUp]) { onWritable?(self) }
-        if isOver || mayRead && (hasNext || !occurred.isDisjoint(with: [.readable, .error, .hangUp])) {
+        if isOver || mayTake || mayRead && !occurred.isDisjoint(with: [.readable, .error, .hangUp]) {
             onReadable?(self)
         }
     }
@@ -262,9 +264,6 @@ final class Channel: PolledSourceDelegate {
     /// Whether all was taken that can be: there is nothing more, or it makes no sense.
     var isExhausted: Bool { waiting == nil && (fault != nil || isAtEnd && !reader.hasNext) }
 
-    /// Whether there is something to take without reading more.
-    var hasNext: Bool { waiting != nil || reader.hasNext }
-
     /// Whether the client probably never got its end: that was closed at once, and nothing came.
     func mayBeRefused(at now: SuspendingClock.Instant) -> Bool {
         isAtEnd && !hasReceived && refusalEnd.map { now < $0 } ?? true
@@ -281,6 +280,8 @@ struct ReadPost {
     let answer: ChannelPost
     let name: String
     let post: Result<Post<WireUserInfo>, BusError>
+    /// Whether policy has let its options through: what is posted in parts was accepted with the first.
+    var isChecked = false
 }
 
 /// A post that came on a channel.

@@ -122,7 +122,8 @@ final class ChannelPosts {
     func take(from channel: Channel) -> (count: Int, isMore: Bool) {
         let count = take(from: channel, Piece(isCrowded: driver.center.isCrowded, at: driver.context.now))
         let isMore =
-            channel.end == nil ? channel.hasNext && channel.readsOutcomes : !channel.isExhausted
+            channel.end == nil
+            ? channel.waiting != nil || channel.reader.hasNext && channel.readsOutcomes : !channel.isExhausted
         return (count, isMore && channel.isOpen && !driver.isOver)
     }
 
@@ -203,9 +204,10 @@ final class ChannelPosts {
         let client = channel.client
         do throws(BusError) {
             let post = try read.post.get()
-            try gate.check(post.options, ofPost: post.name, client, isOfMany: true)
+            if !read.isChecked { try gate.check(post.options, ofPost: post.name, client, isOfMany: true) }
             guard try driver.makeWay(for: post, from: client, effects: &effects) else {
                 channel.waiting = read
+                channel.waiting?.isChecked = true
                 return nil
             }
             let receipt = try mappingCenterErrors { () throws(CenterError) in
@@ -309,6 +311,13 @@ final class ChannelPosts {
         for channel in channels.all {
             if channel.end == nil { end(channel, .finishing(mayBeUnread: false)) }
             if isLast { takeRest(of: channel) }
+        }
+    }
+
+    /// Takes the rest of the posts that were begun: there will be no later.
+    func finishBegun() {
+        for channel in channels.all {
+            while channel.isOpen, channel.waiting != nil { _ = take(from: channel, Piece(most: 1)) }
         }
     }
 

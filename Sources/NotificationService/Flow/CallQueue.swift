@@ -43,6 +43,8 @@ final class CallQueue {
     private static let leastInInterval = 32
     /// Calls of one process that are served at once in a slot while an observer is behind.
     private static let mostAtOnceInCrowd = 8
+    /// Lost posts that may wait to be announced.
+    private static let mostUnannounced = 4096
     /// While so much waits to be written, what has to wait anyway does: its answers would stand behind that, before those of
     /// others, and what goes to connections that have left is counted for nobody.
     private static let mostUnwritten = 2 << 20
@@ -190,6 +192,8 @@ final class CallQueue {
         }
         let (count, _) = serveChannel(channel)
         lines.note(connection.context.now - start, of: channel.account, more: max(0, count - 1))
+        // Nothing else of the client is served before the rest of it.
+        if channel.waiting != nil { keep(channel) }
     }
 
     /// Has a channel wait for its turn.
@@ -429,7 +433,8 @@ final class CallQueue {
         repeat {
             guard !unannounced.isEmpty else { return }
             driver.perform { effects in driver.center.losePosts(&unannounced, effects: &effects) }
-        } while isLast
+            // What comes faster than it is announced has everybody wait, and is not kept without end.
+        } while isLast || unannounced.count > Self.mostUnannounced
     }
 
     private func collectLost() {

@@ -343,8 +343,6 @@ final class RecoveryStore {
     func tidy(from center: DistributedCenter) {
         flush()
         limit = Int(center.limit(.stateBytes))
-        // What is done in parts is remembered with the last of them: until then all of it is in the log that there is.
-        guard !center.isAnythingInParts else { return }
         switch extent {
         case .nothing(let until): if now() >= until { resume(from: center) }
         case .withoutQueues:
@@ -391,7 +389,12 @@ final class RecoveryStore {
             return try rewrite(from: center)
         }
         do throws(FileError) {
-            if rewriting == nil { rewriting = try beginRewriting(log, of: center) }
+            if rewriting == nil {
+                // What is done in parts is remembered with the last of them: until then all of it is in the log that there
+                // is. But that may not become longer and longer, as long as somebody has something done so.
+                guard !center.isAnythingInParts || log.size > limit / 8 * 9 else { return }
+                rewriting = try beginRewriting(log, of: center)
+            }
             guard let work = rewriting, try work.goOn(atMost: mostRewritten) else { return }
             rewriting = nil
             rewrittenSize = work.size
@@ -407,7 +410,7 @@ final class RecoveryStore {
         encoder = ChangeEncoder()
         let extent = extent
         return try LogRewriting(
-            of: log, snapshot: center.snapshot(), slots: slots,
+            of: log, snapshot: center.snapshot(withQueues: extent == .whole), slots: slots,
             isWanted: { change in extent == .whole || !change.isOfQueues },
             head: { appendHead(extent, to: &$0) })
     }
