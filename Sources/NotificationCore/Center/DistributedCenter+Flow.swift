@@ -205,12 +205,16 @@ extension DistributedCenter {
         guard !heldBack.isEmpty, !isLettingGo else { return }
         isLettingGo = true
         defer { isLettingGo = false }
-        var left = Self.maxLetGo
+        // Each of them once: what one is to be sent next may need more room than it seemed, and then it waits again.
+        var (left, looks) = (Self.maxLetGo, heldBack.count)
         for _ in 0..<heldBack.accountCount where left > 0 {
             guard let account = heldBack.beginTurn() else { break }
             meter.count()
             left -= 1
-            while left > 0, let peer = heldBack.first(of: account), hasRoomOnTheWay(for: peer, sizeOfNext(for: peer)) {
+            while left > 0, looks > 0, let peer = heldBack.first(of: account),
+                hasRoomOnTheWay(for: peer, sizeOfNext(for: peer))
+            {
+                looks -= 1
                 meter.count()
                 let before = totals[.inFlightBytes]
                 heldBack.removeFirst(of: account)

@@ -317,7 +317,7 @@ final class ChannelPosts {
     /// Takes the rest of the posts that were begun: there will be no later.
     func finishBegun() {
         for channel in channels.all {
-            while channel.isOpen, channel.waiting != nil { _ = take(from: channel, Piece(most: 1)) }
+            while channel.isOpen, channel.waiting != nil, !driver.isOver { _ = take(from: channel, Piece(most: 1)) }
         }
     }
 
