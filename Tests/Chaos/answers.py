@@ -42,7 +42,7 @@ DELAY_INTERVAL = 0.02
 #: Milliseconds that 99.9 % of all answers of all cases take at most.
 MOST_OF_ALL = 50
 
-#: What the service's Statistics say it holds, in bytes.
+#: The keys of the service's Statistics that say what it holds, in bytes.
 HELD = (
     "queued-bytes", "interval-bytes", "queued-post-bytes", "in-flight-bytes", "answer-bytes", "waiting-call-bytes",
     "retained-bytes",
@@ -94,7 +94,7 @@ class Trial(Stage):
         self.registered = 0
         self.processor = 0.0
         self.pid = None
-        #: What the case wanted and what it reached, by its names for that.
+        #: Pairs of what the case wanted and what it reached, by its names for that.
         self.reached = {}
         self._asking = False
         self._is_too_large = False

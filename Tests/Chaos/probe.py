@@ -55,14 +55,14 @@ class Probe:
         #: Pairs of moment and seconds by kind.
         self.answers = {"ping": [], "post": [], "arrival": [], "bus": []}
         self.faults = []
-        #: What was not answered: moment, seconds and kind.
+        #: Calls without an answer: moment, seconds and kind.
         self.missing = []
         #: (moment, "own", sequence, number) and (moment, "dropped", count, reason), as they came.
         self.stream = []
         self.accepted = set()
         self._serial = 100
         self._sent = 0.0
-        #: What is waited for: "ping", "post", "arrival".
+        #: The kinds that are waited for: "ping", "post", "arrival".
         self._awaited = set()
         self._bus_sent = None
         self._due = self._bus_due = now()

@@ -8,7 +8,7 @@ from gi.repository import GLib
 
 from wire import message
 
-#: What a number of eight digits takes the place of, in texts.
+#: The text whose place a number of eight digits takes.
 NUMBER = "00000000"
 
 HOLD = {"suspension-behavior": GLib.Variant("s", "hold")}
