@@ -23,7 +23,7 @@ struct InvariantTests {
         Fault("E1: the total of what waits is its sum") { $0.counters.queued += 1 },
         Fault("D4: each post has a serial") { $0.counters.posted += 1 },
         Fault("D8: :1.9 is a client that is there") { $0.clients[":1.9"] = $0.clients[one] },
-        Fault("D8: :1.1 is a client that is there") { $0.clients[one]!.isGone = true },
+        Fault("D8: :1.1 is a client that is there") { $0.clients[one]!.presence = .gone },
         Fault("D8: the index has the clients' observers alone") { center in
             let observer = center.index[center.clients[one]!.observers.first!.value.position]
             _ = center.index.insert(observer, name: nil, object: nil)

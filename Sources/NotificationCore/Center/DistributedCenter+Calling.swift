@@ -78,8 +78,8 @@ extension DistributedCenter {
     }
 
     /// Counts posts that nobody could serve as lost to all whom they would have reached, as many as one event may, the last
-    /// first, and takes these out. Each client is told once of all that it lost so. What the posts carried is not looked at,
-    /// and of how they were to be posted only whether they were to be delivered to whoever is suspended.
+    /// first, and takes these out. Each client is told once of all that it lost so. Their userInfo is not looked at, and
+    /// of how they were to be posted only whether they were to be delivered to whoever is suspended.
     ///
     /// One that could not have been posted is passed over.
     public func losePosts(_ posts: inout [LostPost], effects: inout [Effect]) {
@@ -104,17 +104,8 @@ extension DistributedCenter {
         lastSerial += post.count
         counters.posted += post.count
         peers[post.poster]?.posted += post.count
-        var matches = Matches()
-        swap(&matches, &spareMatches)
-        defer {
-            matches.removeAll()
-            swap(&matches, &spareMatches)
-        }
-        let object = post.object.isEmpty ? nil : ExactText(post.object)
-        index.forEachMatch(name: ExactText(post.name), object: object) {
-            meter.count()
-            matches.append($0)
-        }
+        var matches = takeMatches(name: post.name, object: post.object)
+        defer { giveBack(&matches) }
         if matches.countedReceivers == 0 { counters.unmatched += post.count }
         for receiver in matches.receivers {
             meter.count(1 + receiver.count)

@@ -32,7 +32,8 @@ extension DistributedCenter {
         meter.count(crowded.count)
         var slowest = Int.max
         crowded.removeAll { client in
-            guard !client.isGone, mayCrowd(client), isOver(client, eighths: 3), var crowding = client.crowding else {
+            guard client.presence != .gone, mayCrowd(client), isOver(client, eighths: 3), var crowding = client.crowding
+            else {
                 client.crowding = nil
                 return true
             }

@@ -35,7 +35,7 @@ extension DistributedCenter {
         defer { meter.forget() }
         var numbers = Set<Int>()
         for (name, client) in clients {
-            try require(name == client.name && !client.isGone, "D8: \(name) is a client that is there")
+            try require(name == client.name && client.presence != .gone, "D8: \(name) is a client that is there")
             try require(numbers.insert(client.number).inserted, "\(name) has a number of its own")
             try require(peers[name] === client.peer && client.peer.isClient, "D8: \(name) has its connection")
             try check(client)

@@ -40,7 +40,7 @@ extension DistributedCenter {
         guard !options.coalescing.isEmpty else { return send(post, from: poster, effects: &effects) }
         let coalesced = counters.coalesced
         post = replacingQueued(post, from: poster, coalescing: options.coalescing, effects: &effects)
-        // What it takes the place of was accepted before, and may not be lost with it.
+        // The posts that it takes the place of were accepted before, and may not be lost with it.
         remembersStaged = counters.coalesced > coalesced
         defer { remembersStaged = false }
         return send(post, from: poster, effects: &effects)
@@ -92,6 +92,22 @@ extension DistributedCenter {
         return receipt
     }
 
+    /// The observers that a post matches, in memory that ``giveBack(_:)`` has used again.
+    func takeMatches(name: String, object: String) -> Matches {
+        var matches = Matches()
+        swap(&matches, &spareMatches)
+        index.forEachMatch(name: ExactText(name), object: object.isEmpty ? nil : ExactText(object)) {
+            meter.count()
+            matches.append($0)
+        }
+        return matches
+    }
+
+    func giveBack(_ matches: inout Matches) {
+        matches.removeAll()
+        swap(&matches, &spareMatches)
+    }
+
     /// The same, without pushing out what is more than may be staged then.
     ///
     /// - Parameter payer: whose queue it was in; nil for a post that comes just now.
@@ -101,17 +117,8 @@ extension DistributedCenter {
         lastSerial += 1
         counters.posted += 1
         peers[poster]?.posted += 1
-        var matches = Matches()
-        swap(&matches, &spareMatches)
-        defer {
-            matches.removeAll()
-            swap(&matches, &spareMatches)
-        }
-        let object = post.object.isEmpty ? nil : ExactText(post.object)
-        index.forEachMatch(name: ExactText(post.name), object: object) {
-            meter.count()
-            matches.append($0)
-        }
+        var matches = takeMatches(name: post.name, object: post.object)
+        defer { giveBack(&matches) }
         if matches.countedReceivers == 0 { counters.unmatched += 1 }
         if post.goesToAllSessions {
             effects.append(
@@ -154,7 +161,7 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) -> DeliveryLane? {
         let client = receiver.client
-        guard !client.isLeaving else { return nil }
+        guard client.presence == .here else { return nil }
         guard client.isSuspended else {
             let lane = deliverImmediately ? .immediate : matches.lane(of: receiver)
             guard

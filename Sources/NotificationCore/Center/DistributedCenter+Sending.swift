@@ -100,7 +100,7 @@ extension DistributedCenter {
             holdBack(client.peer, effects: &effects)
             return owed
         }
-        invariant(!client.isGone, "D8: a client that left the bus gets nothing")
+        invariant(client.presence != .gone, "D8: a client that left the bus gets nothing")
         invariant(client.unannounced == nil, "S4: a loss is announced before anything newer is delivered")
         let isCarried = first.carriedBytes < mostBytes
         if client.options.batches, isCarried {

@@ -321,9 +321,9 @@ public final class DistributedCenter {
     public func takeApart(_ name: ClientName, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         guard let client = clients[name] else { return false }
-        client.isLeaving = true
+        client.presence = .leaving
         client.owed = OwedList()
-        // What waits names observers, so it goes first.
+        // Notifications that wait name observers, so they go first.
         changeQueue(of: client) { $0.removeSome(Self.partSize) }
         guard client.queue.isEmpty else { return true }
         let removed = client.observers.prefix(Self.partSize / 4)
@@ -337,7 +337,7 @@ public final class DistributedCenter {
         return takesPartsToLeave(name)
     }
 
-    /// What it costs that an observer goes: it stands in several tables, by its name and its object.
+    /// The cost of an observer that goes: it stands in several tables, by its name and its object.
     private static let stepsOfRemoval = 16
 
     /// The client left the bus: everything that it had goes (D8).
@@ -358,7 +358,7 @@ public final class DistributedCenter {
 
     func forget(_ client: Client) {
         clients[client.name] = nil
-        client.isGone = true
+        client.presence = .gone
         interestFollowers.remove(client.number)
         valueFollowers.remove(client.number)
         meter.count(client.observers.count + client.owed.count + client.queue.count)

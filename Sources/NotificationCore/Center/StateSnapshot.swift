@@ -12,7 +12,7 @@ public struct StateSnapshot {
     struct OfClient {
         let name: ClientName
         let counts: ClientCounts
-        /// What it and others said, and what it has to be told.
+        /// All that it and others said, and that it has to be told.
         let state: [Change]
         let observers: [ObserverID: Registered]
         /// Nil when it is not remembered.

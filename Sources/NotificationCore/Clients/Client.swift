@@ -14,10 +14,15 @@ final class Client {
     var isWatched = false
     /// Whether the service is about to end: what is due is left to the next process, which tells what it sends.
     var isLeftToNext = false
-    /// Whether it left the bus, and what it had goes part by part.
-    var isLeaving = false
-    /// Whether it left the bus. It may have turns left, which are void.
-    var isGone = false
+    var presence = Presence.here
+
+    enum Presence {
+        case here
+        /// It left the bus, and what it had goes part by part.
+        case leaving
+        /// It left the bus, and has nothing. It may have turns left, which are void.
+        case gone
+    }
 
     var options = ClientOptions()
     /// Whether the bus may have refused to carry to it that something it follows is different.
@@ -153,7 +158,7 @@ final class Client {
 
     /// Whether it may be sent something: what it was sent, it has confirmed so far. One that an earlier process knew gets
     /// nothing before the restoring has ended: first of all what it missed.
-    var reads: Bool { isWatched && !isGone && !isLeaving && !isLeftToNext && peer.flow.isOpen }
+    var reads: Bool { isWatched && presence == .here && !isLeftToNext && peer.flow.isOpen }
 
     var isSuspended: Bool {
         #if CARILLON_PLANTED

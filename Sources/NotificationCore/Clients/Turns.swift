@@ -117,7 +117,7 @@ struct Turns {
                 if isNew { sum.count -= client.queue[voidTurnsOf: lane] }
                 counts[id, default: DeliveryLane.allCases.map { _ in 0 }][lane.rawValue] += 1
                 try require(
-                    client.isGone
+                    client.presence == .gone
                         ? client.queue.isEmpty && client.observers.isEmpty : clients[client.name] === client,
                     "D8: \(client.name), whose turn it is, is there, or owns nothing")
             }

@@ -11,7 +11,7 @@ import Collections
 /// Many posts are taken out in parts, with other events between them. Until the last part the poster's queues stand still:
 /// nothing of them is posted.
 struct PostingQueues {
-    /// What was taken out of a poster's queues: what a post that takes its place takes over from it (Q3).
+    /// Posts that were taken out of a poster's queues, as far as one that takes their place takes over from them (Q3).
     struct Removed {
         fileprivate(set) var count = 0
         /// The most urgent.

@@ -572,32 +572,6 @@ final class RecoveryStore {
     }
 }
 
-extension Change {
-    /// Whether it is about what waits, for clients or in posters' queues.
-    fileprivate var isOfQueues: Bool {
-        switch self {
-        case .queuedDue, .held, .delayed, .delayEnded, .flushed, .popped, .lost, .unannouncedLoss, .lossAnnounced,
-            .postQueued, .postsReplaced, .postsWithdrawn, .postTaken:
-            true
-        case .client, .clientGone, .observer, .observersRemoved, .observersRevoked, .revocationsKnown, .suspension,
-            .suspensionOverridden, .options, .suspendedByActivity, .suspensionOwed, .interestFollowed, .valuesFollowed,
-            .retained, .unretained, .owed:
-            false
-        }
-    }
-
-    fileprivate var clientWhoseQueueChanges: ClientName? {
-        switch self {
-        case .queuedDue(let client, _, _, _), .held(let client, _, _, _), .flushed(let client), .popped(let client, _),
-            .delayed(let client, _, _), .delayEnded(let client, _, _), .lost(let client, _),
-            .unannouncedLoss(let client, _, _, _), .lossAnnounced(let client),
-            .observersRemoved(let client, _), .observersRevoked(let client, _):
-            client
-        default: nil
-        }
-    }
-}
-
 /// Since some moment before the process began.
 private func monotonicTime() -> Duration {
     var time = timespec()
