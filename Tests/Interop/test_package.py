@@ -419,6 +419,25 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             await self.center.wait(self.name, timeout=0.01)
         self.assertEqual(await self.center.get(self.name), [])
 
+    async def test_cancelled_while_an_answer_arrives(self):
+        loop = asyncio.get_running_loop()
+        for steps in range(20):
+            waiting = asyncio.ensure_future(self.center.wait(self.name))
+
+            def cancel_after(steps, waiting=waiting):
+                if steps == 0:
+                    waiting.cancel()
+                else:
+                    loop.call_soon(cancel_after, steps - 1)
+
+            await asyncio.sleep(0)
+            answer = self.center._calls[max(self.center._calls)]
+            answer.add_done_callback(lambda _, steps=steps: cancel_after(steps))
+            await asyncio.wait([waiting], timeout=PATIENCE)
+            with self.subTest(steps=steps):
+                self.assertTrue(waiting.done() and waiting.cancelled(), waiting)
+        self.assertEqual(await self.center.post(self.name), 0)
+
 
 class Restarts(TestCase):
     """On a bus of the test's own that starts the service."""

@@ -257,7 +257,9 @@ class Center(AbstractAsyncContextManager):
             self._set_options(details)
 
     async def _timed(self, awaitable: Any) -> Any:
-        return await asyncio.wait_for(awaitable, self._timeout)
+        # The wait_for of Python 3.11 forgets that its task is cancelled if the answer arrives at the same time.
+        async with asyncio.timeout(self._timeout):
+            return await awaitable
 
     def _call(self, to: DBusAddress, member: str, signature: str, *body: Any) -> "asyncio.Future[tuple]":
         """Send a call now."""
