@@ -26,8 +26,8 @@ struct CallingTests {
         center.identify(one, as: 7)
         center.identify(two, as: 7)
         center.identify(three, as: 8)
-        center.keepCall(35_000, of: one)
-        center.keepCall(35_000, of: two)
+        center.keepCall(38_500, of: one)
+        center.keepCall(38_500, of: two)
         #expect(!center.mayKeep(1000, of: one))
         #expect(!center.mayKeep(1000, of: two))
         #expect(center.mayKeep(1000, of: three))
@@ -36,14 +36,12 @@ struct CallingTests {
         #expect(!center.mayKeep(10_001, of: three), "not more than there is")
     }
 
-    @Test("E4: a process gets seven times what it leaves, fifteen times for questions, and more for what was read")
+    @Test("E4: a process gets 31 times what it leaves to others, and twice as much for questions")
     func exactShares() {
         let center = Scenario([.waitingCallBytes: 80_000]).center
-        for (bytes, wantsAnswer, isRead) in [
-            (70_000, false, false), (75_000, true, false), (77_500, false, true), (78_750, true, true),
-        ] {
-            #expect(center.mayKeepCall(of: one, byteCount: bytes, wantsAnswer: wantsAnswer, isRead: isRead))
-            #expect(!center.mayKeepCall(of: one, byteCount: bytes + 1, wantsAnswer: wantsAnswer, isRead: isRead))
+        for (bytes, wantsAnswer) in [(77_500, false), (78_750, true)] {
+            #expect(center.mayKeepCall(of: one, byteCount: bytes, wantsAnswer: wantsAnswer))
+            #expect(!center.mayKeepCall(of: one, byteCount: bytes + 1, wantsAnswer: wantsAnswer))
         }
     }
 
@@ -54,7 +52,7 @@ struct CallingTests {
             let greedy = ClientName(unchecked: ":1.1\(number)")
             center.identify(greedy, as: UInt32(100 + number))
             for byteCount in [10_000, 500] {
-                while center.center.mayKeepCall(of: greedy, byteCount: byteCount, wantsAnswer: true, isRead: true) {
+                while center.center.mayKeepCall(of: greedy, byteCount: byteCount, wantsAnswer: true) {
                     center.keepCall(byteCount, of: greedy)
                 }
             }
@@ -83,14 +81,14 @@ struct CallingTests {
         let center = Scenario([.waitingCallBytes: 80_000])
         center.identify(one, as: 7)
         try center.observe(one, "A")
-        center.keepCall(60_000, of: one)
+        center.keepCall(70_000, of: one)
         center.disappear(one)
         try center.center.checkInvariants()
-        #expect(center.statistics.waitingCallBytes == 60_000)
+        #expect(center.statistics.waitingCallBytes == 70_000)
         center.identify(two, as: 7)
-        #expect(!center.mayKeep(12_000, of: two), "its process has it still")
-        center.center.callIsTaken(of: one, byteCount: 60_000)
-        #expect(center.mayKeep(12_000, of: two))
+        #expect(!center.mayKeep(8000, of: two), "its process has it still")
+        center.center.callIsTaken(of: one, byteCount: 70_000)
+        #expect(center.mayKeep(8000, of: two))
         try center.center.checkInvariants()
     }
 

@@ -154,7 +154,7 @@ struct ChannelTroubleTests {
 
     @Test("E4: beside a flood on the bus who posts rarely on a channel is answered while it lasts")
     func floodOnBus() throws {
-        let load = try Load(.dbusDaemon, busLimits: ["max_incoming_bytes": 8 << 20])
+        let load = try Load(.dbusDaemon)
         let observer = try load.observer()
         let urgent = try ChannelClient(on: load.bus)
         try urgent.client.addObserver("Urgent")

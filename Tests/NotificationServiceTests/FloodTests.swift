@@ -6,31 +6,13 @@ import Testing
 
 /// A poster that waits for no answer and posts faster than anybody can deliver.
 ///
-/// Nobody but the bus can make it wait. dbus-daemon does, when what it has read of a connection and not passed on is more
-/// than `max_incoming_bytes`; with the 1 GB of a session bus that is never. dbus-broker never makes a sender wait.
+/// Nobody but the bus can make it wait, and in a session no bus does: dbus-daemon does from 1 GB on, dbus-broker never.
 /// `CARILLON_LOAD` and `CARILLON_BIN_DIR` are those of ``LoadTests``.
 @Suite("E4: floods", .serialized, .limited)
 struct FloodTests {
-    enum Bus: CaseIterable, CustomStringConvertible {
-        case daemon, daemonThatBounds, broker
-
-        var description: String {
-            switch self {
-            case .daemon: "dbus-daemon"
-            case .daemonThatBounds: "dbus-daemon that reads no more than 8 MiB ahead"
-            case .broker: "dbus-broker"
-            }
-        }
-
-        var kind: BusKind { self == .broker ? .dbusBroker : .dbusDaemon }
-        var limits: [String: Int] { self == .daemonThatBounds ? ["max_incoming_bytes": 8 << 20] : [:] }
-
-        static let available = allCases.filter { BusKind.available.contains($0.kind) }
-    }
-
-    @Test("E4: others are served while it lasts, and what is lost of it is announced", arguments: Bus.available)
-    func flood(bus kind: Bus) throws {
-        let load = try Load(kind.kind, busLimits: kind.limits)
+    @Test("E4: others are served while it lasts, and what is lost of it is announced", arguments: BusKind.available)
+    func flood(bus kind: BusKind) throws {
+        let load = try Load(kind)
         let observer = try load.observer()
         let other = try Client(on: load.bus)
         try other.addObserver("other")
@@ -50,19 +32,15 @@ struct FloodTests {
         #expect(report.faults == 0, "\(report)")
         try other.run("its own") { other.signals.count == answered }
         #expect(other.lost == 0)
-        if kind == .daemonThatBounds {
-            #expect(growth.bus < 64 << 20, "the bus grew by \(growth.bus) bytes")
-            #expect(report.dropped == 0, "who reads loses nothing: \(report)")
-        }
         load.note(
             "\(Load.flood) posts of 3 kB, \(kind), \(answered) of another answered, longest \(longest), "
                 + "lost \(report.dropped)", growth)
     }
 
     /// The measure for ``flood(bus:)``: what the bus alone makes others wait, when a flood goes to one that only reads.
-    @Test("a program that does nothing but read answers others behind a flood", arguments: Bus.available)
-    func sink(bus kind: Bus) throws {
-        let bus = try PrivateBus(kind.kind, limits: kind.limits)
+    @Test("a program that does nothing but read answers others behind a flood", arguments: BusKind.available)
+    func sink(bus kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
         let program = try Executables.path(of: "bus-load")
         let sink = try RunningCommand(program, ["sink", ServiceProcess.busName], environment: bus.environment)
         _ = try sink.nextLine(within: .start) { $0.hasPrefix("ready") }

@@ -20,12 +20,10 @@ final class Load {
     let service: ServiceProcess
     private let program: String
 
-    /// - Parameters:
-    ///   - limits: what stands in the configuration file under `[Limits]`, if anything.
-    ///   - busLimits: see ``PrivateBus``.
-    init(_ kind: BusKind, limits: [String: Int] = [:], busLimits: [String: Int] = [:]) throws {
+    /// - Parameter limits: what stands in the configuration file under `[Limits]`, if anything.
+    init(_ kind: BusKind, limits: [String: Int] = [:]) throws {
         program = try Executables.path(of: "bus-load")
-        bus = try PrivateBus(kind, limits: busLimits)
+        bus = try PrivateBus(kind)
         if !limits.isEmpty {
             let lines = ["[Limits]"] + limits.map { "\($0.key)=\($0.value)" }
             try bus.configure(lines.joined(separator: "\n") + "\n")

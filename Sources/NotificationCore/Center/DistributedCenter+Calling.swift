@@ -9,22 +9,17 @@ import Collections
 extension DistributedCenter {
     /// Whether another call of a connection may be kept.
     ///
-    /// A process gets seven times what it leaves to others; of calls that want an answer always a little more, so that who
-    /// has posted without end still hears whether that arrived. A part of the limit is reserved for processes with a small
+    /// A process gets 31 times what it leaves to others; of calls that want an answer twice as much, so that who has posted
+    /// without end still hears whether that arrived. A part of the limit is reserved for processes with a small
     /// backlog: a flood of several others must not have their calls refused.
     ///
-    /// - Parameters:
-    ///   - byteCount: what is to be left for it, at least.
-    ///   - isRead: it was read although there was no room, as others wait behind it. Nearly all may be used for these.
-    public func mayKeepCall(
-        of name: ClientName, byteCount: Int, wantsAnswer: Bool, isRead: Bool = false
-    ) -> Bool {
+    /// - Parameter byteCount: what is to be left for it, at least.
+    public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
         let (limit, total) = (Int(limits[.waitingCallBytes]), totals[.waitingCallBytes] + byteCount)
         if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog { return total <= limit }
         guard total <= limit - limit / Self.reserveDivisor else { return false }
-        let share = isRead ? (wantsAnswer ? 63 : 31) : (wantsAnswer ? 15 : 7)
-        return isWithinShare(peer, .waitingCallBytes, adding: byteCount, times: share)
+        return isWithinShare(peer, .waitingCallBytes, adding: byteCount, times: wantsAnswer ? 63 : 31)
     }
 
     /// The bytes that all waiting calls together may still take, without the reserve.

@@ -12,10 +12,9 @@ import NotificationWire
 /// calls without end. What a process calls beyond its part of the time is kept here, in its order, and served in turns
 /// with that of others. While an observer is behind that reads, calls are served at the pace at which it is.
 ///
-/// When a process has as much here as it may, nothing more is read: that makes it wait where the bus bounds what it keeps.
-/// Where the bus takes all it can get, what others send would come to stand behind that. So when the bus's own answers
-/// are late (``InboxWatch``), all is read again, and what there is no room for is lost: posts are announced as such to
-/// whom they would have reached, other calls are refused.
+/// All is read, always: whatever stays in the bus, what others send would come to stand behind it. When a process has as
+/// much here as it may, its further calls are lost: posts are announced as such to whom they would have reached, other
+/// calls are refused.
 final class CallQueue {
     typealias Instant = SuspendingClock.Instant
 
@@ -23,8 +22,6 @@ final class CallQueue {
     static let readAhead = 1 << 20
     /// What keeping a call costs besides its bytes, roughly.
     private static let overhead = 768
-    /// Reading goes on when a process has room for so much again.
-    private static let roomToGoOn = 1 << 20
     /// How often there is a turn for what waits, however much there is to read: in milliseconds.
     private static let interval: UInt32 = 10
     private static let timeInInterval = Duration.milliseconds(4)
@@ -99,8 +96,6 @@ final class CallQueue {
     var keptElsewhere = 0 {
         didSet { tellConnection() }
     }
-    /// Who had no room when reading was paused.
-    private var full: UniqueName?
     /// Calls that may be served before the next interval.
     private var credit = Int.max
     /// What it took to read what was kept since the last interval, about.
@@ -141,7 +136,7 @@ final class CallQueue {
         source = ReadySource(
             on: connection.context, priority: .of(.waitingCalls),
             isReady: { [unowned self] in
-                !isStopped && !lines.isEmpty && credit > 0 && !isWriting && !isBehind(at: connection.context.now)
+                !isStopped && !lines.isEmpty && credit > 0 && !isWriting && !inbox.isBehind(at: connection.context.now)
             },
             run: { [unowned self] in serve(for: Self.timeAtRest) })
         driver.onCrowded = { [unowned self] in start() }
@@ -163,24 +158,24 @@ final class CallQueue {
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
         guard !isStopped, !isWriting,
             lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
-            oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller, isRead: true)
+            oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
         else {
-            keep(call, of: caller, account, at: start)
+            keep(call, of: caller, account)
             return true
         }
         defer {
             lines.note(connection.context.now - start, of: account, more: parts.takePostCount())
             if parts.hasBegun(call) {
-                if oversized == nil, !hasRoom(for: call, of: caller, isRead: true) { oversized = call }
+                if oversized == nil, !hasRoom(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
             }
         }
         return serve()
     }
 
-    private func hasRoom(for call: Message, of caller: UniqueName, isRead: Bool) -> Bool {
+    private func hasRoom(for call: Message, of caller: UniqueName) -> Bool {
         driver.center.mayKeepCall(
-            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !call.expectsNoReply, isRead: isRead)
+            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !call.expectsNoReply)
     }
 
     /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
@@ -252,21 +247,10 @@ final class CallQueue {
 
     // MARK: Keeping
 
-    private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID, at now: Instant) {
-        let call = Call(message, of: caller, account)
-        inbox.noteRead(call.byteCount, at: now)
-        readingTime += Self.timePerMessage + .microseconds(call.byteCount / Self.bytesPerMicrosecond)
-        if !hasRoom(for: message, of: caller, isRead: false) {
-            let isUnbounded = inbox.isUnbounded(at: now)
-            guard !message.expectsNoReply || !isUnbounded, hasRoom(for: message, of: caller, isRead: true) else {
-                return lose(message, of: caller)
-            }
-            if !inbox.isCatchingUp, !isUnbounded {
-                full = caller
-                connection.isPaused = true
-            }
-        }
-        append(call)
+    private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID) {
+        readingTime += Self.timePerMessage + .microseconds(message.byteCount / Self.bytesPerMicrosecond)
+        guard hasRoom(for: message, of: caller) else { return lose(message, of: caller) }
+        append(Call(message, of: caller, account))
     }
 
     private func append(_ call: Call) {
@@ -357,26 +341,18 @@ final class CallQueue {
         let now = connection.context.now
         if inbox.mayAsk {
             inbox.asked(at: now)
-            connection.passBus { [weak self] _ in self?.inboxAnswered() }
+            connection.passBus { [weak self] _ in self?.inbox.answered() }
         }
         announceLost()
         let sent = driver.center.isCrowded ? driver.center.checkCrowding() : 0
         credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
-        if isBehind(at: now) {
+        if inbox.isBehind(at: now) {
             serveBesideReading()
         } else {
             serve(for: Self.timeInInterval)
             overdrawn = .zero
         }
         readingTime = .zero
-        // A limit may leave no room for that at all.
-        if let caller = full,
-            lines.isEmpty || inbox.isLate(at: now)
-                || driver.center.mayKeepCall(of: caller, byteCount: Self.roomToGoOn, wantsAnswer: false)
-        {
-            full = nil
-            connection.isPaused = false
-        }
     }
 
     private func serveBesideReading() {
@@ -389,13 +365,6 @@ final class CallQueue {
         serve(for: part)
         // Nobody whose call was read waits for much longer than it took.
         overdrawn = min(max(.zero, connection.context.now - start - part), Self.mostOverdrawn)
-    }
-
-    /// Whether others wait for what is read now. While nothing is read on purpose, serving costs them nothing.
-    private func isBehind(at now: Instant) -> Bool { !connection.isPaused && inbox.isBehind(at: now) }
-
-    private func inboxAnswered() {
-        inbox.answered(at: connection.context.now)
     }
 
     // MARK: Losing

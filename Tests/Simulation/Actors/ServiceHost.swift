@@ -63,9 +63,8 @@ final class ServiceHost {
     var budget = StepMeter.budget
     /// Invariants of the core are checked after so many iterations.
     private static let checkEvery = 32
-    /// What may wait beyond the limit: where nobody knows whether the bus makes senders wait, so much is read to find
-    /// out (`InboxWatch`), and each message costs more than its bytes.
-    private static let mostReadAhead: UInt64 = 24 << 20
+    /// What may wait beyond the limit: what the connection has read ahead, of which each message costs more than its bytes.
+    private static let mostReadAhead: UInt64 = 8 << 20
 
     init(
         _ world: World, _ bus: Bus, _ disk: Disk, _ ledger: Ledger, limits: Limits, isSupervised: Bool,
