@@ -2,12 +2,6 @@
 import CDBus
 import Synchronization
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
 /// A message in the bytes that it came in, of which only the header has been read.
 ///
 /// A class, as looking at a part of a header would copy all of that.
@@ -16,8 +10,12 @@ final class ArrivedMessage {
     private(set) var header: MessageHeader
 
     /// Nil for a header that libdbus has to look at.
-    init?(_ bytes: [UInt8]) {
+    convenience init?(_ bytes: [UInt8]) {
         guard let header = bytes.withUnsafeBytes({ MessageHeader($0) }) else { return nil }
+        self.init(bytes, header)
+    }
+
+    init(_ bytes: [UInt8], _ header: MessageHeader) {
         self.bytes = bytes
         self.header = header
     }
@@ -50,15 +48,7 @@ final class ArrivedMessage {
         field.map { String(decoding: bytes[$0], as: UTF8.self) }
     }
 
-    func has(_ field: Range<Int>?, _ text: String) -> Bool {
-        guard let field, field.count == text.utf8.count else { return false }
-        var text = text
-        return bytes.withUnsafeBytes { bytes in
-            text.withUTF8 { text in
-                field.isEmpty || memcmp(bytes.baseAddress! + field.lowerBound, text.baseAddress!, field.count) == 0
-            }
-        }
-    }
+    func has(_ field: Range<Int>?, _ text: String) -> Bool { bytes.withUnsafeBytes { $0.has(field, text) } }
 
     /// The same for libdbus, which checks all of it. What it finds fault with has no arguments then, whatever its
     /// signature says.

@@ -16,6 +16,13 @@ public final class Connection: BusConnection {
     /// nobody takes is answered with UnknownMethod.
     public var onMessage: ((Message) -> Bool)?
 
+    /// Called with a method call before anything else, while it still lies in the buffer of the socket. Returns whether it
+    /// took the call, of which no message is made then.
+    public var onArrivingCall: ((ArrivingCall) -> Bool)? {
+        get { transport.onArrivingCall }
+        set { transport.onArrivingCall = newValue }
+    }
+
     /// Called once when the bus closed the connection. Pending calls have been completed with an error before.
     public var onDisconnect: (() -> Void)?
 

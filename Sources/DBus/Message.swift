@@ -45,11 +45,15 @@ public final class Message {
 
     /// - Parameters:
     ///   - bytes: all of a message, as a bus hands it on.
+    ///   - header: of them, where it has been looked at.
     ///   - received: counts them as long as the message is there.
     ///   - descriptors: that came along and were taken.
     /// - Returns: nil when they are none.
-    init?(arrived bytes: [UInt8], charging received: ReceivedBytes? = nil, descriptors: [FileDescriptor] = []) {
-        arrived = ArrivedMessage(bytes)
+    init?(
+        arrived bytes: [UInt8], header: MessageHeader? = nil, charging received: ReceivedBytes? = nil,
+        descriptors: [FileDescriptor] = []
+    ) {
+        arrived = header.map { ArrivedMessage(bytes, $0) } ?? ArrivedMessage(bytes)
         self.descriptors = descriptors
         charged = received.map { ($0, bytes.count) }
         if arrived == nil {

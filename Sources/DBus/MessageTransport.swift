@@ -9,6 +9,8 @@ package protocol MessageTransport: AnyObject {
     /// Gets every message that arrives, and at the end the signal `Disconnected` of `org.freedesktop.DBus.Local`, without
     /// a sender.
     var onMessage: ((Message) -> Void)? { get set }
+    /// See ``Connection/onArrivingCall``.
+    var onArrivingCall: ((ArrivingCall) -> Bool)? { get set }
     var isConnected: Bool { get }
     /// Sends, as far as it is connected.
     ///
@@ -44,6 +46,10 @@ package protocol MessageTransport: AnyObject {
 
 /// For those that have nothing to gain from bytes, or from writing together.
 extension MessageTransport {
+    package var onArrivingCall: ((ArrivingCall) -> Bool)? {
+        get { nil }
+        set {}
+    }
     package func send(_ message: MarshalledMessage) { send(Message(message)) }
     package func send(
         _ head: MessageHead, serial: UInt32, _ shared: [UInt8], size: Int, rest: (inout MarshalledBytes) -> Void

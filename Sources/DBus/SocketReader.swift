@@ -21,7 +21,9 @@ final class SocketReader: PolledSourceDelegate {
     private static let readsPerTurn = 8
     private static let bufferSize = 64 << 10
 
-    /// Gets every message.
+    /// See ``Connection/onArrivingCall``.
+    var onArrivingCall: ((ArrivingCall) -> Bool)?
+    /// Gets every other message.
     var onMessage: ((Message) -> Void)?
     /// Called when a turn begins, with false, and when it has ended, with true.
     var onTurn: ((Bool) -> Void)?
@@ -106,16 +108,17 @@ final class SocketReader: PolledSourceDelegate {
     }
 
     private func handOn() {
-        let length = nextLength!
-        let bytes = [UInt8](unsafeUninitializedCapacity: length) { bytes, count in
-            UnsafeMutableRawBufferPointer(bytes).copyMemory(
-                from: UnsafeRawBufferPointer(rebasing: buffer[first..<first + length]))
-            count = length
+        let next = UnsafeRawBufferPointer(rebasing: buffer[first..<first + nextLength!])
+        let header = MessageHeader(next)
+        if let onArrivingCall, let header, let call = ArrivingCall(next, header), onArrivingCall(call) {
+            first += next.count
+            return lookAtNext()
         }
-        first += length
+        let bytes = [UInt8](next)
+        first += bytes.count
         lookAtNext()
         let taken = takesDescriptors ? descriptors.take(of: bytes) : []
-        guard let message = Message(arrived: bytes, charging: received, descriptors: taken) else {
+        guard let message = Message(arrived: bytes, header: header, charging: received, descriptors: taken) else {
             return noteIgnored()
         }
         onMessage?(message)

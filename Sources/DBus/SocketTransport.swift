@@ -7,6 +7,10 @@ import MainLoop
 /// ``SocketWriter`` writes.
 final class SocketTransport: MessageTransport {
     var onMessage: ((Message) -> Void)?
+    var onArrivingCall: ((ArrivingCall) -> Bool)? {
+        get { reader.onArrivingCall }
+        set { reader.onArrivingCall = newValue }
+    }
     private let pointer: OpaquePointer  // DBusConnection
     private let driver: ConnectionDriver
     private let reader: SocketReader

@@ -352,7 +352,10 @@ package final class CenterObject {
     ///
     /// - Parameter main: where calls come from; the caller keeps both.
     func use(control: Connection, beside main: Connection) {
-        calls = makeCallQueue(on: main)
+        let calls = makeCallQueue(on: main)
+        self.calls = calls
+        // The connection may read on for a moment when this object is gone.
+        main.onArrivingCall = { [weak calls] call in calls?.takeAtGlance(call) == true }
         barrier.use(control: control)
         callers.control = control
         control.routePeerCalls()
@@ -375,6 +378,7 @@ package final class CenterObject {
                     message: "calls come faster than they can be served, and too many wait"),
                 from: answers)
         }
+        calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
         calls.mayPost = { [gate] name, poster in (try? gate.check(poster) { .post(name: name) }) != nil }
         return calls
     }

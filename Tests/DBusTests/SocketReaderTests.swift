@@ -132,6 +132,68 @@ struct SocketReaderTests {
         #expect(4...5 ~= pipe.messages.count)
     }
 
+    private func call(_ number: UInt32, size: Int = 0, noReply: Bool = true) -> [UInt8] {
+        let message = Message.methodCall(to: "org.example.Other", path: "/a", interface: "org.example.I", member: "M")
+        var writer = MessageWriter(message)
+        writer.append(String(repeating: "x", count: size))
+        message.expectsNoReply = noReply
+        dbus_message_set_serial(message.pointer, number)
+        check(dbus_message_set_sender(message.pointer, ":1.7"))
+        return message.bytes
+    }
+
+    @Test("Calls can be taken where they lie; those that are not, and all else, become messages in their order")
+    func arrivingCalls() {
+        let pipe = Pipe()
+        var row = CallRow()
+        pipe.reader.onArrivingCall = { call in
+            #expect(call.isFrom(":1.7") && !call.isFrom(":1.70") && !call.isFrom(":1.8"))
+            #expect(call.hasPath("/a") && !call.hasPath("/b") && call.hasMember("M") && !call.hasMember("N"))
+            #expect(call.mayBeOf("org.example.I") && !call.mayBeOf("org.example.J"))
+            #expect(call.hasSignature("s") && !call.hasSignature("u"))
+            guard call.expectsNoReply else { return false }
+            row.append(call)
+            return true
+        }
+        let sizes = [0, 1, 30, 70_000, 5]
+        let calls = (1...5).map { call(UInt32($0), size: sizes[$0 - 1]) }
+        pipe.write(calls[0] + calls[1] + message(10) + call(11, noReply: false) + calls[2] + calls[3] + calls[4])
+        pipe.turn()
+        #expect(pipe.messages.map(\.serial) == [10, 11])
+        #expect(row.count == 5 && row.byteCount == calls.map(\.count).reduce(0, +))
+        for (index, bytes) in calls.enumerated() {
+            let message = row.popFirst()
+            #expect(message?.serial == UInt32(index + 1) && message?.sender == ":1.7" && message?.bytes == bytes)
+            let received = message.flatMap { message in
+                var reader = MessageReader(message)
+                return try? reader.readString()
+            }
+            #expect(received?.utf8.count == sizes[index])
+            #expect(row.count == 4 - index)
+        }
+        let none = row.popFirst()
+        #expect(row.isEmpty && none == nil)
+    }
+
+    @Test("A row takes calls that arrived, and nothing else")
+    func rows() {
+        var row = CallRow()
+        let signal = Message(arrived: message(1))!
+        let made = Message.methodCall(to: "org.example.Other", path: "/a", interface: "org.example.I", member: "M")
+        let isSignalTaken = row.append(signal)
+        let isMadeTaken = row.append(made)
+        #expect(!isSignalTaken && !isMadeTaken && row.isEmpty)
+        let isTaken = row.append(Message(arrived: call(2))!)
+        #expect(isTaken && row.count == 1)
+        var swapped = call(3)
+        swapped[0] = UInt8(ascii: "B")
+        for place in [4, 8, 12] {
+            swapped.replaceSubrange(place..<place + 4, with: swapped[place..<place + 4].reversed())
+        }
+        let isSwappedTaken = Message(arrived: swapped).map { row.append($0) }
+        #expect(isSwappedTaken != true && row.count == 1)
+    }
+
     /// A message of 512 MiB.
     private static let tooLarge: [UInt8] = [UInt8(ascii: "l"), 1, 0, 1, 0, 0, 0, 0x20, 1, 0, 0, 0, 0, 0, 0, 0]
 }

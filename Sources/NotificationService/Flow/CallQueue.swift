@@ -20,8 +20,6 @@ final class CallQueue {
 
     /// What the connection reads ahead of being served, besides what is kept here, in bytes.
     static let readAhead = 1 << 20
-    /// What keeping a call costs besides its bytes, roughly.
-    private static let overhead = 768
     /// How often there is a turn for what waits, however much there is to read: in milliseconds.
     private static let interval: UInt32 = 10
     private static let timeInInterval = Duration.milliseconds(4)
@@ -46,8 +44,9 @@ final class CallQueue {
     /// others, and what goes to connections that have left is counted for nobody.
     private static let mostUnwritten = 2 << 20
 
+    /// What waits in a line.
     private final class Call {
-        /// Nil for a channel's turn.
+        /// Nil for a channel's turn, and for a row of calls.
         let message: Message?
         let caller: UniqueName
         let account: AccountID
@@ -56,12 +55,14 @@ final class CallQueue {
         var charged = 0
         /// One that has something to be read, which stays in its socket until then.
         let channel: Channel?
+        /// Calls of one connection.
+        var row = CallRow()
 
-        init(_ message: Message, of caller: UniqueName, _ account: AccountID) {
+        init(_ message: Message?, of caller: UniqueName, _ account: AccountID) {
             self.message = message
             self.caller = caller
             self.account = account
-            byteCount = message.byteCount
+            byteCount = message?.byteCount ?? 0
             channel = nil
         }
 
@@ -72,6 +73,13 @@ final class CallQueue {
             byteCount = 0
             self.channel = channel
         }
+
+        /// What keeping a call in a row takes, about: an array that grows has room for as much again, at times.
+        static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 2, maxBytesOfRow / 2) + 64 }
+        /// What a row takes besides, or a message.
+        static let overhead = 512
+        /// A row that has as many bytes gets no more.
+        static let maxBytesOfRow = 64 << 10
     }
 
     private struct Lost: Hashable {
@@ -89,7 +97,10 @@ final class CallQueue {
         @exclusivity(unchecked)
     #endif
     private var lines = FairLines<AccountID, Call>()
-    /// The messages that are kept, in bytes; and when the connection was told last.
+    /// The rows at the end of their lines, of those who called last: what comes next from these goes there.
+    private var openRows: [Call] = []
+    private static let maxOpenRows = 8
+    /// The messages that are kept, in bytes; and when the connection was told last. Rows are none of the connection's.
     private var byteCount = 0
     private var byteCountTold = 0
     /// The same of those that ``Callers`` keeps.
@@ -105,6 +116,8 @@ final class CallQueue {
     private var overdrawn = Duration.zero
     /// Posts that were lost since the last interval, those that are to be announced, and how many ever were.
     private var lost: [Lost: UInt64] = [:]
+    /// That of them that was lost last, which is not among these yet: posts come in rows.
+    private var lastLost: (post: Lost, count: UInt64)?
     private var unannounced: [LostPost] = []
     private var lostCount: UInt64 = 0
     private var timer: EventSource?
@@ -122,6 +135,8 @@ final class CallQueue {
     var serveChannel: ((Channel) -> (count: Int, isMore: Bool))!
     /// Refuses a call for which there is no room.
     var refuse: ((Message) -> Void)!
+    /// Whether nothing that arrived before is still to be looked at.
+    var mayTakeAtGlance: (() -> Bool)!
     /// Whether policy lets a connection post this name.
     var mayPost: ((String, UniqueName) -> Bool)!
 
@@ -175,7 +190,27 @@ final class CallQueue {
 
     private func hasRoom(for call: Message, of caller: UniqueName) -> Bool {
         driver.center.mayKeepCall(
-            of: caller, byteCount: call.byteCount + Self.overhead, wantsAnswer: !call.expectsNoReply)
+            of: caller, byteCount: Call.cost(inRow: call.byteCount) + Call.overhead, wantsAnswer: !call.expectsNoReply)
+    }
+
+    /// Keeps or loses a call that just came before a message is made of it, where those of its connection wait anyway. A
+    /// flood consists of such.
+    ///
+    /// - Returns: false where it is to be looked at.
+    func takeAtGlance(_ call: ArrivingCall) -> Bool {
+        guard !isStopped, let row = openRows.first(where: { call.isFrom($0.caller) }), mayTakeAtGlance() else {
+            return false
+        }
+        let cost = Call.cost(inRow: call.byteCount)
+        guard driver.center.mayKeepCall(of: row.caller, byteCount: cost, wantsAnswer: !call.expectsNoReply) else {
+            return lose(call, of: row.caller)
+        }
+        guard row.row.byteCount < Call.maxBytesOfRow else { return false }
+        noteReading(call.byteCount)
+        row.row.append(call)
+        row.charged += cost
+        _ = driver.center.callIsKeptBehindOthers(of: row.caller, byteCount: cost)
+        return true
     }
 
     /// Takes some of what a channel brings at once, or has it wait for its turn, behind what came from its process before.
@@ -200,6 +235,7 @@ final class CallQueue {
         channel.isQueued = true
         let call = Call(channel)
         charge(call)
+        closeRows { $0.account == call.account }
         if isFirst { lines.prepend(call, of: call.account) } else { lines.append(call, of: call.account) }
         start()
     }
@@ -248,20 +284,33 @@ final class CallQueue {
     // MARK: Keeping
 
     private func keep(_ message: Message, of caller: UniqueName, _ account: AccountID) {
-        readingTime += Self.timePerMessage + .microseconds(message.byteCount / Self.bytesPerMicrosecond)
+        noteReading(message.byteCount)
         guard hasRoom(for: message, of: caller) else { return lose(message, of: caller) }
-        append(Call(message, of: caller, account))
+        let call = Call(nil, of: caller, account)
+        guard call.row.append(message) else { return append(Call(message, of: caller, account)) }
+        append(call)
+        if openRows.count == Self.maxOpenRows { openRows.removeFirst() }
+        openRows.append(call)
+    }
+
+    private func noteReading(_ byteCount: Int) {
+        readingTime += Self.timePerMessage + .microseconds(byteCount / Self.bytesPerMicrosecond)
     }
 
     private func append(_ call: Call) {
         charge(call)
+        closeRows { $0.account == call.account }
         lines.append(call, of: call.account)
         start()
     }
 
+    private func closeRows(_ isClosed: (Call) -> Bool) {
+        if !openRows.isEmpty { openRows.removeAll(where: isClosed) }
+    }
+
     private func charge(_ call: Call) {
         let isOversized = call.message != nil && call.message === oversized
-        call.charged = call.byteCount + Self.overhead
+        call.charged = Call.cost(inRow: max(call.byteCount, call.row.byteCount)) + Call.overhead
         // Something, by which the caller is known to have a call that waits.
         if isOversized { call.charged = max(1, min(call.charged, driver.center.roomForCalls)) }
         if !driver.center.callIsKeptBehindOthers(of: call.caller, byteCount: call.charged) {
@@ -275,11 +324,26 @@ final class CallQueue {
 
     private func pop() -> Call? {
         guard let call = lines.popNext() else { return nil }
+        if !call.row.isEmpty { return popFirst(of: call) }
         if call.message?.kind == .signal { left.remove(call.caller) }
         driver.center.callIsTaken(of: call.caller, byteCount: call.charged)
         byteCount -= call.byteCount
         tellConnection()
         return call
+    }
+
+    private func popFirst(of row: Call) -> Call? {
+        guard let message = row.row.popFirst() else { return nil }
+        var cost = Call.cost(inRow: message.byteCount)
+        if row.row.isEmpty {
+            cost = row.charged
+            closeRows { $0 === row }
+        } else {
+            lines.prepend(row, of: row.account)
+        }
+        row.charged -= cost
+        driver.center.callIsTaken(of: row.caller, byteCount: cost)
+        return Call(message, of: row.caller, row.account)
     }
 
     /// What is kept counts as received and not given up, too.
@@ -331,7 +395,9 @@ final class CallQueue {
         guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
             intervalEnded()
-            guard lines.isEmpty, lost.isEmpty, unannounced.isEmpty, !driver.center.isCrowded else { return .keep }
+            guard lines.isEmpty, lost.isEmpty, lastLost == nil, unannounced.isEmpty, !driver.center.isCrowded else {
+                return .keep
+            }
             timer = nil
             return .remove
         }
@@ -376,6 +442,29 @@ final class CallQueue {
         start()
     }
 
+    /// The same of one that was not looked at.
+    ///
+    /// - Returns: false where it is to be looked at.
+    private func lose(_ call: ArrivingCall, of caller: UniqueName) -> Bool {
+        guard call.expectsNoReply, let outline = PostOutline(of: call) else { return false }
+        noteReading(call.byteCount)
+        let post = Lost(outline: outline, poster: caller)
+        if lastLost?.post == post {
+            lastLost!.count += 1
+            return true
+        }
+        guard mayPost(outline.name, caller) else { return false }
+        noteLastLost()
+        lastLost = (post, 1)
+        start()
+        return true
+    }
+
+    private func noteLastLost() {
+        if let (post, count) = lastLost { lost[post, default: 0] += count }
+        lastLost = nil
+    }
+
     /// None for what is no post, or whose poster can be told.
     private func lostPosts(_ message: Message, of caller: UniqueName) -> [Lost] {
         guard message.expectsNoReply, message.hasPath(Wire.path),
@@ -407,6 +496,7 @@ final class CallQueue {
     }
 
     private func collectLost() {
+        noteLastLost()
         guard !lost.isEmpty else { return }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.silentOverload) { return lost = [:] }

@@ -8,7 +8,7 @@ struct InboxWatch {
 
     /// What a bus has come to hold it goes on holding, more or less, as long as somebody sends as fast as it can. So
     /// reading must not fall behind by more than this.
-    private static let maxBehind = Duration.milliseconds(50)
+    private static let maxBehind = Duration.milliseconds(10)
 
     private var askedAt: Instant?
 

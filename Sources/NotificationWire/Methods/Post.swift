@@ -151,6 +151,16 @@ public struct PostOutline: Hashable, Sendable {
         self = found!
     }
 
+    /// The same of one that lies where it arrived; nil for what is none, or is not laid out as D-Bus lays it out.
+    public init?(of call: ArrivingCall) {
+        guard call.hasMember(PostCall.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
+            call.hasSignature("ssa{sv}a{sv}")
+        else { return nil }
+        var reader = MarshalledReader(call.body)
+        guard let outline = try? PostOutline(at: &reader) else { return nil }
+        self = outline
+    }
+
     /// Of a call of ``PostJSON``.
     public init(ofJSON call: Message) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.nameAndObject(of: call)

@@ -7,6 +7,7 @@ import MainLoop
 /// to it, a bounded number in a turn, as the driver of libdbus does.
 final class PeerTransport: MessageTransport, PolledSourceDelegate {
     var onMessage: ((Message) -> Void)?
+    var onArrivingCall: ((ArrivingCall) -> Bool)?
     var mostReceivedBytes = 63 << 20
     var isPaused = false
     let socket: Int32? = nil
@@ -59,6 +60,7 @@ final class PeerTransport: MessageTransport, PolledSourceDelegate {
             guard !process.isDead else { return }
             guard let message = peer.receive() else { break }
             process.spend(Self.messageCost)
+            if let onArrivingCall, message.withArrivingCall(onArrivingCall) == true { continue }
             onMessage?(message)
         }
         guard peer.hasEnded, !isDisconnectTold, !process.isDead else { return }
