@@ -15,7 +15,7 @@ enum StatisticsText {
 
     static func group(of key: String) -> Group {
         switch StatisticsKey(rawValue: key) {
-        case .clients, .observers, .channels, .retained, .retainedBytes: .now
+        case .clients, .observers, .observerBytes, .channels, .retained, .retainedBytes, .memoryBytes: .now
         case .queued, .queuedBytes, .intervalBytes, .queuedPosts, .queuedPostBytes, .inFlightBytes, .answerBytes,
             .waitingCallBytes:
             .waiting
@@ -38,9 +38,11 @@ enum StatisticsText {
         switch StatisticsKey(rawValue: key) {
         case .clients: "programs that observe, or have said something of themselves"
         case .observers: "observers that they registered"
+        case .observerBytes: "their size"
         case .channels: "clients with a channel"
         case .retained: "retained values"
         case .retainedBytes: "their size"
+        case .memoryBytes: "the size of everything that is kept, and of what waits"
         case .queued: "notifications that wait for clients: suspended, or slow to read"
         case .queuedBytes: "their size"
         case .intervalBytes: "the state of minimum intervals"

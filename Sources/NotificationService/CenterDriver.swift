@@ -87,6 +87,7 @@ final class CenterDriver {
         } catch {
             result = .failure(error)
         }
+        if center.isOverMemory { center.giveWay(effects: &decided) }
         let store = effects.store
         store?.reserveNumbers(of: center)
         #if CARILLON_PLANTED

@@ -464,6 +464,8 @@ struct CenterHandlers {
                 case .dropped: statistics.dropped
                 case .clients: statistics.clients
                 case .observers: statistics.observers
+                case .observerBytes: statistics.observerBytes
+                case .memoryBytes: statistics.memoryBytes
                 case .unmatched: statistics.unmatched
                 case .coalesced: statistics.coalesced
                 case .queuedBytes: statistics.queuedBytes

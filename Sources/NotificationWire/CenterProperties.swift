@@ -153,6 +153,8 @@ public enum StatisticsKey: String, CaseIterable, Sendable {
     case dropped = "dropped"
     case clients = "clients"
     case observers = "observers"
+    case observerBytes = "observer-bytes"
+    case memoryBytes = "memory-bytes"
     case unmatched = "unmatched"
     case coalesced = "coalesced"
     case queuedBytes = "queued-bytes"

@@ -42,7 +42,8 @@ struct LimitsTests {
                 "in-flight-bytes 33554432 1073741824", "waiting-call-bytes 134217728 4294967296",
                 "retained 16384 262144", "retained-per-client 4096 65536", "retained-bytes 16777216 268435456",
                 "retained-bytes-per-client 4194304 67108864",
-                "state-bytes 67108864 1073741824", "name-length 1024 65536", "object-length 4096 65536",
+                "state-bytes 67108864 1073741824", "memory-bytes 268435456 17179869184", "name-length 1024 65536",
+                "object-length 4096 65536",
                 "user-info-bytes 1048576 16777216", "user-info-depth 16 20", "posts-per-call 16384 65536",
                 "channels-per-process 16 1024",
             ])

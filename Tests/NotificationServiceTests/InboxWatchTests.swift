@@ -12,8 +12,8 @@ struct InboxWatchTests {
         var inbox = InboxWatch()
         #expect(inbox.mayAsk && !inbox.isBehind(at: start + .seconds(1)))
         inbox.asked(at: start)
-        #expect(!inbox.mayAsk && !inbox.isBehind(at: start + .milliseconds(50)))
-        #expect(inbox.isBehind(at: start + .milliseconds(51)))
+        #expect(!inbox.mayAsk && !inbox.isBehind(at: start + .milliseconds(10)))
+        #expect(inbox.isBehind(at: start + .milliseconds(11)))
         inbox.answered()
         #expect(inbox.mayAsk && !inbox.isBehind(at: start + .seconds(1)))
     }

@@ -105,9 +105,54 @@ extension DistributedCenter {
         let key = resource.limit
         let limit = limits[key]
         try limits.check(key, max(0, totals[resource] - givingWay(resource, to: peer) + amount))
-        guard limit >= Self.smallestShared, amount > 0 else { return }
-        guard isWithinShare(peer, resource, adding: amount) else { throw .shareExceeded(key, value: limit) }
+        guard amount > 0 else { return }
+        if limit >= Self.smallestShared, !isWithinShare(peer, resource, adding: amount) {
+            throw .shareExceeded(key, value: limit)
+        }
+        let bytes = resource.memory(amount)
+        guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
+            let isFull = totals.lastingMemory + bytes > mostLastingMemory
+            let memory = limits[.memoryBytes]
+            throw isFull
+                ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
+        }
     }
+
+    // MARK: Everything together
+
+    /// What is kept for clients and what they posted, in bytes: at most ``Limits/Key/memoryBytes``, but for a moment.
+    public var heldBytes: Int { totals.lastingMemory + totals.waitingMemory }
+
+    /// Whether everything together has room for more of what can't be taken back, and the share of an account in it, which
+    /// is that of ``checkRoom(for:_:adding:)``. What waits for clients gives way to it, down to an eighth of all.
+    func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
+        let left = mostLastingMemory - totals.lastingMemory - bytes
+        return left >= 0 && (peer?.account.usage.lastingMemory ?? 0) + bytes <= share * left
+    }
+
+    private var mostLastingMemory: Int {
+        let limit = Int(limits[.memoryBytes])
+        return limit - limit / 8
+    }
+
+    /// What may wait for all clients, in bytes.
+    var mostWaitingMemory: Int {
+        min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - totals.lastingMemory)
+    }
+
+    /// Whether ``giveWay(effects:)`` is due.
+    public var isOverMemory: Bool { heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 }
+
+    /// Loses what waits for whom most waits, where everything together is too much: as much as one event may.
+    public func giveWay(effects: inout [Effect]) {
+        defer { eventEnded() }
+        takeAllTurns(effects: &effects)
+        for _ in 0..<Self.maxGivingWay where isOverMemory {
+            guard loseFromLargest(effects: &effects) else { return }
+        }
+    }
+
+    private static let maxGivingWay = 256
 
     /// Whether an account stays within so many times what is left to others.
     func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {

@@ -17,9 +17,13 @@ extension DistributedCenter {
     public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
         let (limit, total) = (Int(limits[.waitingCallBytes]), totals[.waitingCallBytes] + byteCount)
-        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog { return total <= limit }
+        if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog {
+            return total <= limit && totals.lastingMemory + byteCount <= limits[.memoryBytes]
+        }
         guard total <= limit - limit / Self.reserveDivisor else { return false }
-        return isWithinShare(peer, .waitingCallBytes, adding: byteCount, times: wantsAnswer ? 63 : 31)
+        let share = wantsAnswer ? 63 : 31
+        return isWithinShare(peer, .waitingCallBytes, adding: byteCount, times: share)
+            && hasMemory(for: peer, adding: byteCount, times: share)
     }
 
     /// The bytes that all waiting calls together may still take, without the reserve.

@@ -125,20 +125,23 @@ extension DistributedCenter {
         takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
         while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal {
-            // Who holds most pays, and of its queues the largest, so that one that does not read never costs another its
-            // notifications, in however many connections it comes (E4).
-            guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return }
-            let before = waitingBytes
-            if largest.reads { sendAll(to: largest, effects: &effects) }
-            guard
-                waitingBytes < before || forgetIdleIntervals(of: largest)
-                    || loseOldest(of: largest, because: .totalQueueFull, effects: &effects)
-            else { return }
+            guard loseFromLargest(effects: &effects) else { return }
         }
     }
 
-    private var waitingBytes: Int { totals[.queuedBytes] + totals[.intervalBytes] }
-    private var isOverTotal: Bool { waitingBytes > limits[.queuedBytes] }
+    /// Who holds most pays, and of its queues the largest, so that one that does not read never costs another its
+    /// notifications, in however many connections it comes (E4).
+    ///
+    /// - Returns: whether there was something to take from it.
+    func loseFromLargest(effects: inout [Effect]) -> Bool {
+        guard let largest = accounts.first()?.clients.first().flatMap(client(of:)) else { return false }
+        let before = totals.waitingMemory
+        if largest.reads { sendAll(to: largest, effects: &effects) }
+        return totals.waitingMemory < before || forgetIdleIntervals(of: largest)
+            || loseOldest(of: largest, because: .totalQueueFull, effects: &effects)
+    }
+
+    private var isOverTotal: Bool { totals.waitingMemory > limits[.queuedBytes] }
 
     private func isOverLimits(_ client: Client) -> Bool {
         client.queue.count > limits[.queuedPerClient] || client.queue.countOfWaits > limits[.queuedPerClient]

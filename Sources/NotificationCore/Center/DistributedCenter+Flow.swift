@@ -39,6 +39,7 @@ extension DistributedCenter {
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
         let left = Int(limits[.answerBytes]) - totals[.answerBytes]
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
+            && hasMemory(for: peer, adding: 0)
     }
 
     /// Sends the only answer that is kept for a connection that answers Pings, though its window is used up: it may be a

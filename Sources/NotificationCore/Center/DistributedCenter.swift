@@ -417,13 +417,9 @@ public final class DistributedCenter {
         statistics.retained = UInt64(totals[.retained])
         statistics.retainedBytes = UInt64(totals[.retainedBytes])
         statistics.waitingCallBytes = UInt64(totals[.waitingCallBytes])
+        statistics.observerBytes = UInt64(totals[.observerBytes])
+        statistics.memoryBytes = UInt64(heldBytes)
         return statistics
-    }
-
-    /// What is kept for clients and what they posted, in bytes.
-    public var heldBytes: Int {
-        totals[.observerBytes] + totals[.queuedBytes] + totals[.intervalBytes] + totals[.queuedPostBytes]
-            + totals[.answerBytes] + totals[.waitingCallBytes] + totals[.retainedBytes]
     }
 
     /// Every client, and who else does not read what it was sent, in no particular order.

@@ -23,6 +23,7 @@ public struct Limits: Equatable, Sendable {
         case retainedBytes = "retained-bytes"
         case retainedBytesPerClient = "retained-bytes-per-client"
         case stateBytes = "state-bytes"
+        case memoryBytes = "memory-bytes"
         case nameLength = "name-length"
         case objectLength = "object-length"
         case userInfoBytes = "user-info-bytes"
@@ -102,6 +103,11 @@ public struct Limits: Equatable, Sendable {
             key: .stateBytes, standard: 64 << 20, hardMaximum: 1 << 30,
             reason: "what outlives the service, in the user's runtime directory, which is memory; queues go first"),
         Row(
+            key: .memoryBytes, standard: 256 << 20, hardMaximum: 16 << 30,
+            reason:
+                "everything together, which is less than the totals come to; what waits for clients gives way to the rest"
+        ),
+        Row(
             key: .nameLength, standard: 1024, hardMaximum: 65_536,
             reason: "bytes of UTF-8; names are reverse domain names"),
         Row(
@@ -160,12 +166,13 @@ extension Limits.Key {
         case .retainedBytes: 17
         case .retainedBytesPerClient: 18
         case .stateBytes: 19
-        case .nameLength: 20
-        case .objectLength: 21
-        case .userInfoBytes: 22
-        case .userInfoDepth: 23
-        case .postsPerCall: 24
-        case .channelsPerProcess: 25
+        case .memoryBytes: 20
+        case .nameLength: 21
+        case .objectLength: 22
+        case .userInfoBytes: 23
+        case .userInfoDepth: 24
+        case .postsPerCall: 25
+        case .channelsPerProcess: 26
         }
     }
 }

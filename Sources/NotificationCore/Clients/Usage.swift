@@ -40,6 +40,22 @@ enum Resource: Int, CaseIterable {
     }
 }
 
+extension Resource {
+    /// What a client takes besides what it registered, in bytes: its entries in tables.
+    private static let clientSize = 2048
+
+    /// The memory that so much of it takes, in bytes; 0 where that is counted as another resource, or is held by the bus.
+    func memory(_ amount: Int) -> Int {
+        switch self {
+        case .clients: amount * Self.clientSize
+        case .observerBytes, .queuedBytes, .intervalBytes, .queuedPostBytes, .answerBytes, .waitingCallBytes,
+            .retainedBytes:
+            amount
+        case .observers, .retained, .inFlightBytes: 0
+        }
+    }
+}
+
 /// An amount of each resource.
 struct Usage: Equatable {
     private var amounts = SIMD16<Int>()
@@ -58,6 +74,14 @@ struct Usage: Equatable {
         rest[.retainedBytes] = 0
         return rest.isZero
     }
+
+    /// The memory of what can't be taken back, in bytes.
+    var lastingMemory: Int {
+        Resource.clients.memory(self[.clients]) + self[.observerBytes] + self[.queuedPostBytes] + self[.answerBytes]
+            + self[.waitingCallBytes] + self[.retainedBytes]
+    }
+    /// That of what waits for clients, in bytes.
+    var waitingMemory: Int { self[.queuedBytes] + self[.intervalBytes] }
 
     static func += (left: inout Usage, right: Usage) { left.amounts &+= right.amounts }
     static func -= (left: inout Usage, right: Usage) { left.amounts &-= right.amounts }

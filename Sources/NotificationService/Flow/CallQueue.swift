@@ -74,8 +74,8 @@ final class CallQueue {
             self.channel = channel
         }
 
-        /// What keeping a call in a row takes, about: an array that grows has room for as much again, at times.
-        static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 2, maxBytesOfRow / 2) + 64 }
+        /// What keeping a call in a row takes, about: the array has some room, and the message is made when it is served.
+        static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 4, maxBytesOfRow / 4) + 64 }
         /// What a row takes besides, or a message.
         static let overhead = 512
         /// A row that has as many bytes gets no more.

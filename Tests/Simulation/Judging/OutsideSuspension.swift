@@ -53,6 +53,8 @@ struct OutsideSuspension {
     func isSuspended(word: Bool?, at now: Int64, by service: UniqueName?) -> Bool? {
         if let last = overrides.last {
             guard last.acknowledged != nil, overrides.allSatisfy({ $0.acknowledged != nil }) else { return nil }
+            // Of two that were asked at the same time nobody knows which came first: one may wait for its connection.
+            guard overrides.dropLast().allSatisfy({ $0.acknowledged! <= last.asked }) else { return nil }
             if let isSuspended = last.isSuspended { return isSuspended }
         }
         if let word { return word }
