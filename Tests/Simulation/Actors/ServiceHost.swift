@@ -234,10 +234,12 @@ final class ServiceHost {
         instance.isWithoutQueues = instance.service?.isWithoutQueues ?? false
         guard instance.iterations % Self.checkEvery == 0 else { return }
         checkCore(of: instance)
-        if let waiting = instance.service?.center?.statistics.waitingCallBytes,
-            waiting > limits[.waitingCallBytes] + Self.mostReadAhead
-        {
-            world.violate("E4", "\(waiting) bytes of calls wait, and the limit is \(limits[.waitingCallBytes])")
+        guard let statistics = instance.service?.center?.statistics else { return }
+        if statistics.waitingCallBytes > limits[.waitingCallBytes] + Self.mostReadAhead {
+            world.violate("E4", "\(statistics.waitingCallBytes) bytes of calls wait: \(limits[.waitingCallBytes])")
+        }
+        if statistics.memoryBytes > limits[.memoryBytes] + Self.mostReadAhead {
+            world.violate("E4", "\(statistics.memoryBytes) bytes are held: \(limits[.memoryBytes])")
         }
     }
 

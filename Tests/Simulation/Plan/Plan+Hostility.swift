@@ -88,6 +88,7 @@ extension Plan {
         manner.mostOutgoingBytes = 1 << 30
         if manner.kind == .daemon, random.happens(0.7) { manner.mostIncomingBytes = random.number(64...4096) << 10 }
         if random.happens(0.7) { limits[.waitingCallBytes] = UInt64(random.number(1...8)) << 20 }
+        if random.happens(0.5) { limits[.memoryBytes] = UInt64(random.number(2...16)) << 20 }
         // Where nothing else goes wrong everybody is owed an answer in time.
         if random.happens(0.7) { steps.removeAll { $0.actor == nil } }
         for _ in 0..<2 { addRareCaller(&random) }
