@@ -48,7 +48,8 @@ package struct Machine {
             connect: { context, priority throws(BusError) in
                 try Connection(address: address, context: context, priority: priority)
             },
-            runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(), processes: ProcFileSystem(), session: .own,
+            runtimeDirectory: ownRuntimeDirectory(), files: SystemFiles(),
+            processes: RecentProcesses(of: ProcFileSystem()), session: .own,
             maySandboxesCall: { FlatpakInstances.ofSession.mayTalk(to: Wire.busName) },
             readConfiguration: { .ofMachine() }, sockets: { UnixSockets() },
             letGoOfPages: UnusedPages.letGo,

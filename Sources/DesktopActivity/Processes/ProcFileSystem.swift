@@ -123,6 +123,8 @@ package struct ProcFileSystem: ProcessTable, Sendable {
             String.init)
     }
 
+    package func identity(of processID: UInt32) -> ProcessIdentity? { status(of: processID)?.identity }
+
     package func facts(of processID: UInt32) -> Lookup<ProcessFacts?> {
         hasOwnRoot(processID) ? .known(facts(of: processID, root: nil)) : .mayBlock { factsByRoot(of: processID) }
     }

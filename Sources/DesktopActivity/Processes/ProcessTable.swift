@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A process that can't be mistaken for a later one with the same id.
-struct ProcessIdentity: Hashable, Sendable {
+package struct ProcessIdentity: Hashable, Sendable {
     let id: UInt32
     /// When it started, in clock ticks since the machine did.
     let start: UInt64
@@ -67,6 +67,8 @@ package protocol ProcessTable {
     /// - Returns: nil when there is no such process, or it is another one.
     func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription?
     /// Nil when there is no such process.
+    func identity(of processID: UInt32) -> ProcessIdentity?
+    /// Nil when there is no such process.
     func facts(of processID: UInt32) -> Lookup<ProcessFacts?>
     /// What desktop the process sees. Nil when that is not known, or not to be believed, as in a sandbox.
     func environment(of processID: UInt32) -> Lookup<SessionEnvironment?>
@@ -80,6 +82,8 @@ extension Confinement {
 }
 
 extension ProcessTable {
+    package func identity(of processID: UInt32) -> ProcessIdentity? { facts(of: processID).value?.identity }
+
     /// Out of the facts, for a table that reads nothing anew.
     package func description(of processID: UInt32, startedBy moment: UInt64) -> ProcessDescription? {
         guard let facts = facts(of: processID).value, facts.identity.start <= moment else { return nil }
