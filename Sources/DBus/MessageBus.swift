@@ -148,7 +148,7 @@ extension MessageBus {
     /// Asks the bus for the connection that owns a name.
     ///
     /// - Parameter completion: gets its unique name, or NameHasNoOwner.
-    public func nameOwner(of name: WellKnownName, completion: @escaping (Result<UniqueName, BusError>) -> Void) {
+    public func nameOwner(of name: some BusName, completion: @escaping (Result<UniqueName, BusError>) -> Void) {
         let message = Message.busCall("GetNameOwner")
         var writer = MessageWriter(message)
         writer.append(name.rawValue)

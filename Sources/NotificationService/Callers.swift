@@ -10,8 +10,8 @@ import NotificationCore
 ///
 /// Nobody is served before that is known: it decides who pays for what a call makes the service hold (E4). The bus is
 /// asked over the control connection, where its answer does not wait behind all that callers send. What arrives
-/// meanwhile waits, whoever sent it, so that the bus's order stays what it was (D4, S5). What waits is bounded by what
-/// the connection may have received.
+/// meanwhile waits, whoever sent it, so that the bus's order stays what it was (D4, S5); but only for a few: when
+/// thousands come at once nobody else waits for them. What waits is bounded by what the connection may have received.
 ///
 /// Where a process runs in files of its own, these are asked, and may not answer. For that nobody else waits: only what
 /// this caller sent does, for a moment, as long as it is not too much. Then it is served as one of whom nothing is known.
@@ -86,10 +86,22 @@ final class Callers {
     /// Since when.
     private var asked: [UniqueName: UInt64] = [:]
     private var departed = Departed()
-    /// In the order of their arrival, with the caller of a call.
-    private var waiting = Deque<(message: Message, caller: UniqueName?)>()
-    /// Goes on with those.
+    /// In the order of their arrival.
+    private var waiting = Deque<Waiting>()
+    /// How many of them are a connection's.
+    private var waitingOf: [UniqueName: Int] = [:]
+    /// Their size, in bytes.
+    private var waitingBytes = 0 {
+        didSet { tellKept() }
+    }
+    /// What the bus has answered, in its order, as long as many wait.
+    private var answers = Deque<(name: UniqueName, result: Result<ConnectionCredentials, BusError>)>()
+    /// Goes on with these.
     private var rest: ReadySource!
+    /// As long as no more wait everything does, in its order.
+    private static let maxInOrder = 32
+    /// So much may wait while more is read, in bytes.
+    private static let maxWaitingBytes = 8 << 20
     /// Messages that wait for the look at their own caller's process; below, the maximum of each caller in bytes.
     private var putOff: [UniqueName: PutOff] = [:]
     private static let maxPutOff = 256 << 10
@@ -99,9 +111,20 @@ final class Callers {
     private var lookingUp: [UInt32: [(Confinement?) -> Void]] = [:]
     /// The size of all messages that are put off, in bytes; ``onPutOff`` is told of each change.
     private var putOffBytes = 0 {
-        didSet { onPutOff?(putOffBytes) }
+        didSet { tellKept() }
     }
+    /// Told how much is kept here, in bytes, that is not to keep others from being read.
     var onPutOff: ((Int) -> Void)?
+
+    private func tellKept() { onPutOff?(putOffBytes + min(waitingBytes, Self.maxWaitingBytes)) }
+
+    private struct Waiting {
+        let message: Message
+        /// Nil for what is no call.
+        let caller: UniqueName?
+        /// The same, or the connection whose end it tells.
+        let about: UniqueName?
+    }
 
     private struct PutOff {
         let credentials: ConnectionCredentials
@@ -116,7 +139,7 @@ final class Callers {
         self.table = table
         self.lookups = lookups
         rest = ReadySource(
-            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in mayGoOn },
+            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in mayGoOn || !answers.isEmpty },
             run: { [unowned self] in goOn() })
     }
 
@@ -134,7 +157,13 @@ final class Callers {
         let caller = message.kind == .methodCall ? message.sender : nil
         let isKnown = caller.map(isKnown) ?? true
         if isKnown, waiting.isEmpty { return putOff.isEmpty || !isPutOff(message, caller) }
-        waiting.append((message, caller))
+        let about = caller ?? OwnerChange(message)?.departed
+        if isKnown, waiting.count > Self.maxInOrder, about.map({ waitingOf[$0] == nil }) ?? true {
+            return putOff.isEmpty || !isPutOff(message, caller)
+        }
+        waiting.append(Waiting(message: message, caller: caller, about: about))
+        waitingBytes += message.byteCount
+        if let about { waitingOf[about, default: 0] += 1 }
         return false
     }
 
@@ -176,17 +205,23 @@ final class Callers {
         guard asked[name] == nil else { return }
         asked[name] = table.now
         way.credentials(of: name) { [weak self] result in
-            switch result {
-            case .success(let credentials): self?.found(credentials, of: name)
-            // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
-            // about again with its next call.
-            case .failure(let error):
-                let hasLeft = error.name == BusError.nameHasNoOwnerName
-                self?.learned(
-                    ConnectionCredentials(), nil, of: name, confinement: .unknown, isProvisional: !hasLeft,
-                    hasLeft: hasLeft)
-                self?.goOn()
-            }
+            guard let self else { return }
+            guard answers.isEmpty, waiting.count <= Self.maxInOrder else { return answers.append((name, result)) }
+            answered(result, of: name)
+            goOn()
+        }
+    }
+
+    private func answered(_ result: Result<ConnectionCredentials, BusError>, of name: UniqueName) {
+        switch result {
+        case .success(let credentials): found(credentials, of: name)
+        // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
+        // about again with its next call.
+        case .failure(let error):
+            let hasLeft = error.name == BusError.nameHasNoOwnerName
+            learned(
+                ConnectionCredentials(), nil, of: name, confinement: .unknown, isProvisional: !hasLeft,
+                hasLeft: hasLeft)
         }
     }
 
@@ -205,10 +240,7 @@ final class Callers {
 
     private func found(_ credentials: ConnectionCredentials, of name: UniqueName) {
         let processID = credentials.processID
-        guard processID > 0 else {
-            learned(credentials, nil, of: name, confinement: .unknown)
-            return goOn()
-        }
+        guard processID > 0 else { return learned(credentials, nil, of: name, confinement: .unknown) }
         // At once: it may be a command that ends a moment later.
         let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
         let lookup = table.confinement(of: processID)
@@ -226,7 +258,6 @@ final class Callers {
                 for completion in self?.lookingUp.removeValue(forKey: processID) ?? [] { completion(confinement) }
             }
         }
-        goOn()
     }
 
     /// - Parameter confinement: nil when it could not be found out, for now.
@@ -246,22 +277,37 @@ final class Callers {
         for message in kept.messages { handle(message) }
     }
 
-    /// Handles what waits and does not have to any more, some of it: what comes of many at once may be much.
+    /// Takes up answers, and handles what waits and does not have to any more, some of it: what comes of many at once may
+    /// be much, and others are to be read meanwhile.
     private func goOn() {
-        var left = Self.mostAtOnce
-        while left > 0, let (message, caller) = waiting.first, caller.map(isKnown) ?? true {
-            left -= 1
-            waiting.popFirst()
-            if putOff.isEmpty || !isPutOff(message, caller) { handle(message) }
+        let start = bus.context.now
+        for _ in 0..<Self.maxAtOnce {
+            if let first = waiting.first, first.caller.map(isKnown) ?? true {
+                popFirst()
+                if putOff.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
+            } else if let answer = answers.popFirst() {
+                answered(answer.result, of: answer.name)
+            } else {
+                return
+            }
+            if bus.context.now - start > Self.maxTime { return }
         }
     }
 
-    /// Messages that are handled in one turn of the loop: as many as are read in one.
-    private static let mostAtOnce = 32
+    /// Messages that are handled in one turn of the loop, many more than are read in one; and how long that may take.
+    private static let maxAtOnce = 256
+    private static let maxTime = Duration.microseconds(500)
+
+    private func popFirst() {
+        guard let first = waiting.popFirst() else { return }
+        waitingBytes -= first.message.byteCount
+        guard let about = first.about, let count = waitingOf[about] else { return }
+        waitingOf[about] = count > 1 ? count - 1 : nil
+    }
 
     /// Takes out what waits, in the order of its arrival.
     func takeWaiting() -> [Message] {
-        defer { waiting = Deque() }
+        defer { (waiting, waitingOf, waitingBytes) = (Deque(), [:], 0) }
         return waiting.map(\.message)
     }
 

@@ -79,6 +79,7 @@ package final class CenterObject {
             revokeForbidden(of: name)
         }
         callers.handle = { [unowned self] message in _ = handleNow(message) }
+        clients.knownProcess = { [callers] name in callers[name].flatMap { $0.processID > 0 ? $0.processID : nil } }
         driver.effects.onWatched = { [unowned self] name in callers.identify(name) }
         driver.effects.onForgotten = { [unowned self] name in callers.forget(name) }
         if inherited == nil { configuration.begin() }
@@ -269,11 +270,12 @@ package final class CenterObject {
             #if CARILLON_PLANTED
                 if change.departed != nil, PlantedFault.strikes(.missedDeparture, oneOf: 4) { return true }
             #endif
-            if let client = change.departed {
+            if let client = change.departed, let calls {
                 channelPosts.isLeaving(client)
-                if calls?.keep(message, about: client, line(of: client)) == true { return true }
+                calls.takeEnd(message, of: client, line(of: client)) { ownerChanged(change) }
+            } else {
+                ownerChanged(change)
             }
-            ownerChanged(change)
             return true
         }
         if let error = message.error, error.name == BusError.limitsExceededName, message.isFromBus {

@@ -20,6 +20,8 @@ final class ClientRegistry {
     private let table: any ProcessTable
     /// Called when the process of a client is known.
     var onIdentified: ((ClientName, UInt32) -> Void)?
+    /// The process of a connection, where the bus has told it.
+    var knownProcess: ((ClientName) -> UInt32?)?
     private let departures: DepartureWatch
     private var processes: [ClientName: Process] = [:]
     private var unidentified: Set<ClientName> = []
@@ -40,7 +42,7 @@ final class ClientRegistry {
         unidentified.insert(client)
         departures.watch(client, isGone: isGone)
         // Asked behind the match rule: either this fails, or a later departure is announced.
-        bus.processID(of: client) { [weak self] result in
+        askForProcess(of: client) { [weak self] result in
             guard let self, unidentified.contains(client) else { return }
             switch result {
             case .success(let id):
@@ -54,6 +56,12 @@ final class ClientRegistry {
             }
             identified(client)
         }
+    }
+
+    /// The bus's answer is small where it only has to tell that the connection is there.
+    private func askForProcess(of client: ClientName, completion: @escaping (Result<UInt32, BusError>) -> Void) {
+        guard let id = knownProcess?(client) else { return bus.processID(of: client, completion: completion) }
+        bus.nameOwner(of: client) { result in completion(result.map { _ in id }) }
     }
 
     func forget(_ client: ClientName) {

@@ -65,7 +65,7 @@ final class ServiceLink {
     ) throws(BusError) {
         self.machine = machine
         connection = try machine.connect(context, .of(.reading))
-        control = try machine.connect(context, .of(.control))
+        control = try machine.connect(context, .of(.reading))
         self.heritage = heritage
         waitingCalls = heritage?.calls ?? []
         self.onEnd = onEnd

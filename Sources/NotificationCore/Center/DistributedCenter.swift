@@ -316,6 +316,11 @@ public final class DistributedCenter {
         return client.observers.count + client.queue.count + retained.count(ofConnection: name) > Self.partSize / 2
     }
 
+    /// The client left the bus, and what it had goes later. From now on it is sent nothing.
+    public func noteLeft(_ name: ClientName) {
+        clients[name]?.presence = .leaving
+    }
+
     /// The client left the bus: a part of what it had goes, until it returns false and ``clientDisappeared(_:effects:)`` is
     /// due. From the first part on it is sent nothing.
     public func takeApart(_ name: ClientName, effects: inout [Effect]) -> Bool {

@@ -40,9 +40,9 @@ final class CallQueue {
     private static let mostAtOnceInCrowd = 8
     /// Lost posts that may wait to be announced.
     private static let mostUnannounced = 4096
-    /// While so much waits to be written, what has to wait anyway does: its answers would stand behind that, before those of
-    /// others, and what goes to connections that have left is counted for nobody.
-    private static let mostUnwritten = 2 << 20
+    /// While so much waits to be written, what has to wait anyway does, and only little is served at once: what comes of it
+    /// would stand behind that, before the answers of others.
+    private static let maxUnwritten = 256 << 10
 
     /// What waits in a line.
     private final class Call {
@@ -171,8 +171,8 @@ final class CallQueue {
         #endif
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
-        guard !isStopped, !isWriting,
-            lines.mayServe(account, at: start, most: most, isBehind: inbox.isBehind(at: start)),
+        guard !isStopped,
+            mayServe(account, at: start, most: most),
             oversized == nil || !call.hasMember(PostMany.member) || hasRoom(for: call, of: caller)
         else {
             keep(call, of: caller, account)
@@ -240,14 +240,22 @@ final class CallQueue {
         start()
     }
 
-    /// Keeps what the bus tells of a connection behind the calls of it that are kept, or as it is to be served part by part.
-    ///
-    /// - Returns: false when it is to be served now.
-    func keep(_ signal: Message, about caller: UniqueName, _ account: AccountID) -> Bool {
-        guard driver.center.keepsCalls(of: caller) || driver.center.takesPartsToLeave(caller) else { return false }
-        left.insert(caller)
-        append(Call(signal, of: caller, account))
-        return true
+    /// Serves the end of a connection at once, or keeps it: behind the calls of it that are kept, as it is to be served part
+    /// by part, or as thousands of connections of its process end at once.
+    func takeEnd(_ signal: Message, of caller: UniqueName, _ account: AccountID, serve: () -> Void) {
+        let start = connection.context.now
+        let isKept = driver.center.keepsCalls(of: caller) || driver.center.takesPartsToLeave(caller)
+        guard !isKept, isStopped || mayServe(account, at: start, most: nil) else {
+            left.insert(caller)
+            driver.center.noteLeft(caller)
+            return append(Call(signal, of: caller, account))
+        }
+        serve()
+        lines.note(connection.context.now - start, of: account)
+    }
+
+    private func mayServe(_ account: AccountID, at now: Instant, most: Int?) -> Bool {
+        lines.mayServe(account, at: now, most: most, isBehind: isWriting || inbox.isBehind(at: now))
     }
 
     /// Whether a connection has left of which calls are kept, so that nobody waits for their answers.
@@ -356,7 +364,7 @@ final class CallQueue {
 
     // MARK: Serving
 
-    private var isWriting: Bool { connection.outgoingBytes > Self.mostUnwritten }
+    private var isWriting: Bool { connection.outgoingBytes > Self.maxUnwritten }
 
     /// - Parameter isLast: whether there is no later.
     private func serve(for time: Duration, isLast: Bool = false) {

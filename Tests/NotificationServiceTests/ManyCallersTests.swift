@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+import BusNames
+import DBus
+import DesktopActivity
+import NotificationWire
+import TestLimits
+import TestSupport
+import Testing
+
+@testable import NotificationService
+
+@Suite("E4: many callers of whom nothing is known yet", .limited)
+struct ManyCallersTests {
+    private final class Scene {
+        let bus = QuietBus()
+        let callers: Callers
+        private(set) var handled: [String] = []
+
+        init() {
+            callers = Callers(bus: bus, table: NoProcesses(), lookups: ProcessLookups(on: bus.context))
+            callers.onKnown = { _, _ in }
+            callers.handle = { [unowned self] in note($0) }
+        }
+
+        /// A call of a connection arrives. Returns whether it is handled at once.
+        @discardableResult
+        func call(_ caller: Int) -> Bool {
+            let name = UniqueName(unchecked: ":1.\(caller)")
+            return arrive(Wire.methodCall("Call").carried(from: AnyBusName(name), serial: 1))
+        }
+
+        /// A connection has left.
+        @discardableResult
+        func leave(_ caller: Int) -> Bool {
+            let signal = Message.signal(
+                path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged")
+            var writer = MessageWriter(signal)
+            for text in [":1.\(caller)", ":1.\(caller)", ""] { writer.append(text) }
+            return arrive(signal.carried(from: "org.freedesktop.DBus", serial: 1))
+        }
+
+        private func arrive(_ message: Message) -> Bool {
+            let isAdmitted = callers.admit(message)
+            if isAdmitted { note(message) }
+            return isAdmitted
+        }
+
+        private func note(_ message: Message) {
+            handled.append(message.sender.map { "\($0)" } ?? "\(OwnerChange(message)?.departed?.rawValue ?? "?") left")
+        }
+
+        /// The bus tells so many who they are, in its order.
+        func answer(_ count: Int = .max) {
+            var left = count
+            while left > 0, let question = bus.next("GetConnectionCredentials") {
+                let reply = Wire.methodCall("Reply")
+                var writer = MessageWriter(reply)
+                writer.array(of: "{sv}") { writer in
+                    writer.dictEntry { writer in
+                        writer.append("ProcessID")
+                        writer.variant(of: "u") { $0.append(UInt32(7)) }
+                    }
+                }
+                question.completion?(.success(reply))
+                left -= 1
+            }
+            while bus.context.iterate(mayBlock: false) {}
+        }
+    }
+
+    @Test("D4: behind a few everything keeps the bus's order")
+    func few() {
+        let scene = Scene()
+        scene.call(1)
+        scene.answer()
+        #expect(scene.handled == [":1.1"] && scene.call(1))
+        for caller in 2...4 { scene.call(caller) }
+        #expect(!scene.call(1) && !scene.leave(1))
+        scene.answer(2)
+        #expect(scene.handled.dropFirst(2) == [":1.2", ":1.3"])
+        scene.answer()
+        #expect(scene.handled.dropFirst(4) == [":1.4", ":1.1", ":1.1 left"])
+        #expect(!scene.callers.isAnythingWaiting)
+    }
+
+    @Test("E4: nobody who is known waits behind many; what one sent keeps its order")
+    func many() {
+        let scene = Scene()
+        for caller in [1, 2] { scene.call(caller) }
+        scene.answer()
+        for caller in 3...20 { scene.call(caller) }
+        #expect(!scene.call(2))
+        for caller in 21...60 { scene.call(caller) }
+        let before = scene.handled.count
+        #expect(scene.call(1) && scene.call(1))
+        #expect(!scene.call(2), "it would pass its own call")
+        #expect(!scene.call(30) && !scene.leave(30) && scene.leave(1))
+        #expect(scene.handled.dropFirst(before) == [":1.1", ":1.1", ":1.1 left"])
+        scene.answer()
+        let rest = scene.handled.dropFirst(before + 3)
+        let expected =
+            (3...20).map { ":1.\($0)" } + [":1.2"] + (21...60).map { ":1.\($0)" } + [":1.2", ":1.30", ":1.30 left"]
+        #expect(Array(rest) == expected)
+        #expect(!scene.callers.isAnythingWaiting && scene.call(2))
+    }
+
+    @Test("E4: what is kept here does not keep others from being read, up to a bound")
+    func kept() {
+        let scene = Scene()
+        var kept = 0
+        scene.callers.onPutOff = { kept = $0 }
+        for caller in 1...40 { scene.call(caller) }
+        let size = kept / 40
+        #expect(size > 50 && kept == size * 40)
+        scene.answer(10)
+        #expect(kept == size * 30)
+        scene.answer()
+        #expect(kept == 0)
+    }
+}
