@@ -95,7 +95,9 @@ final class Callers {
         didSet { tellKept() }
     }
     /// What the bus has answered, in its order, as long as many wait.
-    private var answers = Deque<(name: UniqueName, result: Result<ConnectionCredentials, BusError>)>()
+    private var answers = Deque<(name: UniqueName, answer: Answer)>()
+    /// Those whom nobody needs to know any more, but for messages of theirs that wait.
+    private var forgotten: Set<UniqueName> = []
     /// Goes on with these.
     private var rest: ReadySource!
     /// As long as no more wait everything does, in its order.
@@ -117,6 +119,12 @@ final class Callers {
     var onPutOff: ((Int) -> Void)?
 
     private func tellKept() { onPutOff?(putOffBytes + min(waitingBytes, Self.maxWaitingBytes)) }
+
+    private enum Answer {
+        /// With what the kernel says of the process; nil where the bus does not know that.
+        case found(ConnectionCredentials, (description: ProcessDescription?, confinement: Lookup<Confinement>)?)
+        case failed(BusError)
+    }
 
     private struct Waiting {
         let message: Message
@@ -206,18 +214,33 @@ final class Callers {
         asked[name] = table.now
         way.credentials(of: name) { [weak self] result in
             guard let self else { return }
-            guard answers.isEmpty, waiting.count <= Self.maxInOrder else { return answers.append((name, result)) }
-            answered(result, of: name)
+            let answer = answer(result, of: name)
+            guard answers.isEmpty, waiting.count <= Self.maxInOrder else { return answers.append((name, answer)) }
+            takeUp(answer, of: name)
             goOn()
         }
     }
 
-    private func answered(_ result: Result<ConnectionCredentials, BusError>, of name: UniqueName) {
+    private func answer(_ result: Result<ConnectionCredentials, BusError>, of name: UniqueName) -> Answer {
         switch result {
-        case .success(let credentials): found(credentials, of: name)
+        case .failure(let error): return .failed(error)
+        case .success(let credentials):
+            let processID = credentials.processID
+            guard processID > 0 else { return .found(credentials, nil) }
+            // At once: it may be a command that ends a moment later.
+            let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
+            return .found(credentials, (description, table.confinement(of: processID)))
+        }
+    }
+
+    private func takeUp(_ answer: Answer, of name: UniqueName) {
+        switch answer {
+        case .found(let credentials, nil): learned(credentials, nil, of: name, confinement: .unknown)
+        case .found(let credentials, let process?):
+            found(credentials, process.description, process.confinement, of: name)
         // The bus had no room for the question or the answer. Served as one of whom nothing is known, it is asked
         // about again with its next call.
-        case .failure(let error):
+        case .failed(let error):
             let hasLeft = error.name == BusError.nameHasNoOwnerName
             learned(
                 ConnectionCredentials(), nil, of: name, confinement: .unknown, isProvisional: !hasLeft,
@@ -230,20 +253,23 @@ final class Callers {
         self[name]?.identity ?? departed.identity(of: name, at: bus.context.now)
     }
 
-    /// Nothing of the connection is left.
+    /// Nothing of the connection is left, but for what may wait here.
     func forget(_ name: UniqueName) {
+        if waitingOf[name] != nil, callers[name] != nil {
+            forgotten.insert(name)
+            return
+        }
         if let caller = callers.removeValue(forKey: name) {
             departed.append(name, caller.identity, at: bus.context.now)
         }
         last = nil
     }
 
-    private func found(_ credentials: ConnectionCredentials, of name: UniqueName) {
+    private func found(
+        _ credentials: ConnectionCredentials, _ description: ProcessDescription?, _ lookup: Lookup<Confinement>,
+        of name: UniqueName
+    ) {
         let processID = credentials.processID
-        guard processID > 0 else { return learned(credentials, nil, of: name, confinement: .unknown) }
-        // At once: it may be a command that ends a moment later.
-        let description = table.description(of: processID, startedBy: asked[name] ?? table.now)
-        let lookup = table.confinement(of: processID)
         if case .mayBlock = lookup, callers[name] == nil {
             putOff[name] = PutOff(credentials: credentials, description: description)
         }
@@ -284,9 +310,12 @@ final class Callers {
         for _ in 0..<Self.maxAtOnce {
             if let first = waiting.first, first.caller.map(isKnown) ?? true {
                 popFirst()
+                if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
+                    onKnown(name, caller)
+                }
                 if putOff.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
             } else if let answer = answers.popFirst() {
-                answered(answer.result, of: answer.name)
+                takeUp(answer.answer, of: answer.name)
             } else {
                 return
             }
@@ -307,13 +336,14 @@ final class Callers {
 
     /// Takes out what waits, in the order of its arrival.
     func takeWaiting() -> [Message] {
-        defer { (waiting, waitingOf, waitingBytes) = (Deque(), [:], 0) }
+        defer { (waiting, waitingOf, waitingBytes, forgotten) = (Deque(), [:], 0, []) }
         return waiting.map(\.message)
     }
 
     private var mayGoOn: Bool {
         guard let caller = waiting.first?.caller else { return !waiting.isEmpty }
-        return self[caller] != nil || putOff[caller] != nil
+        // One whose answer has come and that is not known any more is asked about again.
+        return self[caller] != nil || putOff[caller] != nil || asked[caller] == nil
     }
 }
 

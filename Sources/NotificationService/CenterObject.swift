@@ -189,8 +189,9 @@ package final class CenterObject {
 
     /// The process ends now; a later one will take up from here.
     package func finish() {
-        if let count = takeKeptCalls()?.count, count > 0 {
-            Log.warning("\(count) calls that came faster than they can be served are lost, as the service ends")
+        let left = ((takeKeptCalls() ?? []) + callers.takeWaiting()).filter { $0.kind == .methodCall }
+        if left.count > 0 {
+            Log.warning("\(left.count) calls that came faster than they can be served are lost, as the service ends")
         }
         driver.finish()
     }

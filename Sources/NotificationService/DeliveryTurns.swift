@@ -50,6 +50,10 @@ final class DeliveryTurns {
         }
         sources.append(
             ReadySource(
+                on: context, priority: .of(.reading), isReady: { [unowned driver] in driver.center.isOverMemory },
+                run: { [unowned driver] in driver.perform { _ in } }))
+        sources.append(
+            ReadySource(
                 on: context, priority: .of(.queuedAsap),
                 isReady: { [unowned self] in
                     driver.center.hasQueuedPosts(.asap) && context.now >= endOfRest

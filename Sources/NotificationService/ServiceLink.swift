@@ -22,7 +22,7 @@ final class ServiceLink {
     let object: CenterObject
     private let machine: Machine
     private let connection: Connection
-    /// For ``ClientProber``. Its answers come before the posts, in the loop as well.
+    /// For what is asked of the bus and of clients: its answers don't wait behind what others send.
     private let control: Connection
     private var heritage: Heritage?
     private var sizeTest: SizeTest?

@@ -65,12 +65,12 @@ struct RecentProcessesTests {
         table.start(7, unit: "app-one.scope")
         let before = table.now
         #expect(scene.ask(7) == 4)
-        scene.time += .milliseconds(10)
+        scene.time += .milliseconds(1)
         table.start(7, unit: "app-two.scope", sandbox: .init(application: "org.example.Two", instance: "1"))
         #expect(scene.recent.description(of: 7, startedBy: before) == nil, "who connected before it started is another")
         #expect(scene.recent.confinement(of: 7).value == .sandbox("org.example.Two"))
         #expect(scene.recent.facts(of: 7).value?.unit == "app-two.scope")
-        scene.time += .milliseconds(10)
+        scene.time += .milliseconds(1)
         table.processes[7] = nil
         #expect(scene.recent.description(of: 7, startedBy: table.now) == nil && scene.recent.facts(of: 7).value == nil)
         #expect(scene.recent.name(of: 7) == "" && scene.recent.confinement(of: 7).value == .unknown)

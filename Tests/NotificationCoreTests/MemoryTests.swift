@@ -108,6 +108,31 @@ struct MemoryTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E4, R1: values that were left behind give way to everything else")
+    func leftValues() throws {
+        let center = scenario()
+        for number in 1...6 {
+            _ = fill {
+                try Kind.values.take(center, client(number), $0)
+                center.giveWay()
+            }
+            center.disappear(client(number))
+        }
+        let (left, before) = (center.statistics.retained, center.statistics.displaced)
+        #expect(left > 500 && center.statistics.memoryBytes <= Self.memory)
+        let taken = fill { number in
+            try Kind.observers.take(center, client(8), number)
+            center.giveWay()
+            #expect(center.statistics.memoryBytes <= Self.memory)
+        }
+        #expect(taken > 900, "as many as without them")
+        let statistics = center.statistics
+        #expect(statistics.displaced - before > left / 2)
+        #expect(statistics.retained == left - (statistics.displaced - before))
+        #expect(statistics.memoryBytes <= Self.most)
+        try center.center.checkInvariants()
+    }
+
     @Test("E4: an event takes away a bounded number of what is too much")
     func bounded() throws {
         let center = scenario()

@@ -15,11 +15,16 @@ struct ManyCallersTests {
         let bus = QuietBus()
         let callers: Callers
         private(set) var handled: [String] = []
+        private(set) var told: [UniqueName] = []
+        var onHandled: (() -> Void)?
 
         init() {
             callers = Callers(bus: bus, table: NoProcesses(), lookups: ProcessLookups(on: bus.context))
-            callers.onKnown = { _, _ in }
-            callers.handle = { [unowned self] in note($0) }
+            callers.onKnown = { [unowned self] name, _ in told.append(name) }
+            callers.handle = { [unowned self] message in
+                note(message)
+                onHandled?()
+            }
         }
 
         /// A call of a connection arrives. Returns whether it is handled at once.
@@ -102,6 +107,20 @@ struct ManyCallersTests {
             (3...20).map { ":1.\($0)" } + [":1.2"] + (21...60).map { ":1.\($0)" } + [":1.2", ":1.30", ":1.30 left"]
         #expect(Array(rest) == expected)
         #expect(!scene.callers.isAnythingWaiting && scene.call(2))
+    }
+
+    @Test("E4: one that is forgotten while calls of it wait is told again, and nobody is stuck behind it")
+    func forgotten() {
+        let scene = Scene()
+        for _ in 0..<40 { scene.call(1) }
+        scene.call(2)
+        scene.onHandled = { [unowned scene] in if scene.handled.count <= 2 { scene.callers.forget(":1.1") } }
+        scene.answer()
+        #expect(scene.handled == Array(repeating: ":1.1", count: 40) + [":1.2"])
+        #expect(scene.told == [":1.1", ":1.1", ":1.1", ":1.2"])
+        #expect(scene.callers[":1.1"] != nil && !scene.callers.isAnythingWaiting)
+        scene.callers.forget(":1.1")
+        #expect(scene.callers[":1.1"] == nil && scene.callers.identity(of: ":1.1") != nil)
     }
 
     @Test("E4: what is kept here does not keep others from being read, up to a bound")

@@ -20,8 +20,8 @@ package final class RecentProcesses: ProcessTable {
 
     /// A process may change its name, and enter a sandbox.
     private static let memory = Duration.milliseconds(100)
-    /// An id is given again when all others were.
-    private static let leastTimeToReuse = Duration.milliseconds(10)
+    /// What the bus says is as old, so that an id that is given again so soon can't be told anyway.
+    private static let leastTimeToReuse = Duration.milliseconds(1)
     private static let maxKnown = 64
 
     private let table: any ProcessTable

@@ -111,7 +111,7 @@ extension DistributedCenter {
         }
         let bytes = resource.memory(amount)
         guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
-            let isFull = totals.lastingMemory + bytes > mostLastingMemory
+            let isFull = totals.lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > mostLastingMemory
             let memory = limits[.memoryBytes]
             throw isFull
                 ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
@@ -126,7 +126,7 @@ extension DistributedCenter {
     /// Whether everything together has room for more of what can't be taken back, and the share of an account in it, which
     /// is that of ``checkRoom(for:_:adding:)``. What waits for clients gives way to it, down to an eighth of all.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
-        let left = mostLastingMemory - totals.lastingMemory - bytes
+        let left = mostLastingMemory - totals.lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
         return left >= 0 && (peer?.account.usage.lastingMemory ?? 0) + bytes <= share * left
     }
 
@@ -141,14 +141,25 @@ extension DistributedCenter {
     }
 
     /// Whether ``giveWay(effects:)`` is due.
-    public var isOverMemory: Bool { heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0 }
+    public var isOverMemory: Bool {
+        isValueInTheWay || heldBytes > limits[.memoryBytes] && totals.waitingMemory > 0
+    }
 
-    /// Loses what waits for whom most waits, where everything together is too much: as much as one event may.
+    private var isValueInTheWay: Bool {
+        totals.lastingMemory > mostLastingMemory && departed.usage(.retainedBytes) > 0
+    }
+
+    /// Where everything together is too much, as much as one event may is taken out: values that were left behind, and of
+    /// what waits for clients the oldest for whom most waits.
     public func giveWay(effects: inout [Effect]) {
         defer { eventEnded() }
         takeAllTurns(effects: &effects)
         for _ in 0..<Self.maxGivingWay where isOverMemory {
-            guard loseFromLargest(effects: &effects) else { return }
+            if isValueInTheWay, let name = departed.largest, let value = retained.first(paidBy: name) {
+                displace(value, effects: &effects)
+            } else {
+                guard loseFromLargest(effects: &effects) else { return }
+            }
         }
     }
 

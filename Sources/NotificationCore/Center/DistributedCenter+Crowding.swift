@@ -48,7 +48,9 @@ extension DistributedCenter {
         return slowest == .max ? 0 : slowest
     }
 
-    private func mayCrowd(_ client: Client) -> Bool { !client.isSuspended && client.monitors == 0 }
+    private func mayCrowd(_ client: Client) -> Bool {
+        client.presence == .here && !client.isSuspended && client.monitors == 0
+    }
 
     private func isOver(_ client: Client, eighths: UInt64) -> Bool {
         let byteCount = UInt64(client.queue.byteCount)

@@ -37,10 +37,14 @@ extension DistributedCenter {
         // Those that pay for values are bounded by these.
         guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
-        let left = Int(limits[.answerBytes]) - totals[.answerBytes]
+        // What else there is leaves room for a few at least.
+        let memory = Int(limits[.memoryBytes]) - (totals.lastingMemory - totals[.answerBytes])
+        let left = min(Int(limits[.answerBytes]), max(memory, Self.leastForAnswers)) - totals[.answerBytes]
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
-            && hasMemory(for: peer, adding: 0)
     }
+
+    /// The room that answers have together, whatever else there is, in bytes.
+    private static let leastForAnswers = 1 << 20
 
     /// Sends the only answer that is kept for a connection that answers Pings, though its window is used up: it may be a
     /// program of one thread that waits for it, and nothing tells what that has read.

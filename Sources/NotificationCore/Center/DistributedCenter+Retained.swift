@@ -102,9 +102,14 @@ extension DistributedCenter {
                 || totals[.retainedBytes] + value.byteCount - (before?.byteCount ?? 0) > limits[.retainedBytes]
         }
         while isTooMuch(), let name = departed.largest, let value = retained.first(paidBy: name) {
-            removeRetained(value, effects: &effects)
-            counters.displaced += 1
+            displace(value, effects: &effects)
         }
+    }
+
+    /// Removes a value to make room for others.
+    func displace(_ value: RetainedValue, effects: inout [Effect]) {
+        removeRetained(value, effects: &effects)
+        counters.displaced += 1
     }
 
     /// Has the bus tell when one leaves who pays for a value and is no client.

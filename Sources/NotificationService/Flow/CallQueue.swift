@@ -307,7 +307,7 @@ final class CallQueue {
 
     private func append(_ call: Call) {
         charge(call)
-        closeRows { $0.account == call.account }
+        closeRows { $0.account == call.account || $0.caller == call.caller }
         lines.append(call, of: call.account)
         start()
     }

@@ -139,6 +139,12 @@ public struct PostOutline: Hashable, Sendable {
     public let object: String
     public let isImmediate: Bool
 
+    /// To the byte: texts that look the same may be two.
+    public static func == (one: PostOutline, other: PostOutline) -> Bool {
+        one.isImmediate == other.isImmediate && one.name.utf8.elementsEqual(other.name.utf8)
+            && one.object.utf8.elementsEqual(other.object.utf8)
+    }
+
     /// Of a call of ``Post``, without a look at its userInfo.
     ///
     /// - Throws: InvalidArgs for what is not laid out as D-Bus lays it out; what ``PostOptions`` throws.
