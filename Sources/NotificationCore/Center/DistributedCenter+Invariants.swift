@@ -86,7 +86,7 @@ extension DistributedCenter {
         try require(!client.queue.hasHeld || client.isSuspended, "S2: only for a suspended client is anything held")
         guard client.reads else {
             return try require(
-                !remembersChanges || !client.queue.hasDue || client.remembersDue,
+                !remembersChanges || !client.queue.hasDue || client.remembersDue || client.presence != .here,
                 "E3: what waits for \(name), which does not read, is remembered")
         }
         try require(client.unannounced == nil, "S4: \(name) reads, so it has been told of its losses")

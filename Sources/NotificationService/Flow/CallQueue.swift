@@ -43,6 +43,8 @@ final class CallQueue {
     /// While so much waits to be written, what has to wait anyway does, and only little is served at once: what comes of it
     /// would stand behind that, before the answers of others.
     private static let maxUnwritten = 256 << 10
+    /// The same for what else is served: up to here nobody who waits is forgotten for it.
+    private static let maxUnwrittenAtAll = 1 << 20
 
     /// What waits in a line.
     private final class Call {
@@ -217,7 +219,9 @@ final class CallQueue {
     func take(_ channel: Channel) {
         let start = connection.context.now
         let most = driver.center.isCrowded ? Self.mostAtOnceInCrowd : nil
-        guard lines.mayServe(channel.account, at: start, most: most, isBehind: inbox.isBehind(at: start)) else {
+        guard
+            lines.mayServe(channel.account, at: start, most: most, under: inbox.isBehind(at: start) ? .reading : .none)
+        else {
             return keep(channel)
         }
         let (count, _) = serveChannel(channel)
@@ -254,8 +258,13 @@ final class CallQueue {
         lines.note(connection.context.now - start, of: account)
     }
 
+    private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
+        inbox.isBehind(at: now) ? .reading : isWriting ? .writing : .none
+    }
+
     private func mayServe(_ account: AccountID, at now: Instant, most: Int?) -> Bool {
-        lines.mayServe(account, at: now, most: most, isBehind: isWriting || inbox.isBehind(at: now))
+        connection.outgoingBytes <= Self.maxUnwrittenAtAll
+            && lines.mayServe(account, at: now, most: most, under: pressure(at: now))
     }
 
     /// Whether a connection has left of which calls are kept, so that nobody waits for their answers.
@@ -366,12 +375,14 @@ final class CallQueue {
 
     private var isWriting: Bool { connection.outgoingBytes > Self.maxUnwritten }
 
-    /// - Parameter isLast: whether there is no later.
-    private func serve(for time: Duration, isLast: Bool = false) {
+    /// - Parameters:
+    ///   - unwritten: the bytes that may wait to be written.
+    ///   - isLast: whether there is no later.
+    private func serve(for time: Duration, upTo unwritten: Int = CallQueue.maxUnwritten, isLast: Bool = false) {
         guard !isStopped else { return }
         let start = connection.context.now
         var before = start
-        while credit > 0, isLast || !isWriting, let call = pop() {
+        while credit > 0, isLast || connection.outgoingBytes <= unwritten, let call = pop() {
             let (count, isMore) = serve(call)
             if credit < .max { credit -= min(count, credit) }
             if isMore {
@@ -422,6 +433,8 @@ final class CallQueue {
         credit = driver.center.isCrowded ? max(Self.leastInInterval, sent) : .max
         if inbox.isBehind(at: now) {
             serveBesideReading()
+        } else if isWriting {
+            serve(for: Self.leastTimeInInterval, upTo: Self.maxUnwrittenAtAll)
         } else {
             serve(for: Self.timeInInterval)
             overdrawn = .zero

@@ -24,10 +24,24 @@ struct FairLines<Caller: Hashable, Item> {
 
     /// The unit of time in which parts are counted.
     private static var slotTime: Duration { .milliseconds(20) }
-    /// What all together are served at once in a slot; the rest is for what waits.
-    private static var timeAtOnce: Duration { .milliseconds(10) }
-    /// The same while there is more to be read than can be: nearly all of the time is for that.
-    private static var timeAtOnceWhileBehind: Duration { .milliseconds(1) }
+    /// What others wait for while it is served.
+    enum Pressure {
+        case none
+        /// Much waits to be written, and what comes of it stands behind that.
+        case writing
+        /// There is more to be read than can be: nearly all of the time is for that.
+        case reading
+
+        /// What all together are served at once in a slot; the rest is for what waits.
+        fileprivate var timeAtOnce: Duration {
+            switch self {
+            case .none: .milliseconds(10)
+            case .writing: .milliseconds(4)
+            case .reading: .milliseconds(1)
+            }
+        }
+    }
+
     /// For so many slots it is remembered that somebody has used more than its part.
     private static var mostSlots: UInt64 { 50 }
     /// Nobody's part is smaller.
@@ -61,12 +75,11 @@ struct FairLines<Caller: Hashable, Item> {
     ///
     /// - Parameters:
     ///   - most: of them in a slot, besides the bound of time; nil for any number.
-    ///   - isBehind: whether reading is behind.
-    mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?, isBehind: Bool = false) -> Bool {
+    mutating func mayServe(_ caller: Caller, at now: Instant, most: Int?, under pressure: Pressure = .none) -> Bool {
         begin(at: now)
         let line = line(of: caller)
         guard line.items.isEmpty else { return false }
-        let part = max((isBehind ? Self.timeAtOnceWhileBehind : Self.timeAtOnce) / callersBefore, Self.leastTime)
+        let part = max(pressure.timeAtOnce / callersBefore, Self.leastTime)
         if line.slot != slot {
             // One item may take longer than a slot: that is made up for, but not for ever.
             let passed = Int(min(slot - line.slot, Self.mostSlots)) - 1
