@@ -100,7 +100,7 @@ final class Callers {
     private var forgotten: Set<UniqueName> = []
     /// Goes on with these.
     private var rest: ReadySource!
-    /// As long as no more wait everything does, in its order.
+    /// As long as something of no more connections waits everything does, in its order, however much that is.
     private static let maxInOrder = 32
     /// So much may wait while more is read, in bytes.
     private static let maxWaitingBytes = 8 << 20
@@ -166,7 +166,7 @@ final class Callers {
         let isKnown = caller.map(isKnown) ?? true
         if isKnown, waiting.isEmpty { return putOff.isEmpty || !isPutOff(message, caller) }
         let about = caller ?? OwnerChange(message)?.departed
-        if isKnown, waiting.count > Self.maxInOrder, about.map({ waitingOf[$0] == nil }) ?? true {
+        if isKnown, waitingOf.count > Self.maxInOrder, about.map({ waitingOf[$0] == nil }) ?? true {
             return putOff.isEmpty || !isPutOff(message, caller)
         }
         waiting.append(Waiting(message: message, caller: caller, about: about))
@@ -215,7 +215,7 @@ final class Callers {
         way.credentials(of: name) { [weak self] result in
             guard let self else { return }
             let answer = answer(result, of: name)
-            guard answers.isEmpty, waiting.count <= Self.maxInOrder else { return answers.append((name, answer)) }
+            guard answers.isEmpty, waitingOf.count <= Self.maxInOrder else { return answers.append((name, answer)) }
             takeUp(answer, of: name)
             goOn()
         }

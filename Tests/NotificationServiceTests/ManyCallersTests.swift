@@ -88,6 +88,17 @@ struct ManyCallersTests {
         #expect(!scene.callers.isAnythingWaiting)
     }
 
+    @Test("D4, M6: behind much of a few everything keeps the bus's order as well")
+    func muchOfFew() {
+        let scene = Scene()
+        scene.call(1)
+        scene.answer()
+        for _ in 0..<1000 { scene.call(2) }
+        #expect(!scene.call(1), "it may be a word of one that knows what the other has sent")
+        scene.answer()
+        #expect(scene.handled == [":1.1"] + Array(repeating: ":1.2", count: 1000) + [":1.1"])
+    }
+
     @Test("E4: nobody who is known waits behind many; what one sent keeps its order")
     func many() {
         let scene = Scene()
