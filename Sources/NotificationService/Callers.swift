@@ -307,7 +307,8 @@ final class Callers {
     /// be much, and others are to be read meanwhile.
     private func goOn() {
         let start = bus.context.now
-        for _ in 0..<Self.maxAtOnce {
+        let areMany = waitingOf.count > Self.maxInOrder || !answers.isEmpty
+        for _ in 0..<(areMany ? Self.maxAtOnce : Self.maxAtOnceOfFew) {
             if let first = waiting.first, first.caller.map(isKnown) ?? true {
                 popFirst()
                 if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
@@ -319,11 +320,13 @@ final class Callers {
             } else {
                 return
             }
-            if bus.context.now - start > Self.maxTime { return }
+            if areMany, bus.context.now - start > Self.maxTime { return }
         }
     }
 
-    /// Messages that are handled in one turn of the loop, many more than are read in one; and how long that may take.
+    /// Messages that are handled in one turn of the loop: of a few callers as many as are read in one; of many more than
+    /// that, for so long.
+    private static let maxAtOnceOfFew = 32
     private static let maxAtOnce = 256
     private static let maxTime = Duration.microseconds(500)
 
