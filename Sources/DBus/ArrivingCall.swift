@@ -24,7 +24,7 @@ public struct ArrivingCall {
         self.header = header
     }
 
-    /// What it takes on the bus, in bytes.
+    /// Its size on the bus, in bytes.
     public var byteCount: Int { bytes.count }
     /// Whether the sender asked not to be answered.
     public var expectsNoReply: Bool { Int32(header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED != 0 }

@@ -13,7 +13,7 @@ public struct CallRow {
     public init() {}
 
     public var isEmpty: Bool { count == 0 }
-    /// What its calls take on the bus, and those that were taken out of it.
+    /// The size of its calls on the bus, and of those that were taken out of it, in bytes.
     public var byteCount: Int { bytes.count }
 
     /// Adds a copy of a call at the end.

@@ -11,7 +11,7 @@ import NotificationCore
 /// Nobody is served before that is known: it decides who pays for what a call makes the service hold (E4). The bus is
 /// asked over the control connection, where its answer does not wait behind all that callers send. What arrives
 /// meanwhile waits, whoever sent it, so that the bus's order stays what it was (D4, S5); but only for a few: when
-/// thousands come at once nobody else waits for them. What waits is bounded by what the connection may have received.
+/// thousands come at once nobody else waits for them. Messages that wait are bounded by what the connection may have received.
 ///
 /// Where a process runs in files of its own, these are asked, and may not answer. For that nobody else waits: only what
 /// this caller sent does, for a moment, as long as it is not too much. Then it is served as one of whom nothing is known.
@@ -94,7 +94,7 @@ final class Callers {
     private var waitingBytes = 0 {
         didSet { tellKept() }
     }
-    /// What the bus has answered, in its order, as long as many wait.
+    /// Answers of the bus, in its order, as long as many wait.
     private var answers = Deque<(name: UniqueName, answer: Answer)>()
     /// Those whom nobody needs to know any more, but for messages of theirs that wait.
     private var forgotten: Set<UniqueName> = []
@@ -102,7 +102,7 @@ final class Callers {
     private var rest: ReadySource!
     /// As long as something of no more connections waits everything does, in its order, however much that is.
     private static let maxInOrder = 32
-    /// So much may wait while more is read, in bytes.
+    /// The bytes that may wait while more is read.
     private static let maxWaitingBytes = 8 << 20
     /// Messages that wait for the look at their own caller's process; below, the maximum of each caller in bytes.
     private var putOff: [UniqueName: PutOff] = [:]

@@ -75,7 +75,7 @@ final class ManyPosts {
                     }
                 do throws(BusError) {
                     let post = try post.get()
-                    // What is posted in parts was let through with the first.
+                    // Posts of a call that is served in parts were let through with the first.
                     if next == nil { try gate.check(post.options, ofPost: post.name, work.call.sender, isOfMany: true) }
                     guard try driver.makeWay(for: post, from: work.call.sender, effects: &effects) else {
                         work.next = (name, .success(post))

@@ -9,7 +9,7 @@ struct MemoryTests {
     private let two = client(2)
     private let three = client(3)
     private static let memory: UInt64 = 800_000
-    /// What one kind can't use up alone.
+    /// The part that one kind can't use up alone.
     private static let most: UInt64 = memory - memory / 8
     private static let refusals = [
         CenterError.limitExceeded(.memoryBytes, value: memory), .shareExceeded(.memoryBytes, value: memory),

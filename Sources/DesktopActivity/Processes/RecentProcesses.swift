@@ -2,8 +2,8 @@
 /// A process table that does not read again what it has read a moment ago: a program may open thousands of connections at
 /// once, and of each the same is asked several times.
 ///
-/// What is remembered is of the process that has the id now, which is looked up again and again, and only what the kernel told
-/// at once. Threads: one at a time.
+/// Only answers that the kernel gave at once are remembered, and only as long as the same process has the id, which is looked
+/// up again and again. Threads: one at a time.
 package final class RecentProcesses: ProcessTable {
     package typealias Instant = SuspendingClock.Instant
 
@@ -20,7 +20,7 @@ package final class RecentProcesses: ProcessTable {
 
     /// A process may change its name, and enter a sandbox.
     private static let memory = Duration.milliseconds(100)
-    /// What the bus says is as old, so that an id that is given again so soon can't be told anyway.
+    /// The bus's answer is as old: an id that is given again so soon can't be told from the one before anyway.
     private static let leastTimeToReuse = Duration.milliseconds(1)
     private static let maxKnown = 64
 
@@ -76,7 +76,7 @@ package final class RecentProcesses: ProcessTable {
         return value
     }
 
-    /// What is known of the process that has this id; nil when there is none.
+    /// The facts that are known of the process that has this id; nil when there is none.
     private func know(_ processID: UInt32) -> Known? {
         let now = time()
         if let known = known[processID], now - known.seen < Self.leastTimeToReuse, now - known.since < Self.memory {

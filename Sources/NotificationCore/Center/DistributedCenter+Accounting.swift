@@ -111,7 +111,7 @@ extension DistributedCenter {
         }
         let bytes = resource.memory(amount)
         guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
-            let isFull = totals.lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > mostLastingMemory
+            let isFull = totals.lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > maxLastingMemory
             let memory = limits[.memoryBytes]
             throw isFull
                 ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
@@ -120,23 +120,23 @@ extension DistributedCenter {
 
     // MARK: Everything together
 
-    /// What is kept for clients and what they posted, in bytes: at most ``Limits/Key/memoryBytes``, but for a moment.
+    /// The size of everything that is kept, in bytes: at most ``Limits/Key/memoryBytes``, but for a moment.
     public var heldBytes: Int { totals.lastingMemory + totals.waitingMemory }
 
     /// Whether everything together has room for more of what can't be taken back, and the share of an account in it, which
-    /// is that of ``checkRoom(for:_:adding:)``. What waits for clients gives way to it, down to an eighth of all.
+    /// is that of ``checkRoom(for:_:adding:)``. Notifications that wait for clients give way to it, down to an eighth of all.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
-        let left = mostLastingMemory - totals.lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
+        let left = maxLastingMemory - totals.lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
         return left >= 0 && (peer?.account.usage.lastingMemory ?? 0) + bytes <= share * left
     }
 
-    private var mostLastingMemory: Int {
+    private var maxLastingMemory: Int {
         let limit = Int(limits[.memoryBytes])
         return limit - limit / 8
     }
 
-    /// What may wait for all clients, in bytes.
-    var mostWaitingMemory: Int {
+    /// The bytes that may wait for all clients.
+    var maxWaitingMemory: Int {
         min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - totals.lastingMemory)
     }
 
@@ -146,7 +146,7 @@ extension DistributedCenter {
     }
 
     private var isValueInTheWay: Bool {
-        totals.lastingMemory > mostLastingMemory && departed.usage(.retainedBytes) > 0
+        totals.lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
     }
 
     /// Where everything together is too much, as much as one event may is taken out: values that were left behind, and of

@@ -57,7 +57,7 @@ extension DistributedCenter {
         return UInt64(client.queue.count) > limits[.queuedPerClient] / 8 * eighths
             || byteCount > limits[.queuedBytesPerClient] / 8 * eighths
             || byteCount > limits[.queuedBytes] / Self.goodPart
-                && UInt64(totals[.queuedBytes]) > UInt64(max(0, mostWaitingMemory)) / 8 * eighths
+                && UInt64(totals[.queuedBytes]) > UInt64(max(0, maxWaitingMemory)) / 8 * eighths
     }
 
     /// This part of what there is for all.

@@ -129,7 +129,7 @@ extension DistributedCenter {
         }
     }
 
-    /// Who holds most pays, and of its queues the largest, so that one that does not read never costs another its
+    /// The account that holds most pays, and of its queues the largest, so that one that does not read never costs another its
     /// notifications, in however many connections it comes (E4).
     ///
     /// - Returns: whether there was something to take from it.

@@ -37,7 +37,7 @@ extension DistributedCenter {
         // Those that pay for values are bounded by these.
         guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
-        // What else there is leaves room for a few at least.
+        // All else that there is leaves room for a few at least.
         let memory = Int(limits[.memoryBytes]) - (totals.lastingMemory - totals[.answerBytes])
         let left = min(Int(limits[.answerBytes]), max(memory, Self.leastForAnswers)) - totals[.answerBytes]
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left

@@ -96,8 +96,8 @@ public struct Statistics: Equatable, Sendable {
     public internal(set) var expired: UInt64 = 0
     public internal(set) var clients: UInt64 = 0
     public internal(set) var observers: UInt64 = 0
-    /// What those count against the limits, in bytes.
+    /// Their registrations, as they count against the limits, in bytes.
     public internal(set) var observerBytes: UInt64 = 0
-    /// What everything counts together, in bytes.
+    /// Everything together, as it counts against the limits, in bytes.
     public internal(set) var memoryBytes: UInt64 = 0
 }

@@ -41,7 +41,7 @@ enum Resource: Int, CaseIterable {
 }
 
 extension Resource {
-    /// What a client takes besides what it registered, in bytes: its entries in tables.
+    /// The memory of a client besides what it registered, in bytes: its entries in tables.
     private static let clientSize = 2048
 
     /// The memory that so much of it takes, in bytes; 0 where that is counted as another resource, or is held by the bus.

@@ -46,7 +46,7 @@ final class CallQueue {
     /// The same for what else is served: up to here nobody who waits is forgotten for it.
     private static let maxUnwrittenAtAll = 1 << 20
 
-    /// What waits in a line.
+    /// An entry of a line.
     private final class Call {
         /// Nil for a channel's turn, and for a row of calls.
         let message: Message?
@@ -76,9 +76,9 @@ final class CallQueue {
             self.channel = channel
         }
 
-        /// What keeping a call in a row takes, about: the array has some room, and the message is made when it is served.
+        /// The memory of a call in a row, about: the array has some room, and the message is made when it is served.
         static func cost(inRow byteCount: Int) -> Int { byteCount + min(byteCount / 4, maxBytesOfRow / 4) + 64 }
-        /// What a row takes besides, or a message.
+        /// That of a row besides, or of a message.
         static let overhead = 512
         /// A row that has as many bytes gets no more.
         static let maxBytesOfRow = 64 << 10
@@ -512,7 +512,7 @@ final class CallQueue {
         repeat {
             guard !unannounced.isEmpty else { return }
             driver.perform { effects in driver.center.losePosts(&unannounced, effects: &effects) }
-            // What comes faster than it is announced has everybody wait, and is not kept without end.
+            // Losses that come faster than they are announced have everybody wait, and are not kept without end.
         } while isLast || unannounced.count > Self.mostUnannounced
     }
 

@@ -24,7 +24,7 @@ struct FairLines<Caller: Hashable, Item> {
 
     /// The unit of time in which parts are counted.
     private static var slotTime: Duration { .milliseconds(20) }
-    /// What others wait for while it is served.
+    /// The work that others wait for while something is served.
     enum Pressure {
         case none
         /// Much waits to be written, and what comes of it stands behind that.
@@ -32,7 +32,7 @@ struct FairLines<Caller: Hashable, Item> {
         /// There is more to be read than can be: nearly all of the time is for that.
         case reading
 
-        /// What all together are served at once in a slot; the rest is for what waits.
+        /// The time in which all together are served at once in a slot; the rest is for what waits.
         fileprivate var timeAtOnce: Duration {
             switch self {
             case .none: .milliseconds(10)

@@ -390,7 +390,7 @@ final class RecoveryStore {
         }
         do throws(FileError) {
             if rewriting == nil {
-                // What is done in parts is remembered with the last of them: until then all of it is in the log that there
+                // Changes that are made in parts are remembered with the last of them: until then all of it is in the log that there
                 // is. But that may not become longer and longer, as long as somebody has something done so.
                 guard !center.isAnythingInParts || log.size > limit / 8 * 9 else { return }
                 rewriting = try beginRewriting(log, of: center)

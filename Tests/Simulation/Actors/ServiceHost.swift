@@ -63,7 +63,7 @@ final class ServiceHost {
     var budget = StepMeter.budget
     /// Invariants of the core are checked after so many iterations.
     private static let checkEvery = 32
-    /// What may wait beyond the limit: what the connection has read ahead, of which each message costs more than its bytes.
+    /// The bytes that may wait beyond the limit: the connection reads ahead, and each message costs more than its bytes.
     private static let mostReadAhead: UInt64 = 8 << 20
 
     init(
