@@ -315,6 +315,8 @@ final class Callers {
                     onKnown(name, caller)
                 }
                 if putOff.isEmpty || !isPutOff(first.message, first.caller) { handle(first.message) }
+                // Its end was the last of it.
+                if let name = first.about, waitingOf[name] == nil, forgotten.remove(name) != nil { forget(name) }
             } else if let answer = answers.popFirst() {
                 takeUp(answer.answer, of: answer.name)
             } else {

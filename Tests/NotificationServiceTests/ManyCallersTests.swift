@@ -134,6 +134,19 @@ struct ManyCallersTests {
         #expect(scene.callers[":1.1"] == nil && scene.callers.identity(of: ":1.1") != nil)
     }
 
+    @Test("D8: of one that is forgotten while only its end waits nothing is left")
+    func forgottenBehindItsEnd() {
+        let scene = Scene()
+        scene.call(1)
+        scene.answer()
+        for caller in 2...4 { scene.call(caller) }
+        #expect(!scene.leave(1))
+        scene.callers.forget(":1.1")
+        scene.answer()
+        #expect(scene.handled == [":1.1", ":1.2", ":1.3", ":1.4", ":1.1 left"])
+        #expect(scene.callers[":1.1"] == nil && scene.callers.identity(of: ":1.1") != nil)
+    }
+
     @Test("E4: what is kept here does not keep others from being read, up to a bound")
     func kept() {
         let scene = Scene()
