@@ -29,6 +29,9 @@ struct Channels {
     var doomedBarriers = 0
     /// Whether all was heard that the service wrote to the last channel. It may have lain unread as that ended.
     var wasReadToEnd = false
+    /// What the service said of the end of a channel while another one was asked for: about the one before, all of which
+    /// was heard, or about that one, where the bus did not carry the answer.
+    private var doubtful: DroppedSignal?
     /// Who answered last as the service does.
     private var service: UniqueName?
     private var attempts = 0
@@ -60,6 +63,21 @@ struct Channels {
         guard let notBefore else { return true }
         return now() >= notBefore
     }
+
+    /// Keeps a word until it is known what it was about.
+    ///
+    /// - Returns: whether it is the first one.
+    mutating func doubt(_ signal: DroppedSignal) -> Bool {
+        guard let before = doubtful else {
+            doubtful = signal
+            return true
+        }
+        doubtful = DroppedSignal(
+            count: before.count + signal.count, observers: before.observers + signal.observers, reason: signal.reason)
+        return false
+    }
+
+    mutating func takeDoubtful() -> DroppedSignal? { doubtful.take() }
 
     /// - Returns: the number of the question.
     mutating func asked() -> Int {
@@ -139,6 +157,9 @@ extension ServiceSession {
             stopHoldingPosts()
             // What the service says from here on is not about an earlier channel.
             channels.wasReadToEnd = false
+            let doubtful = channels.takeDoubtful()
+            // Before this answer it was about that.
+            if case .failure = result, let doubtful { announce(doubtful) }
             do throws(BusError) {
                 let reply = try result.get()
                 guard let service = reply.sender else { throw .invalidArgs("the answer has no sender") }
@@ -147,6 +168,16 @@ extension ServiceSession {
                 refused(error)
             }
             pump()
+        }
+    }
+
+    /// The service answers in order: an answer that is not there before that of the next call was not carried.
+    func doubt(_ signal: DroppedSignal) {
+        guard channels.doubt(signal), let connection else { return }
+        connection.call(Self.ping) { [weak self, weak connection] _ in
+            // The end of a connection is told as a gap of its own.
+            guard let self, let doubtful = channels.takeDoubtful(), connection === self.connection else { return }
+            announce(doubtful)
         }
     }
 

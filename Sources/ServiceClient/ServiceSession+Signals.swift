@@ -39,10 +39,16 @@ extension ServiceSession {
 
     func take(_ signal: DroppedSignal) {
         if signal.reason == DroppedSignal.notAllowed { return revoked(signal.observers) }
-        // The service can't know what is read behind its end. While another channel is asked for, it may be about that.
-        if signal.reason == DropReason.channelEnded.rawValue, case .none = channels.phase, channels.wasReadToEnd {
-            return
+        // The service can't know what is read behind its end.
+        if signal.reason == DropReason.channelEnded.rawValue, channels.wasReadToEnd {
+            guard case .asking = channels.phase else { return }
+            return doubt(signal)
         }
+        announce(signal)
+    }
+
+    /// The program is told of a loss.
+    func announce(_ signal: DroppedSignal) {
         sequence.dropped(signal.count, isBound: signal.isBound)
         receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
     }
@@ -62,7 +68,12 @@ extension ServiceSession {
     func received(_ notification: ArrivedNotification) {
         switch sequence.check(sequence: notification.sequence, serial: notification.serial) {
         case .next: break
-        case .missing(let count): receiver.mayHaveMissed(.missing(count: count))
+        case .missing(let count):
+            if let signal = channels.takeDoubtful() {
+                receiver.mayHaveMissed(.dropped(count: signal.count, reason: signal.reason))
+            } else {
+                receiver.mayHaveMissed(.missing(count: count))
+            }
         case .repeated: return
         }
         receiver.received(notification, for: registrations.keys(of: notification.observers))

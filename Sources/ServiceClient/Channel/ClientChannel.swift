@@ -140,7 +140,8 @@ final class ClientChannel {
             reads += 1
             bytes += count
             takeFrames(mayWait: mayWait)
-            guard isFull else { return }
+            // There may be no more than that; or the end, which who reads all that there is has to know.
+            guard isFull || most == .max else { return }
         }
     }
 
