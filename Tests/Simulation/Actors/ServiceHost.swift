@@ -217,10 +217,16 @@ final class ServiceHost {
     /// A2: whom an earlier service had suspended for its application's activity is told that this one has not.
     private func expectResumptions() {
         for status in center?.clientStatuses ?? [] where !status.isSuspended {
+            // One that is suspended again knows that already.
             ledger.expectWord(
                 to: status.name, ifSuspended: true, within: Self.timeOfResumption,
+                while: { [weak self] in self?.isSuspended(status.name) == false },
                 "that it is resumed, by the service that came")
         }
+    }
+
+    private func isSuspended(_ client: ClientName) -> Bool? {
+        center?.clientStatuses.first { $0.name == client }?.isSuspended
     }
 
     /// In which the service takes up what there was, and in which a client is told then; later it may be for another

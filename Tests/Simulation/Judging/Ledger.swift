@@ -93,10 +93,11 @@ final class Ledger {
     /// - Parameters:
     ///   - isOfSuspended: only to one that was told last that it is.
     ///   - time: in which it is told, in microseconds.
+    ///   - isOwed: whether it still is to be told by then.
     ///   - what: it has to be told.
     func expectWord(
         to client: UniqueName, ifSuspended isOfSuspended: Bool = false, within time: Int64 = timeOfWords,
-        _ what: String
+        while isOwed: @escaping () -> Bool = { true }, _ what: String
     ) {
         guard let witness = witnesses().first(where: { $0.client == client }), !witness.hasLeft,
             witness.isToldSuspended || !isOfSuspended
@@ -105,7 +106,7 @@ final class Ledger {
         let incarnation = incarnations
         world.after(time) { [self] in
             guard witness.expectsWord, !witness.hasLeft, incarnation == incarnations, !wasBusCrowded, !wasBusSlow,
-                witness.isReading(), !isOfSuspended || !wasStateLost(since: witness.joined)
+                witness.isReading(), isOwed(), !isOfSuspended || !wasStateLost(since: witness.joined)
             else { return }
             world.violate("E3", "\(client) is not told \(what)")
         }
