@@ -382,6 +382,8 @@ package final class CenterObject {
                 from: answers)
         }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
+        calls.onGlance = { [unowned turns] in turns.noteActivity() }
+        calls.onServed = { [unowned turns] time in turns.noteServing(time) }
         calls.mayPost = { [gate] name, poster in (try? gate.check(poster) { .post(name: name) }) != nil }
         return calls
     }

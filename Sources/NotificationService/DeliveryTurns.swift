@@ -13,6 +13,8 @@ final class DeliveryTurns {
     /// Messages that are read ahead of the default mode before that gets a turn: a flood that nobody observes must not
     /// hold up what was posted before it. One that somebody does is bounded by the core too.
     private static let mostReadAhead = 128
+    /// The same of the time that serving takes.
+    private static let mostServedAhead = Duration.milliseconds(4)
     /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
     /// to do either.
     private static let quietMilliseconds: UInt32 = 50
@@ -29,6 +31,7 @@ final class DeliveryTurns {
     private var activityWhenIdle: UInt64 = 0
     /// Messages that were read while the default mode waited.
     private var readAhead = 0
+    private var servedAhead = Duration.zero
     private var quietTimer: EventSource?
     private var looks = 0
     private var isIdle = false
@@ -80,8 +83,15 @@ final class DeliveryTurns {
         if readAhead > Self.mostReadAhead { send(upTo: .standard) }
     }
 
+    /// So long it took to serve a call, or a part of one.
+    func noteServing(_ time: Duration) {
+        guard driver.center.isReady(.standard) else { return }
+        servedAhead += time
+        if servedAhead > Self.mostServedAhead { send(upTo: .standard) }
+    }
+
     private func send(upTo lane: DeliveryLane) {
-        if lane == .standard { readAhead = 0 }
+        if lane == .standard { (readAhead, servedAhead) = (0, .zero) }
         driver.perform { effects in
             driver.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
         }

@@ -139,6 +139,10 @@ final class CallQueue {
     var refuse: ((Message) -> Void)!
     /// Whether nothing that arrived before is still to be looked at.
     var mayTakeAtGlance: (() -> Bool)!
+    /// Called for each call that was taken or lost so.
+    var onGlance: (() -> Void)!
+    /// Called with the time that serving something took.
+    var onServed: ((Duration) -> Void)!
     /// Whether policy lets a connection post this name.
     var mayPost: ((String, UniqueName) -> Bool)!
 
@@ -181,7 +185,7 @@ final class CallQueue {
             return true
         }
         defer {
-            lines.note(connection.context.now - start, of: account, more: parts.takePostCount())
+            noteServing(since: start, of: account, more: parts.takePostCount())
             if parts.hasBegun(call) {
                 if oversized == nil, !hasRoom(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
@@ -205,13 +209,16 @@ final class CallQueue {
         }
         let cost = Call.cost(inRow: call.byteCount)
         guard driver.center.mayKeepCall(of: row.caller, byteCount: cost, wantsAnswer: !call.expectsNoReply) else {
-            return lose(call, of: row.caller)
+            guard lose(call, of: row.caller) else { return false }
+            onGlance()
+            return true
         }
         guard row.row.byteCount < Call.maxBytesOfRow else { return false }
         noteReading(call.byteCount)
         row.row.append(call)
         row.charged += cost
         _ = driver.center.callIsKeptBehindOthers(of: row.caller, byteCount: cost)
+        onGlance()
         return true
     }
 
@@ -225,7 +232,7 @@ final class CallQueue {
             return keep(channel)
         }
         let (count, _) = serveChannel(channel)
-        lines.note(connection.context.now - start, of: channel.account, more: max(0, count - 1))
+        noteServing(since: start, of: channel.account, more: max(0, count - 1))
         // Nothing else of the client is served before the rest of it.
         if channel.waiting != nil { keep(channel) }
     }
@@ -255,7 +262,13 @@ final class CallQueue {
             return append(Call(signal, of: caller, account))
         }
         serve()
-        lines.note(connection.context.now - start, of: account)
+        noteServing(since: start, of: account)
+    }
+
+    private func noteServing(since start: Instant, of account: AccountID, more: Int = 0) {
+        let time = connection.context.now - start
+        lines.note(time, of: account, more: more)
+        onServed(time)
     }
 
     private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
@@ -393,6 +406,7 @@ final class CallQueue {
             }
             let now = connection.context.now
             lines.noteTurn(now - before)
+            onServed(now - before)
             before = now
             if now - start >= time { return }
         }
