@@ -321,7 +321,7 @@ struct CenterHandlers {
 
     func listObserversFrom(_ call: ListObserversFrom, _ sight: PolicyGate.Sight) -> [ListedRegistration] {
         var observers: [ListedRegistration] = []
-        var room = Wire.mostAnswerBytes
+        var room = Wire.maxPieceBytes
         for registration in registrations(of: call.client, sight) where registration.id > call.after {
             guard observers.count < call.most else { break }
             let observer = ListedRegistration(registration)
@@ -381,7 +381,7 @@ struct CenterHandlers {
     ) throws(BusError) -> DistributedCenter.Wanted {
         try perform { effects throws(CenterError) in
             try center.followInterest(
-                of: client, after: call.after, most: Int(call.most), room: Wire.mostAnswerBytes,
+                of: client, after: call.after, most: Int(call.most), room: Wire.maxPieceBytes,
                 byteCount: FollowInterest.byteCount, effects: &effects)
         }
     }
@@ -391,7 +391,7 @@ struct CenterHandlers {
     ) throws(BusError) -> [FollowValues.Listed] {
         try perform { effects throws(CenterError) in
             try center.followValues(
-                of: client, after: call.after, most: Int(call.most), room: Wire.mostAnswerBytes,
+                of: client, after: call.after, most: Int(call.most), room: Wire.maxPieceBytes,
                 byteCount: FollowValues.byteCount, effects: &effects)
         }.map(FollowValues.Listed.init)
     }

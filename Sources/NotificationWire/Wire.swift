@@ -15,6 +15,8 @@ public enum Wire {
     /// The most that an answer which lists something takes, in bytes: whoever asks pays for what it does not read, and a
     /// bus ends the connection of a service that sends too much at once.
     public static let mostAnswerBytes = 4 << 20
+    /// Those of an answer whose caller asks again for the rest: few enough that others hardly wait for it.
+    public static let maxPieceBytes = 256 << 10
 
     /// A call to the service that has no arguments yet. ``CenterMethod`` appends them, and tests what no client should.
     package static func methodCall(_ member: MemberName, startsService: Bool = true) -> Message {
