@@ -73,6 +73,63 @@ struct StateSizeTests: StateTests {
         #expect(deliveries(effects).isEmpty)
     }
 
+    @Test("E8, E3: whether what waits is kept changes part by part, and a kill at any moment loses nothing unannounced")
+    func extents() throws {
+        var limits = Limits()
+        limits[.stateBytes] = 1 << 20
+        let count = 1500
+        for last in stride(from: 700, through: 2 * count, by: 127) {
+            let directory = try TemporaryDirectory()
+            var (waiting, isWhole) = (0, true)
+            let (center, effects) = try afterKill(in: directory, limits: limits) { center, store in
+                var effects: [Effect] = []
+                let hold = ObserverOptions(suspensionBehavior: .hold)
+                _ = try center.addObserver(of: ":1.1", name: "", object: "", options: hold, effects: &effects)
+                try center.setSuspended(true, of: ":1.1", effects: &effects)
+                for number in 0..<last {
+                    if number == count {
+                        // All of it goes, and from then on little waits.
+                        try center.setSuspended(false, of: ":1.1", effects: &effects)
+                        while center.waiting(for: ":1.1") > 0 {
+                            center.sendAllReady(effects: &effects)
+                            carryOut(&effects, in: store)
+                            center.clientAnswered(":1.1", effects: &effects)
+                        }
+                        try center.setSuspended(true, of: ":1.1", effects: &effects)
+                    }
+                    if number >= count {
+                        // Something else makes the log long.
+                        let id = try center.addObserver(
+                            of: ":1.1", name: String(repeating: "n", count: 900), object: "", options: hold,
+                            effects: &effects)
+                        try center.removeObserver(id, of: ":1.1", effects: &effects)
+                    }
+                    if number < count || number % 10 == 0 {
+                        _ = try center.post(
+                            name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
+                            from: ":1.9", effects: &effects)
+                    }
+                    let (before, files) = (try size(directory), try files(in: directory).count)
+                    carryOut(&effects, in: store)
+                    store.tidy(from: center)
+                    // Where it becomes shorter, another one was written for some time, or is little.
+                    let after = try size(directory)
+                    #expect(after >= before || files == 3 || after < 200_000, "\(number): \(after)")
+                }
+                (waiting, isWhole) = (Int(center.waiting(for: ":1.1")), store.isWhole)
+            }
+            let (left, lost) = (Int(center.waiting(for: ":1.1")), losses(effects).reduce(0) { $0 + Int($1[0]) })
+            #expect(left == (isWhole ? waiting : 0), "\(last)")
+            #expect(lost == (isWhole ? 0 : waiting), "\(last)")
+            if last == 700 || last > 2 * count - 127 { #expect(isWhole, "\(last)") }
+            if 1100...count ~= last { #expect(!isWhole) }
+        }
+    }
+
+    private func files(in directory: TemporaryDirectory) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: directory.path)
+    }
+
     @Test("E4, E3: the log has a long list of observers once for each client, and not with each notification")
     func observerLists() throws {
         let directory = try TemporaryDirectory()

@@ -23,11 +23,15 @@ public struct StateSnapshot {
         let owed: OwedList
     }
 
+    /// The next changes of a list, one by one; nil behind the last.
+    private typealias List = () -> Change?
+
     /// Those to come; the last is the next.
     private var clients: [OfClient]
     private var values: RetainedValues.Snapshot?
     private var posts: [PostingQueues.Snapshot]
-    private var current: AnyIterator<Change>?
+    private var lists: [() -> List] = []
+    private var current: List?
 
     init(clients: [OfClient], values: RetainedValues.Snapshot, posts: [PostingQueues.Snapshot]) {
         self.clients = clients.reversed()
@@ -42,7 +46,7 @@ public struct StateSnapshot {
     public mutating func next(_ most: Int, _ body: (Change) -> Void) -> Bool {
         var left = most
         while left > 0 {
-            if let change = current?.next() {
+            if let change = current?() {
                 body(change)
                 left -= 1
             } else if let next = nextList() {
@@ -55,37 +59,56 @@ public struct StateSnapshot {
         return true
     }
 
-    private mutating func nextList() -> AnyIterator<Change>? {
-        if let client = clients.popLast() { return AnyIterator(Self.changes(of: client).makeIterator()) }
+    private mutating func nextList() -> List? {
+        if let list = lists.popLast() { return list() }
+        if let client = clients.popLast() {
+            lists = Self.lists(of: client).reversed()
+            return lists.popLast()!()
+        }
         if let values = values.take() {
-            return AnyIterator(values.all.lazy.map { .retained($0.notification, $0.retention) }.makeIterator())
+            return Self.list(of: values.all) { .retained($0.notification, $0.retention) }
         }
         return posts.popLast().map { posts in
-            AnyIterator(posts.all.lazy.map { .postQueued(posts.poster, $0, coalescing: []) }.makeIterator())
+            Self.list(of: posts.all) { .postQueued(posts.poster, $0, coalescing: []) }
         }
     }
 
-    private static func changes(of client: OfClient) -> some Sequence<Change> {
+    /// Each is made when it is its turn.
+    private static func lists(of client: OfClient) -> [() -> List] {
         let name = client.name
-        // In the order of registration, which is the order in which they match.
-        let observers = client.observers.values.map(\.registration).sorted { $0.id < $1.id }
-        let due = client.due?.due ?? []
-        let queues: [any Sequence<Change>] = [
-            [.client(name, client.counts)], observers.lazy.map(Change.observer), client.state,
-            due.lazy.map { .queuedDue(name, $0.entry.notification, observers: $0.entry.observers.ids, $0.lane) },
-            client.waiting.map { waiting in
-                AnySequence(
-                    waiting.held.lazy.map { entry in
-                        .held(
-                            name, entry.notification, observers: entry.observers.ids,
-                            coalescing: entry.coalescing?.ids ?? [])
-                    })
-            } ?? AnySequence([]),
-            (client.waiting?.delayed ?? []).lazy.map { .delayed(name, $0.notification, observers: $0.observers) },
-            client.loss.map { [$0] } ?? [],
-            client.owed.all.lazy.map { .owed(name, $0) },
+        return [
+            { list(of: [.client(name, client.counts)]) { $0 } },
+            {
+                // In the order of registration, which is the order in which they match.
+                list(of: client.observers.values.map(\.registration).sorted { $0.id < $1.id }, Change.observer)
+            },
+            { list(of: client.state) { $0 } },
+            {
+                list(of: client.due?.due ?? []) {
+                    .queuedDue(name, $0.entry.notification, observers: $0.entry.observers.ids, $0.lane)
+                }
+            },
+            {
+                guard let waiting = client.waiting else { return { nil } }
+                return list(of: waiting.held) { entry in
+                    .held(
+                        name, entry.notification, observers: entry.observers.ids,
+                        coalescing: entry.coalescing?.ids ?? [])
+                }
+            },
+            {
+                list(of: client.waiting?.delayed ?? []) { .delayed(name, $0.notification, observers: $0.observers) }
+            },
+            { list(of: client.loss.map { [$0] } ?? []) { $0 } },
+            { list(of: client.owed.all) { .owed(name, $0) } },
         ]
-        return queues.lazy.flatMap { AnySequence($0) }
+    }
+
+    private static func list<Elements: Sequence>(
+        of elements: Elements, _ change: @escaping (Elements.Element) -> Change
+    ) -> List {
+        var elements = elements.makeIterator()
+        return { elements.next().map(change) }
     }
 }
 

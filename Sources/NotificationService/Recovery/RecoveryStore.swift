@@ -75,8 +75,8 @@ final class RecoveryStore {
     private var wait = RecoveryStore.firstWait
     /// The size of the log when it was last written anew.
     private var rewrittenSize = 0
-    /// While it is being written anew, part by part.
-    private var rewriting: LogRewriting?
+    /// While it is being written anew, part by part; and what of the state the new one has.
+    private var rewriting: (work: LogRewriting, extent: Extent)?
     /// Bytes that the log may have.
     private var limit: Int
     private var reserved = (serial: UInt64(0), observer: UInt64(0))
@@ -145,6 +145,7 @@ final class RecoveryStore {
                 case .part, .bus: break
                 case .queuesUnkept: hasQueues = false
                 case .numbers(let serial, let observer): used = (serial, observer)
+                case .change(let change) where change.isOfQueues && !hasQueues: break
                 case .change(let change):
                     if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
                         counters.free(slot)
@@ -276,7 +277,8 @@ final class RecoveryStore {
         case .whole: break
         case .withoutQueues:
             if let client = change.clientWhoseQueueChanges { touched.insert(client) }
-            guard !change.isOfQueues else { return }
+            // Of no use to who reads the log that there is, but the next one gets it as well.
+            guard !change.isOfQueues || rewriting?.extent == .whole else { return }
         }
         encoder.encode(change, slot: { slots[$0] ?? 0 }, to: &pending)
         if pending.byteCount > Self.mostPending { flush() }
@@ -384,39 +386,57 @@ final class RecoveryStore {
     /// Goes on with writing the log anew, or begins it, as far as an event may. It is in time: of the quarter that the log may
     /// be longer meanwhile, the state takes a sixth, at four times what is appended, and what is appended meanwhile less.
     private func rewritePart(of center: DistributedCenter) throws(FileError) {
-        // Whether what waits is kept changes at once, and seldom.
-        guard let log, log.size <= limit / 4 * 5, rewriting != nil || extent == .whole || !mayHaveQueues(center) else {
-            return try rewrite(from: center)
-        }
+        // What can't be kept whole is begun again without queues.
+        let most = limit / 4 * (extent == .whole && rewriting?.extent == .withoutQueues ? 6 : 5)
+        guard let log, log.size <= most else { return try rewrite(from: center) }
         do throws(FileError) {
             if rewriting == nil {
                 // Changes that are made in parts are remembered with the last of them: until then all of it is in the log that there
                 // is. But that may not become longer and longer, as long as somebody has something done so.
                 guard !center.isAnythingInParts || log.size > limit / 8 * 9 else { return }
-                rewriting = try beginRewriting(log, of: center)
+                let extent = extent == .whole || mayHaveQueues(center) ? Extent.whole : .withoutQueues
+                try beginRewriting(log, extent, of: center)
             }
-            guard let work = rewriting, try work.goOn(atMost: mostRewritten) else { return }
+            guard let (work, extent) = rewriting, try work.goOn(atMost: mostRewritten) else { return }
             rewriting = nil
             rewrittenSize = work.size
+            try kept(extent, of: center)
         } catch {
+            let wasWhole = rewriting?.extent == .whole
             giveUpRewriting()
-            guard case .tooLarge = error.reason, extent == .whole else { throw error }
-            try rewrite(from: center, isTooLarge: true)
+            guard case .tooLarge = error.reason, wasWhole else { throw error }
+            try beginRewriting(log, .withoutQueues, of: center)
         }
     }
 
-    private func beginRewriting(_ log: RecoveryLog, of center: DistributedCenter) throws(FileError) -> LogRewriting {
+    private func beginRewriting(
+        _ log: RecoveryLog, _ extent: Extent, of center: DistributedCenter
+    ) throws(FileError) {
         try counters.mend()
         encoder = ChangeEncoder()
-        let extent = extent
-        return try LogRewriting(
+        let work = try LogRewriting(
             of: log, snapshot: center.snapshot(withQueues: extent == .whole), slots: slots,
             isWanted: { change in extent == .whole || !change.isOfQueues },
             head: { appendHead(extent, to: &$0) })
+        rewriting = (work, extent)
     }
 
     private func giveUpRewriting() {
-        rewriting.take()?.giveUp()
+        rewriting.take()?.work.giveUp()
+    }
+
+    /// The log has so much of the state from now on.
+    private func kept(_ new: Extent, of center: DistributedCenter) throws(FileError) {
+        guard new != extent else { return }
+        extent = new
+        guard new == .withoutQueues else { return Log.notice("what waits for clients is kept again") }
+        report(
+            """
+            the state is larger than state-bytes allows (\(limit)): what waits for clients and in posters' queues \
+            is not kept, so that a crash of the service would lose it
+            """)
+        touched.formUnion(slots.keys)
+        try noteWaiting(in: center)
     }
 
     private func appendHead(_ extent: Extent, to group: inout RecordGroup) {
@@ -435,10 +455,8 @@ final class RecoveryStore {
     }
 
     /// Writes the log anew at once: all of it, or, where that is more than two thirds of what it may be, without queues.
-    ///
-    /// - Parameter isTooLarge: whether all of it is known to be more than that.
     private func rewrite(
-        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil, isTooLarge: Bool = false
+        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil
     ) throws(FileError) {
         giveUpRewriting()
         pending.removeAll()
@@ -446,25 +464,14 @@ final class RecoveryStore {
         try counters.mend()
         if extent == .whole || mayHaveQueues(center) {
             do throws(FileError) {
-                if isTooLarge { throw FileError(operation: "write \(path)", reason: .tooLarge(limit: mostRewritten)) }
                 try write(center, .whole)
-                if extent != .whole { Log.notice("what waits for clients is kept again") }
-                return extent = .whole
+                return try kept(.whole, of: center)
             } catch {
                 guard case .tooLarge = error.reason else { throw error }
-                report(
-                    """
-                    the state is larger than state-bytes allows (\(limit)): what waits for clients and in posters' queues \
-                    is not kept, so that a crash of the service would lose it
-                    """)
             }
         }
         try write(center, .withoutQueues)
-        if extent != .withoutQueues {
-            extent = .withoutQueues
-            touched.formUnion(slots.keys)
-            try noteWaiting(in: center)
-        }
+        try kept(.withoutQueues, of: center)
     }
 
     private func write(_ center: DistributedCenter, _ extent: Extent) throws(FileError) {
