@@ -237,6 +237,16 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
+    /// Whether there may be observers of a name, and of an object, of that name or of any. Where there are none it is as any
+    /// other that nobody observes.
+    @inlinable public func mayHaveObservers(name: Name, object: Object?) -> (name: Bool, object: Bool) {
+        let ofName = named.isEmpty ? nil : named[name]
+        guard let object else { return (ofName != nil, false) }
+        if !objectOnly.isEmpty, objectOnly[object] != nil { return (ofName != nil, true) }
+        guard let ofName else { return (false, false) }
+        return (true, !lists[ofName].byObject.isEmpty && lists[ofName].byObject[object] != nil)
+    }
+
     /// Calls `body` with every observer of a post of `name` from `object`, in registration order (table C1).
     ///
     /// - Parameter object: nil for a post without an object, which only the observers of any object match.

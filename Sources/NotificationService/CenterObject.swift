@@ -384,7 +384,10 @@ package final class CenterObject {
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
         calls.onGlance = { [unowned turns] in turns.noteActivity() }
         calls.onServed = { [unowned turns] time in turns.noteServing(time) }
-        calls.mayPost = { [gate] name, poster in (try? gate.check(poster) { .post(name: name) }) != nil }
+        calls.mayPost = { [gate] poster in
+            guard !gate.isFree(poster) else { return nil }
+            return { name in (try? gate.check(poster) { .post(name: name) }) != nil }
+        }
         return calls
     }
 

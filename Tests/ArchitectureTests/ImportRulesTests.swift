@@ -24,7 +24,7 @@ private enum ImportRules {
         "MQTT": system.union(["CMosquitto", "MainLoop"]),
         // The rules know nothing of the machine that they run on, not even its clock.
         "NotificationCore": ["Collections", "BusNames"],
-        "NotificationWire": system.union(["NotificationCore", "DBus", "BusNames", "JSON"]),
+        "NotificationWire": system.union(["Collections", "NotificationCore", "DBus", "BusNames", "JSON"]),
         // Of the core only the clients' names and what activity is.
         "DesktopActivity": system.union(["NotificationCore", "DBus", "BusNames", "JSON", "MainLoop", "CXCB"]),
         "NotificationService": system.union([

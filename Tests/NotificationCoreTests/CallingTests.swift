@@ -112,6 +112,45 @@ struct CallingTests {
         #expect(center.statistics.dropped == 7, "one observer has any name")
     }
 
+    @Test("S4: whom a lost post reaches is whom it would have reached, whatever anybody observes")
+    func reach() throws {
+        let texts = ["A", "B", "o", "p"]
+        for number in 0..<32 {
+            let center = Scenario()
+            // Any of: a name, a name and an object, an object, everything, another name.
+            let kinds = [("A", ""), ("A", "o"), ("", "o"), ("", ""), ("B", "p")]
+            for (place, kind) in kinds.enumerated() where number & 1 << place != 0 {
+                try center.observe(ClientName(rawValue: ":1.\(place + 1)")!, kind.0, kind.1)
+            }
+            for name in texts {
+                for object in [""] + texts {
+                    let before = center.center.statistics
+                    try center.post(name, object)
+                    let delivered = center.center.statistics.delivered - before.delivered
+                    try center.lose(3, name, object)
+                    let after = center.center.statistics
+                    #expect(after.dropped - before.dropped == 3 * delivered, "\(number): \(name) from \(object)")
+                    #expect(after.unmatched - before.unmatched == (delivered == 0 ? 4 : 0))
+                }
+            }
+        }
+    }
+
+    @Test("E4: posts of names and objects that nobody observes are lost as one")
+    func reachOfOthers() throws {
+        let center = Scenario()
+        try center.observe(one, "A", "o")
+        try center.observe(two, "", "p")
+        func reach(_ name: String, _ object: String) -> LostPost.Reach? {
+            center.center.reach(ofPost: name, object: object, deliverImmediately: false)
+        }
+        let other = try #require(reach("B", ""))
+        for (name, object) in [("C", ""), ("C", "o"), ("D", "x")] { #expect(reach(name, object) == other) }
+        #expect(reach("A", "x") == reach("A", "") && reach("A", "") != other)
+        #expect(Set([("A", "o"), ("A", "p"), ("B", "p")].map { reach($0, $1) } + [other, reach("A", "")]).count == 5)
+        #expect(reach("", "o") == nil)
+    }
+
     @Test("B3: lost posts count as unmatched when nobody would have got them")
     func unmatched() throws {
         let center = Scenario()

@@ -146,7 +146,8 @@ struct MonitorTests {
         try stage.monitor(one)
         stage.settle()
         stage.effects = []
-        var lost = [LostPost(3, name: "A", object: "", from: ":1.0")]
+        let reach = try #require(stage.center.reach(ofPost: "A", object: "", deliverImmediately: false))
+        var lost = [LostPost(3, reaching: reach, from: ":1.0")]
         stage.center.losePosts(&lost, effects: &stage.effects)
         #expect(stage.center.statistics.unmatched == 3)
         #expect(stage.effects.contains { if case .dropped(one, 3, _, .overload, _) = $0 { true } else { false } })

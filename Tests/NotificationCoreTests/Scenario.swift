@@ -168,10 +168,12 @@ final class Scenario {
 
     /// Posts that nobody could serve.
     func lose(
-        _ count: UInt64, _ name: String, immediately: Bool = false, from poster: ClientName = ":1.0"
+        _ count: UInt64, _ name: String, _ object: String = "", immediately: Bool = false,
+        from poster: ClientName = ":1.0"
     ) throws {
-        try center.checkPost(name: name, object: "")
-        var lost = [LostPost(count, name: name, object: "", deliverImmediately: immediately, from: poster)]
+        try center.checkPost(name: name, object: object)
+        let reach = center.reach(ofPost: name, object: object, deliverImmediately: immediately)!
+        var lost = [LostPost(count, reaching: reach, from: poster)]
         perform { effects in center.losePosts(&lost, effects: &effects) }
     }
 

@@ -105,10 +105,28 @@ struct ArrivedPostsTests {
         }
         limits[.postsPerCall] = 5
         #expect(try read(mixed(), limits: limits).count == 5)
-        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.name) == ["a", "b", "c", "e"])
-        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.isImmediate) == [false, false, false, true])
+        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.name) == ["a", "b", "c", "e"])
+        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.isImmediate) == [false, false, false, true])
         limits[.postsPerCall] = 4
         #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).isEmpty)
+    }
+
+    @Test("E4: posts in a row that are for the same are one run, and each of another kind begins one")
+    func runs() throws {
+        let kinds = [("a", "", false, 3), ("a", "o", false, 1), ("b", "o", false, 2), ("b", "o", true, 2), ("a", "", false, 1)]
+        var posts: [PostCall] = []
+        for (name, object, isImmediate, count) in kinds {
+            for number in 0..<count {
+                var options = PostOptions()
+                options.deliverImmediately = isImmediate
+                posts.append(
+                    try PostCall(
+                        name: name, object: object, userInfo: ["number": .int64(Int64(number))], options: options))
+            }
+        }
+        let found = ArrivedPosts.outlines(of: PostMany(posts).message(), limits: Limits())
+        #expect(found.map(\.outline.name) == kinds.map(\.0) && found.map(\.outline.object) == kinds.map(\.1))
+        #expect(found.map(\.outline.isImmediate) == kinds.map(\.2) && found.map(\.count) == kinds.map { UInt64($0.3) })
     }
 
     /// The call as a bus hands it on that has not looked at its arguments.

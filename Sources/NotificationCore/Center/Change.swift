@@ -42,7 +42,7 @@ public enum Change {
     /// The oldest left the queue for want of room.
     case lost(ClientName, DropReason)
     /// What the client lost and was not told yet, in sum.
-    case unannouncedLoss(ClientName, count: UInt64, observers: Set<ObserverID>, DropReason)
+    case unannouncedLoss(ClientName, count: UInt64, observers: ObserverSet, DropReason)
     /// The client was told what it lost.
     case lossAnnounced(ClientName)
     /// The value of its kind from now on.

@@ -79,14 +79,11 @@ extension DistributedCenter {
     /// Counts posts that nobody could serve as lost to all whom they would have reached, as many as one event may, the last
     /// first, and takes these out. Each client is told once of all that it lost so. Their userInfo is not looked at, and
     /// of how they were to be posted only whether they were to be delivered to whoever is suspended.
-    ///
-    /// One that could not have been posted is passed over.
     public func losePosts(_ posts: inout [LostPost], effects: inout [Effect]) {
         defer { eventEnded() }
         var (matched, touched): (Int, [Client]) = (0, [])
         while matched < Self.maxMatched, let post = posts.popLast() {
             matched += 1
-            guard (try? checkPost(name: post.name, object: post.object)) != nil else { continue }
             matched += lose(post, touched: &touched, effects: &effects)
         }
         for client in touched {
@@ -98,18 +95,38 @@ extension DistributedCenter {
     /// Observers that the posts of one event match, but for those of the last one.
     private static let maxMatched = 2048
 
+    /// What decides whom a post reaches that is lost: names, and objects, that nobody observes are all one, so that a flood
+    /// of posts of ever other names is few.
+    ///
+    /// - Parameters:
+    ///   - name: of the post.
+    ///   - object: of the post; the empty string means "no object".
+    /// - Returns: nil for one that could not have been posted.
+    public func reach(
+        ofPost name: String, object: String, deliverImmediately: Bool
+    ) -> LostPost.Reach? {
+        guard (try? checkPost(name: name, object: object)) != nil else { return nil }
+        let (name, object) = (ExactText(name), object.isEmpty ? nil : ExactText(object))
+        let isObserved = index.mayHaveObservers(name: name, object: object)
+        // An object that nobody observes is as none: only observers of any match either.
+        return LostPost.Reach(
+            name: isObserved.name ? name : nil, object: isObserved.object ? object : nil,
+            deliverImmediately: deliverImmediately)
+    }
+
     /// - Returns: how many observers it matches.
     private func lose(_ post: LostPost, touched: inout [Client], effects: inout [Effect]) -> Int {
         lastSerial += post.count
         counters.posted += post.count
         peers[post.poster]?.posted += post.count
-        var matches = takeMatches(name: post.name, object: post.object)
+        // Nobody observes the empty name.
+        var matches = takeMatches(name: post.reach.name?.text ?? "", object: post.reach.object?.text ?? "")
         defer { giveBack(&matches) }
         if matches.countedReceivers == 0 { counters.unmatched += post.count }
         for receiver in matches.receivers {
             meter.count(1 + receiver.count)
             let client = receiver.client
-            let getsAll = post.deliverImmediately || !client.isSuspended
+            let getsAll = post.reach.deliverImmediately || !client.isSuspended
             guard let observers = matches.observers(of: receiver, where: { getsAll || $0 != .drop }) else {
                 continue
             }
@@ -124,19 +141,21 @@ extension DistributedCenter {
 
 /// Posts that nobody could serve.
 public struct LostPost: Sendable {
-    public let name: String
-    /// The empty string means "no object".
-    public let object: String
-    public let deliverImmediately: Bool
+    /// What decides whom they would have reached.
+    public struct Reach: Hashable, Sendable {
+        /// Nil for one that nobody observes.
+        let name: ExactText?
+        /// Nil for none, and for one that nobody observes.
+        let object: ExactText?
+        let deliverImmediately: Bool
+    }
+
+    public let reach: Reach
     public let poster: ClientName
     public let count: UInt64
 
-    public init(
-        _ count: UInt64, name: String, object: String, deliverImmediately: Bool = false, from poster: ClientName
-    ) {
-        self.name = name
-        self.object = object
-        self.deliverImmediately = deliverImmediately
+    public init(_ count: UInt64, reaching reach: Reach, from poster: ClientName) {
+        self.reach = reach
         self.poster = poster
         self.count = count
     }

@@ -196,14 +196,13 @@ extension DistributedCenter {
     }
 
     private func noteLoss(
-        _ count: UInt64, of client: Client, observers: some Sequence<ObserverID>, because reason: DropReason
+        _ count: UInt64, of client: Client, observers: ObserverList, because reason: DropReason
     ) {
         client.lastLoss = reason
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
         client.unannounced = nil  // so that the set below is not shared
         loss.count += count
-        loss.observers.formUnion(observers)
-        meter.count(loss.observers.count > 1 ? observers.underestimatedCount : 1)
+        meter.count(loss.observers.formUnion(observers))
         client.unannounced = loss
     }
 
@@ -222,7 +221,7 @@ extension DistributedCenter {
         effects: inout [Effect]
     ) {
         let isFirst = client.unannounced == nil
-        noteLoss(count, of: client, observers: observers.ids, because: reason)
+        noteLoss(count, of: client, observers: observers, because: reason)
         client.counts.dropped += count
         counters.dropped += count
         if isFirst { effects.append(.overflowed(client.name, reason)) }
@@ -250,10 +249,10 @@ extension DistributedCenter {
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.holeWithoutWord) { return }
         #endif
-        meter.countSort(of: loss.observers.count)
+        meter.countCopy(of: 8 * loss.observers.count)
         effects.append(
             .dropped(
-                client.name, count: loss.count, observers: loss.observers.sorted(), reason: loss.reason,
+                client.name, count: loss.count, observers: loss.observers.ids, reason: loss.reason,
                 sequence: client.counts.sequence))
         countSent(
             Self.signalSize + 8 * loss.observers.count, telling: FlowWindow.Told(losses: loss.count), to: client.peer,

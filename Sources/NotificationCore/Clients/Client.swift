@@ -92,7 +92,7 @@ final class Client {
 
     struct Loss {
         var count: UInt64
-        var observers: Set<ObserverID>
+        var observers: ObserverSet
         var reason: DropReason
     }
 

@@ -249,7 +249,7 @@ struct DeliveryQueue {
     /// first.
     ///
     /// - Returns: the observers that miss it.
-    mutating func dropOldest() -> [ObserverID]? {
+    mutating func dropOldest() -> ObserverList? {
         let oldestDue = DeliveryLane.allCases.compactMap { lane in
             lanes[lane.rawValue].first.map { (serial: $0.notification.serial, lane: lane) }
         }.min { $0.serial < $1.serial }
@@ -259,9 +259,9 @@ struct DeliveryQueue {
             return intervals.dropOldest()
         }
         if let oldestDue, oldestHeld.map({ oldestDue.serial <= $0 }) ?? true {
-            return pop(oldestDue.lane)?.observers.ids
+            return pop(oldestDue.lane)?.observers
         }
-        return held.popFirst()?.observers.ids
+        return held.popFirst()?.observers
     }
 
     /// Takes the observers out of everything; what has no observer left is not delivered (S1).

@@ -379,7 +379,7 @@ struct IntervalQueue {
     /// Takes the oldest that waits.
     ///
     /// - Returns: the observers that miss it.
-    mutating func dropOldest() -> [ObserverID]? { popOldest()?.observers }
+    mutating func dropOldest() -> ObserverList? { popOldest().map { ObserverList($0.observers) } }
 
     /// The same, with the notification.
     mutating func popOldest() -> (notification: Notification, observers: [ObserverID])? {

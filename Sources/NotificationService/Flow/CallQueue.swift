@@ -84,11 +84,6 @@ final class CallQueue {
         static let maxBytesOfRow = 64 << 10
     }
 
-    private struct Lost: Hashable {
-        let outline: PostOutline
-        let poster: UniqueName
-    }
-
     private unowned let driver: CenterDriver
     private unowned let connection: Connection
     #if !DEBUG && !CARILLON_METER
@@ -116,12 +111,7 @@ final class CallQueue {
     /// What serving took beyond its part while others waited for what is read: a single call may take long, as when the
     /// state is written anew. It is made up for.
     private var overdrawn = Duration.zero
-    /// Posts that were lost since the last interval, those that are to be announced, and how many ever were.
-    private var lost: [Lost: UInt64] = [:]
-    /// That of them that was lost last, which is not among these yet: posts come in rows.
-    private var lastLost: (post: Lost, count: UInt64)?
-    private var unannounced: [LostPost] = []
-    private var lostCount: UInt64 = 0
+    private var lost = LostPosts()
     private var timer: EventSource?
     private var source: ReadySource!
 
@@ -143,8 +133,8 @@ final class CallQueue {
     var onGlance: (() -> Void)!
     /// Called with the time that serving something took.
     var onServed: ((Duration) -> Void)!
-    /// Whether policy lets a connection post this name.
-    var mayPost: ((String, UniqueName) -> Bool)!
+    /// Whether policy lets a connection post a name; nil where it may post any.
+    var mayPost: ((UniqueName) -> ((String) -> Bool)?)!
 
     /// - Parameters:
     ///   - driver: gets what comes of the calls.
@@ -428,7 +418,7 @@ final class CallQueue {
         guard timer == nil, !isStopped else { return }
         timer = .timer(milliseconds: Self.interval, on: connection.context, priority: .of(.control)) { [unowned self] in
             intervalEnded()
-            guard lines.isEmpty, lost.isEmpty, lastLost == nil, unannounced.isEmpty, !driver.center.isCrowded else {
+            guard lines.isEmpty, lost.isEmpty, !driver.center.isCrowded else {
                 return .keep
             }
             timer = nil
@@ -471,9 +461,7 @@ final class CallQueue {
     // MARK: Losing
 
     private func lose(_ message: Message, of caller: UniqueName) {
-        let posts = lostPosts(message, of: caller).filter { mayPost($0.outline.name, caller) }
-        guard !posts.isEmpty else { return refuse(message) }
-        for post in posts { lost[post, default: 0] += 1 }
+        guard loseRead(message, of: caller) else { return refuse(message) }
         start()
     }
 
@@ -481,72 +469,67 @@ final class CallQueue {
     ///
     /// - Returns: false where it is to be looked at.
     private func lose(_ call: ArrivingCall, of caller: UniqueName) -> Bool {
-        guard call.expectsNoReply, let outline = PostOutline(of: call) else { return false }
-        noteReading(call.byteCount)
-        let post = Lost(outline: outline, poster: caller)
-        if lastLost?.post == post {
-            lastLost!.count += 1
-            return true
+        guard call.expectsNoReply else { return false }
+        if let outline = PostOutline(of: call) {
+            guard lost.addAgain(outline, from: caller) || lose(outline, of: caller) else { return false }
+        } else {
+            guard lose(ArrivedPosts.outlines(of: call, limits: driver.center.limits), of: caller) else { return false }
         }
-        guard mayPost(outline.name, caller) else { return false }
-        noteLastLost()
-        lastLost = (post, 1)
+        noteReading(call.byteCount)
         start()
         return true
     }
 
-    private func noteLastLost() {
-        if let (post, count) = lastLost { lost[post, default: 0] += count }
-        lastLost = nil
-    }
-
-    /// None for what is no post, or whose poster can be told.
-    private func lostPosts(_ message: Message, of caller: UniqueName) -> [Lost] {
+    /// - Returns: false for what is no post, or is none that the caller may make, or whose poster can be told.
+    private func loseRead(_ message: Message, of caller: UniqueName) -> Bool {
         guard message.expectsNoReply, message.hasPath(Wire.path),
             message.interface.map({ $0 == Wire.interface }) ?? true
-        else { return [] }
-        let outlines =
+        else { return false }
+        if message.hasMember(PostMany.member), message.hasSignature(PostMany.inputs[0].signature) {
+            return lose(ArrivedPosts.outlines(of: message, limits: driver.center.limits), of: caller)
+        }
+        let outline =
             if message.hasMember(PostCall.member) {
-                (try? PostOutline(of: message)).map { [$0] } ?? []
+                try? PostOutline(of: message)
             } else if message.hasMember(PostJSON.member) {
-                (try? PostOutline(ofJSON: message)).map { [$0] } ?? []
-            } else if message.hasMember(PostMany.member), message.hasSignature("a(ssa{sv}a{sv})") {
-                ArrivedPosts.outlines(of: message, limits: driver.center.limits)
+                try? PostOutline(ofJSON: message)
             } else {
-                [] as [PostOutline]
+                nil as PostOutline?
             }
-        return outlines.map { Lost(outline: $0, poster: caller) }
+        return outline.map { lose($0, of: caller) } ?? false
+    }
+
+    private func lose(_ outline: PostOutline, of caller: UniqueName) -> Bool {
+        guard mayPost(caller)?(outline.name) != false else { return false }
+        if let reach = reach(of: outline) { lost.add(outline, from: caller, reaching: reach) }
+        return true
+    }
+
+    /// Those that came in one call, as far as the caller may post them.
+    private func lose(_ posts: [(outline: PostOutline, count: UInt64)], of caller: UniqueName) -> Bool {
+        let mayPost = mayPost(caller)
+        var areAnyLost = false
+        for (outline, count) in posts where mayPost?(outline.name) != false {
+            areAnyLost = true
+            if let reach = reach(of: outline) { lost.add(nil, count, from: caller, reaching: reach) }
+        }
+        return areAnyLost
+    }
+
+    /// Nil for one that could not have been posted.
+    private func reach(of post: PostOutline) -> LostPost.Reach? {
+        driver.center.reach(ofPost: post.name, object: post.object, deliverImmediately: post.isImmediate)
     }
 
     /// Announces what was lost, some of it where that is much.
     ///
     /// - Parameter isLast: whether there is no later.
     private func announceLost(all isLast: Bool = false) {
-        collectLost()
+        lost.collect()
         repeat {
-            guard !unannounced.isEmpty else { return }
-            driver.perform { effects in driver.center.losePosts(&unannounced, effects: &effects) }
+            guard !lost.unannounced.isEmpty else { return }
+            driver.perform { effects in driver.center.losePosts(&lost.unannounced, effects: &effects) }
             // Losses that come faster than they are announced have everybody wait, and are not kept without end.
-        } while isLast || unannounced.count > Self.mostUnannounced
-    }
-
-    private func collectLost() {
-        noteLastLost()
-        guard !lost.isEmpty else { return }
-        #if CARILLON_PLANTED
-            if PlantedFault.strikes(.silentOverload) { return lost = [:] }
-        #endif
-        unannounced += lost.map { post, count in
-            LostPost(
-                count, name: post.outline.name, object: post.outline.object,
-                deliverImmediately: post.outline.isImmediate, from: post.poster)
-        }
-        let poster = lost.keys.first?.poster.rawValue ?? ""
-        if let count = Log.throttle(&lostCount, times: lost.values.reduce(0, +)) {
-            Log.warning(
-                "posts come faster than they can be served, some of them from \(poster): \(count) are lost so far",
-                ["CARILLON_CLIENT": poster, "CARILLON_REASON": DropReason.overload.rawValue])
-        }
-        lost = [:]
+        } while isLast || lost.unannounced.count > Self.mostUnannounced
     }
 }

@@ -65,6 +65,9 @@ final class PolicyGate {
         }
     }
 
+    /// Whether there is no policy for a caller.
+    func isFree(_ caller: UniqueName) -> Bool { subject(caller) == .session(application: nil) }
+
     /// - Throws: NotAllowed, with the rule.
     func check(_ caller: UniqueName, _ need: () throws(BusError) -> Need) throws(BusError) {
         let subject = subject(caller)

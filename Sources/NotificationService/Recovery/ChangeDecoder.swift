@@ -109,7 +109,7 @@ struct ChangeDecoder {
         case .lost: return .lost(client, try reader.readChoice())
         case .unannouncedLoss:
             return .unannouncedLoss(
-                client, count: try reader.readUInt64(), observers: Set(try reader.readObservers()),
+                client, count: try reader.readUInt64(), observers: ObserverSet(try reader.readObservers()),
                 try reader.readChoice())
         case .lossAnnounced: return .lossAnnounced(client)
         case .postQueued:

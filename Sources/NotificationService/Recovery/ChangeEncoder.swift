@@ -122,7 +122,7 @@ struct ChangeEncoder {
         case .unannouncedLoss(let name, let count, let observers, let reason):
             begin(.unannouncedLoss, name)
             records.append(count)
-            records.append(observers.lazy.map(\.rawValue))
+            records.append(observers.ids.lazy.map(\.rawValue))
             records.append(reason.rawValue)
         case .lossAnnounced(let name): begin(.lossAnnounced, name)
         case .retained(let notification, let retention):

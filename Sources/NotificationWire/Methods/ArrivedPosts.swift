@@ -2,6 +2,12 @@
 import DBus
 import NotificationCore
 
+#if canImport(Glibc)
+    import Glibc
+#elseif canImport(Musl)
+    import Musl
+#endif
+
 /// The posts of a call of ``PostMany``, read one by one where they lie.
 ///
 /// How they are laid out is looked at first, so that a call of which nobody can tell where a post ends posts nothing.
@@ -55,7 +61,7 @@ public struct ArrivedPosts {
             var reader = MarshalledReader(body, at: offset)
             guard let place = Self.passOver(&reader) else { preconditionFailure("it was looked at") }
             end = reader.offset
-            var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place]))
+            var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place.whole]))
             return Result { () throws(BusError) in
                 try Post<WireUserInfo>(at: &post, limits: limits) { postName, object throws(BusError) in
                     name = postName
@@ -67,33 +73,72 @@ public struct ArrivedPosts {
         return (name, post)
     }
 
-    /// The names and objects of all posts of a call that can be read, without a look at the rest; none of a call that has
-    /// more than one may have.
-    public static func outlines(of call: Message, limits: Limits) -> [PostOutline] {
-        call.withMarshalledBody { body in
-            var reader = MarshalledReader(body)
-            var found: [PostOutline] = []
-            guard reader.readArray(alignedTo: 8) != nil else { return found }
-            var count = 0
-            while !reader.isAtEnd, let post = passOver(&reader) {
-                count += 1
-                guard count <= limits[.postsPerCall] else { return [] }
-                var reader = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[post]))
-                if let outline = try? PostOutline(at: &reader) { found.append(outline) }
+    /// The outlines of all posts of a call that can be read, without a look at the rest; none of a call that has more than
+    /// one may have.
+    ///
+    /// - Returns: runs of posts that have the same outline.
+    public static func outlines(of call: Message, limits: Limits) -> [(outline: PostOutline, count: UInt64)] {
+        call.withMarshalledBody { outlines(inBody: $0, limits: limits) }
+    }
+
+    /// The same of one that lies where it arrived.
+    public static func outlines(of call: ArrivingCall, limits: Limits) -> [(outline: PostOutline, count: UInt64)] {
+        guard call.hasMember(PostMany.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
+            call.hasSignature(PostMany.inputs[0].signature)
+        else { return [] }
+        return outlines(inBody: call.body, limits: limits)
+    }
+
+    private static func outlines(
+        inBody body: UnsafeRawBufferPointer, limits: Limits
+    ) -> [(outline: PostOutline, count: UInt64)] {
+        var reader = MarshalledReader(body)
+        guard reader.readArray(alignedTo: 8) != nil else { return [] }
+        var runs: [(outline: PostOutline, count: UInt64)] = []
+        var count = 0
+        // Only what differs from the one before is looked at.
+        var before: (place: Place, isOutline: Bool)?
+        while !reader.isAtEnd, let place = passOver(&reader) {
+            count += 1
+            guard count <= limits[.postsPerCall] else { return [] }
+            let hasSameOptions = before.map { Place.areSame($0.place.options, place.options, in: body) } ?? false
+            if let before, hasSameOptions, Place.areSame(before.place.texts, place.texts, in: body) {
+                if before.isOutline { runs[runs.count - 1].count += 1 }
+                continue
             }
-            return found
+            var reader = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place.whole]))
+            let isImmediate = hasSameOptions && before!.isOutline ? runs[runs.count - 1].outline.isImmediate : nil
+            let outline = try? PostOutline(at: &reader, isImmediate: isImmediate)
+            if let outline { runs.append((outline, 1)) }
+            before = (place, outline != nil)
         }
+        return runs
     }
 
     /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it. It ends where its last array does.
-    private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
+    private static func passOver(_ reader: inout MarshalledReader) -> Place? {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
-        guard reader.skipText(), reader.skipText(), let userInfo = reader.readArray(alignedTo: 8) else { return nil }
+        guard reader.skipText(), reader.skipText() else { return nil }
+        let end = reader.offset
+        guard let userInfo = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: userInfo.upperBound)
         guard let options = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: options.upperBound)
-        return start..<options.upperBound
+        return Place(whole: start..<options.upperBound, texts: start..<end, options: options)
+    }
+
+    /// Where a post stands in the arguments of a call.
+    private struct Place {
+        let whole: Range<Int>
+        let texts: Range<Int>
+        let options: Range<Int>
+
+        /// Whether the same bytes stand there.
+        static func areSame(_ one: Range<Int>, _ other: Range<Int>, in body: UnsafeRawBufferPointer) -> Bool {
+            guard one.count == other.count, let start = body.baseAddress else { return false }
+            return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
+        }
     }
 
     private static func withBody<Result, Failure: Error>(

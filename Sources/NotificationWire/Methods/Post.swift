@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import DBus
 import NotificationCore
 
@@ -141,8 +142,14 @@ public struct PostOutline: Hashable, Sendable {
 
     /// To the byte: texts that look the same may be two.
     public static func == (one: PostOutline, other: PostOutline) -> Bool {
-        one.isImmediate == other.isImmediate && one.name.utf8.elementsEqual(other.name.utf8)
-            && one.object.utf8.elementsEqual(other.object.utf8)
+        one.isImmediate == other.isImmediate && ExactText(one.name) == ExactText(other.name)
+            && ExactText(one.object) == ExactText(other.object)
+    }
+
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(ExactText(name))
+        hasher.combine(ExactText(object))
+        hasher.combine(isImmediate)
     }
 
     /// Of a call of ``Post``, without a look at its userInfo.
@@ -173,8 +180,13 @@ public struct PostOutline: Hashable, Sendable {
         isImmediate = false
     }
 
-    init(at arguments: inout MarshalledReader) throws(BusError) {
+    /// - Parameter isImmediate: what the options say, where that is known.
+    init(at arguments: inout MarshalledReader, isImmediate known: Bool? = nil) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.readNameAndObject(&arguments)
+        if let known {
+            isImmediate = known
+            return
+        }
         guard let userInfo = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }
         arguments.move(to: userInfo.upperBound)
         guard let entries = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }

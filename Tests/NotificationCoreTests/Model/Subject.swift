@@ -91,7 +91,9 @@ final class Subject {
             return .numbers(receivers)
         case .lose(let poster, let name, let object, let count):
             try center.checkPost(name: Step.texts[name], object: Step.texts[object])
-            var lost = [LostPost(count, name: Step.texts[name], object: Step.texts[object], from: Step.clients[poster])]
+            let reach = center.reach(
+                ofPost: Step.texts[name], object: Step.texts[object], deliverImmediately: false)!
+            var lost = [LostPost(count, reaching: reach, from: Step.clients[poster])]
             center.losePosts(&lost, effects: &effects)
         case .queue(let poster, let name, let object, let bytes, let immediately, let style, let coalescing):
             var options = PostOptions()

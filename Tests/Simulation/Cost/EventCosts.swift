@@ -120,7 +120,8 @@ package enum EventCosts {
         var immediate = PostOptions()
         immediate.deliverImmediately = true
         try? full.post("A", from: poster, immediate)
-        var lost = [LostPost(100, name: "A", object: "", from: poster)]
+        let reach = full.center.reach(ofPost: "A", object: "", deliverImmediately: false)!
+        var lost = [LostPost(100, reaching: reach, from: poster)]
         full.perform { full.center.losePosts(&lost, effects: &$0) }
         for style in PostingStyle.allCases {
             full.perform { full.center.postQueued(style, limit: MeteredCenter.perDispatch, effects: &$0) }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Observers of one client, each once, in the order of their numbers: those that lost something.
+///
+/// A client loses many notifications in a row, mostly for the same observers, which may be all that it has. So a list that
+/// is the same as the last one costs a comparison of their bytes.
+public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
+    public private(set) var ids: [ObserverID] = []
+    private var last: ObserverList?
+
+    public init() {}
+
+    /// - Parameter ids: in any order.
+    public init(_ ids: some Sequence<ObserverID>) {
+        formUnion(ids)
+    }
+
+    public init(arrayLiteral ids: ObserverID...) {
+        self.init(ids)
+    }
+
+    public var count: Int { ids.count }
+
+    /// - Returns: the steps that it took: a look at a cache line, or at an observer.
+    mutating func formUnion(_ list: ObserverList) -> Int {
+        switch list {
+        case .one(let id):
+            insert(id)
+            return 1
+        case .many(let added):
+            if list == last { return added.count / 8 }
+            last = list
+            formUnion(added)
+            return added.count + ids.count
+        }
+    }
+
+    mutating func formUnion(_ added: some Sequence<ObserverID>) {
+        var added = Array(added)
+        // In the order of registration they are in that of their numbers, as a rule.
+        if zip(added, added.dropFirst()).contains(where: { $0 > $1 }) { added.sort() }
+        guard !ids.isEmpty else {
+            ids = added
+            return removeDoubles()
+        }
+        var (merged, place) = ([] as [ObserverID], 0)
+        merged.reserveCapacity(ids.count + added.count)
+        for id in added {
+            while place < ids.count, ids[place] <= id {
+                merged.append(ids[place])
+                place += 1
+            }
+            if merged.last != id { merged.append(id) }
+        }
+        merged += ids[place...]
+        ids = merged
+    }
+
+    private mutating func removeDoubles() {
+        guard zip(ids, ids.dropFirst()).contains(where: ==) else { return }
+        ids = ids.enumerated().filter { $0.offset == 0 || ids[$0.offset - 1] != $0.element }.map(\.element)
+    }
+
+    private mutating func insert(_ id: ObserverID) {
+        var (start, end) = (0, ids.count)
+        if let last = ids.last, last < id { start = end }
+        while start < end {
+            let middle = (start + end) / 2
+            if ids[middle] < id { start = middle + 1 } else { end = middle }
+        }
+        if start == ids.count || ids[start] != id { ids.insert(id, at: start) }
+    }
+
+    /// Whether the same observers are in both.
+    public static func == (left: ObserverSet, right: ObserverSet) -> Bool { left.ids == right.ids }
+}

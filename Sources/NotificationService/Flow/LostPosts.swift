@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+import BusNames
+import MainLoop
+import NotificationCore
+import NotificationWire
+
+/// Posts for which there was no room (E4), until all whom they would have reached are told.
+///
+/// They come in rows, mostly of the same name, faster than anything else: what one costs is what a flood costs others.
+struct LostPosts {
+    private struct Post: Hashable {
+        let reach: LostPost.Reach
+        let poster: UniqueName
+    }
+
+    /// Those since ``collect()``, and those of them that were lost last, which are not among these yet.
+    private var counts: [Post: UInt64] = [:]
+    private var last: Post?
+    private var countOfLast: UInt64 = 0
+    /// What the last one was, where it came alone.
+    private var lastOutline: PostOutline?
+    /// Those that the core is to be told of, which takes them out.
+    var unannounced: [LostPost] = []
+    /// How many ever were, for the log.
+    private var total: UInt64 = 0
+
+    var isEmpty: Bool { counts.isEmpty && last == nil && unannounced.isEmpty }
+
+    /// Adds one that came alone if the last one did and was the same.
+    ///
+    /// - Returns: whether it was.
+    mutating func addAgain(_ outline: PostOutline, from poster: UniqueName) -> Bool {
+        guard lastOutline == outline, last?.poster == poster else { return false }
+        countOfLast += 1
+        return true
+    }
+
+    mutating func add(
+        _ outline: PostOutline?, _ count: UInt64 = 1, from poster: UniqueName, reaching reach: LostPost.Reach
+    ) {
+        lastOutline = outline
+        if let last, last.reach == reach, last.poster == poster {
+            countOfLast += count
+            return
+        }
+        addLast()
+        last = Post(reach: reach, poster: poster)
+        countOfLast = count
+    }
+
+    private mutating func addLast() {
+        if let last { counts[last, default: 0] += countOfLast }
+        (last, countOfLast, lastOutline) = (nil, 0, nil)
+    }
+
+    /// Has all that was added announced.
+    mutating func collect() {
+        addLast()
+        guard let poster = counts.keys.first?.poster.rawValue else { return }
+        defer { counts = [:] }
+        #if CARILLON_PLANTED
+            if PlantedFault.strikes(.silentOverload) { return }
+        #endif
+        unannounced += counts.map { post, count in
+            LostPost(count, reaching: post.reach, from: post.poster)
+        }
+        if let count = Log.throttle(&total, times: counts.values.reduce(0, +)) {
+            Log.warning(
+                "posts come faster than they can be served, some of them from \(poster): \(count) are lost so far",
+                ["CARILLON_CLIENT": poster, "CARILLON_REASON": DropReason.overload.rawValue])
+        }
+    }
+}

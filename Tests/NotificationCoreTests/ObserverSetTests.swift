@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import Testing
+
+@testable import NotificationCore
+
+@Suite("S4: whose losses are told", .limited)
+struct ObserverSetTests {
+    private func list(_ numbers: some Sequence<Int>) -> ObserverList {
+        ObserverList(numbers.map { ObserverID(rawValue: UInt64($0)) })
+    }
+
+    @Test("Each observer is in it once, in the order of their numbers, whatever was added in which order")
+    func union() {
+        var random = SplitMix(state: 7)
+        for _ in 0..<500 {
+            var (set, model): (ObserverSet, Set<ObserverID>) = ([], [])
+            for _ in 0..<Int.random(in: 1...8, using: &random) {
+                let added = list(
+                    (0..<Int.random(in: 1...6, using: &random)).map { _ in Int.random(in: 0..<20, using: &random) })
+                for _ in 0..<Int.random(in: 1...2, using: &random) { _ = set.formUnion(added) }
+                model.formUnion(added.ids)
+                #expect(set.ids == model.sorted())
+            }
+            #expect(set == ObserverSet(model) && ObserverSet(model.shuffled(using: &random)).ids == set.ids)
+        }
+    }
+
+    @Test("E8: the same list again costs a look at its cache lines")
+    func again() {
+        var set = ObserverSet()
+        let all = list(0..<16_384)
+        #expect(set.formUnion(all) == 32_768)
+        for _ in 0..<3 { #expect(set.formUnion(all) == 2048) }
+        #expect(set.formUnion(list([3])) == 1)
+        #expect(set.count == 16_384)
+    }
+}
