@@ -126,6 +126,40 @@ struct StateSizeTests: StateTests {
         }
     }
 
+    @Test("E3: a state of many clients is taken up without its counts, also where it is larger than it may be now")
+    func withoutCounts() throws {
+        let directory = try TemporaryDirectory()
+        let clients = (1...200).map { ClientName(rawValue: ":1.\($0)")! }
+        do {
+            let center = DistributedCenter()
+            let store = try open(directory)
+            _ = store.restore(into: center)
+            center.remembersChanges = true
+            var effects: [Effect] = []
+            let hold = ObserverOptions(suspensionBehavior: .hold)
+            for client in clients {
+                _ = try center.addObserver(of: client, name: "", object: "", options: hold, effects: &effects)
+                try center.setSuspended(true, of: client, effects: &effects)
+            }
+            for _ in 0..<8 {
+                _ = try center.post(
+                    name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
+                    from: ":1.999",
+                    effects: &effects)
+            }
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+        }
+        try FileManager.default.removeItem(atPath: directory.path + "/b.counts")
+        var limits = Limits()
+        limits[.stateBytes] = 1 << 20
+        let store = try open(directory, limits: limits)
+        let center = DistributedCenter(limits: limits)
+        #expect(store.restore(into: center) == clients.count)
+        #expect(store.isWithoutQueues && center.clientStatuses.count == clients.count)
+        #expect(clients.allSatisfy { center.waiting(for: $0) == 8 })
+    }
+
     private func files(in directory: TemporaryDirectory) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: directory.path)
     }

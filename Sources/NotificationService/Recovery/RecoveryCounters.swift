@@ -226,6 +226,7 @@ final class RecoveryCounters {
 
     /// So much waits for the client that is not in the log.
     func setWaiting(_ count: UInt64, in slot: UInt32) throws(FileError) {
+        try grow(toHold: Int(slot))
         guard self[slot, .waiting] != count else { return }
         self[slot, .waiting] = count
         try write(slot, .waiting, .waiting)

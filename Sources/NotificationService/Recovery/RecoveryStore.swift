@@ -65,8 +65,7 @@ final class RecoveryStore {
     private var knownSlots = ClientTable<UInt32>()
     /// How many of a client's last numbers do not count as carried, whatever the bus has read since.
     private var withheld: [ClientName: UInt64] = [:]
-    /// Whose number of waiting notifications may have changed; only where they are not kept.
-    private var touched: Set<ClientName> = []
+    private var uncounted = UncountedClients()
     private var extent = Extent.whole
     /// Whether what waits would be lost with the process, for want of room.
     var isWithoutQueues: Bool { extent == .withoutQueues }
@@ -75,8 +74,8 @@ final class RecoveryStore {
     private var wait = RecoveryStore.firstWait
     /// The size of the log when it was last written anew.
     private var rewrittenSize = 0
-    /// While it is being written anew, part by part; and what of the state the new one has.
-    private var rewriting: (work: LogRewriting, extent: Extent)?
+    /// While it is written anew, part by part: with what extent, and whether another one was given up for it.
+    private var rewriting: (work: LogRewriting, extent: Extent, isSecond: Bool)?
     /// Bytes that the log may have.
     private var limit: Int
     private var reserved = (serial: UInt64(0), observer: UInt64(0))
@@ -194,10 +193,10 @@ final class RecoveryStore {
         }
         attempt { () throws(FileError) in
             // The log first: what may have been lost stands in it before the counters say no more of it.
-            try rewrite(from: center)
+            try rewrite(from: center, countsFirst: false)
             for (client, slot) in slots {
                 try counters.set(center.toldCounts(of: client) ?? ClientCounts(), of: client, in: slot)
-                touched.insert(client)
+                uncounted.touch(client)
             }
             try counters.setWaitingPosts(0)
             try noteWaiting(in: center)
@@ -268,15 +267,15 @@ final class RecoveryStore {
             if case .clientGone(let name) = change, let slot = slots.removeValue(forKey: name) {
                 counters.free(slot)
                 knownSlots = ClientTable()
-                touched.remove(name)
+                uncounted.remove(name)
                 withheld[name] = nil
             }
         }
+        if countsWaiting, let client = change.clientWhoseQueueChanges { uncounted.touch(client) }
         switch extent {
         case .nothing: return
         case .whole: break
         case .withoutQueues:
-            if let client = change.clientWhoseQueueChanges { touched.insert(client) }
             // Of no use to who reads the log that there is, but the next one gets it as well.
             guard !change.isOfQueues || rewriting?.extent == .whole else { return }
         }
@@ -320,7 +319,7 @@ final class RecoveryStore {
 
     private func count(_ sequence: UInt64, serial: UInt64, of client: ClientName, _ number: Int?) {
         guard let slot = slot(of: client, number) else { return }
-        if extent == .withoutQueues { touched.insert(client) }
+        if countsWaiting { uncounted.touch(client) }
         counters.count(sequence, serial: serial, in: slot)
     }
 
@@ -347,12 +346,12 @@ final class RecoveryStore {
         limit = Int(center.limit(.stateBytes))
         switch extent {
         case .nothing(let until): if now() >= until { resume(from: center) }
-        case .withoutQueues:
+        case .whole where rewriting == nil && !isLong: break
+        case .whole, .withoutQueues:
             attempt { () throws(FileError) in
                 try noteWaiting(in: center)
                 if rewriting != nil || isLong { try rewritePart(of: center) }
             }
-        case .whole: if rewriting != nil || isLong { attempt { () throws(FileError) in try rewritePart(of: center) } }
         }
     }
 
@@ -384,11 +383,11 @@ final class RecoveryStore {
     // MARK: Writing anew
 
     /// Goes on with writing the log anew, or begins it, as far as an event may. It is in time: of the quarter that the log may
-    /// be longer meanwhile, the state takes a sixth, at four times what is appended, and what is appended meanwhile less.
+    /// be longer meanwhile (of the next one where what waits proved too much) the state takes a sixth, at four times what is
+    /// appended, and what is appended meanwhile less.
     private func rewritePart(of center: DistributedCenter) throws(FileError) {
-        // What can't be kept whole is begun again without queues.
-        let most = limit / 4 * (extent == .whole && rewriting?.extent == .withoutQueues ? 6 : 5)
-        guard let log, log.size <= most else { return try rewrite(from: center) }
+        let maxSize = limit / 4 * (rewriting?.isSecond == true ? 6 : 5)
+        guard let log, log.size <= maxSize else { return try rewrite(from: center) }
         do throws(FileError) {
             if rewriting == nil {
                 // Changes that are made in parts are remembered with the last of them: until then all of it is in the log that there
@@ -397,20 +396,22 @@ final class RecoveryStore {
                 let extent = extent == .whole || mayHaveQueues(center) ? Extent.whole : .withoutQueues
                 try beginRewriting(log, extent, of: center)
             }
-            guard let (work, extent) = rewriting, try work.goOn(atMost: mostRewritten) else { return }
+            guard uncounted.areOnlyTouched, let (work, extent, _) = rewriting,
+                try work.goOn(atMost: mostRewritten)
+            else { return }
             rewriting = nil
             rewrittenSize = work.size
-            try kept(extent, of: center)
+            kept(extent)
         } catch {
             let wasWhole = rewriting?.extent == .whole
             giveUpRewriting()
             guard case .tooLarge = error.reason, wasWhole else { throw error }
-            try beginRewriting(log, .withoutQueues, of: center)
+            try beginRewriting(log, .withoutQueues, of: center, isSecond: true)
         }
     }
 
     private func beginRewriting(
-        _ log: RecoveryLog, _ extent: Extent, of center: DistributedCenter
+        _ log: RecoveryLog, _ extent: Extent, of center: DistributedCenter, isSecond: Bool = false
     ) throws(FileError) {
         try counters.mend()
         encoder = ChangeEncoder()
@@ -418,15 +419,17 @@ final class RecoveryStore {
             of: log, snapshot: center.snapshot(withQueues: extent == .whole), slots: slots,
             isWanted: { change in extent == .whole || !change.isOfQueues },
             head: { appendHead(extent, to: &$0) })
-        rewriting = (work, extent)
+        rewriting = (work, extent, isSecond)
+        if extent == .withoutQueues, self.extent != extent { uncounted.begin(slots.keys) }
     }
 
     private func giveUpRewriting() {
+        uncounted.begin([])
         rewriting.take()?.work.giveUp()
     }
 
     /// The log has so much of the state from now on.
-    private func kept(_ new: Extent, of center: DistributedCenter) throws(FileError) {
+    private func kept(_ new: Extent) {
         guard new != extent else { return }
         extent = new
         guard new == .withoutQueues else { return Log.notice("what waits for clients is kept again") }
@@ -435,8 +438,6 @@ final class RecoveryStore {
             the state is larger than state-bytes allows (\(limit)): what waits for clients and in posters' queues \
             is not kept, so that a crash of the service would lose it
             """)
-        touched.formUnion(slots.keys)
-        try noteWaiting(in: center)
     }
 
     private func appendHead(_ extent: Extent, to group: inout RecordGroup) {
@@ -455,23 +456,29 @@ final class RecoveryStore {
     }
 
     /// Writes the log anew at once: all of it, or, where that is more than two thirds of what it may be, without queues.
+    ///
+    /// - Parameter countsFirst: whether what waits is counted before a log without queues takes the place of one with them. Not
+    ///   where the counts of an earlier process are still of use.
     private func rewrite(
-        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil
+        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil, countsFirst: Bool = true
     ) throws(FileError) {
+        // It is known to be too large then.
+        let isTooLarge = rewriting?.isSecond == true
         giveUpRewriting()
         pending.removeAll()
         reserved = numbers ?? (center.lastSerial + Self.block, center.lastObserver + Self.block)
         try counters.mend()
-        if extent == .whole || mayHaveQueues(center) {
+        if !isTooLarge, extent == .whole || mayHaveQueues(center) {
             do throws(FileError) {
                 try write(center, .whole)
-                return try kept(.whole, of: center)
+                return kept(.whole)
             } catch {
                 guard case .tooLarge = error.reason else { throw error }
             }
         }
+        if countsFirst, extent != .withoutQueues { try count(slots.keys, in: center) }
         try write(center, .withoutQueues)
-        try kept(.withoutQueues, of: center)
+        kept(.withoutQueues)
     }
 
     private func write(_ center: DistributedCenter, _ extent: Extent) throws(FileError) {
@@ -508,15 +515,21 @@ final class RecoveryStore {
         rewrittenSize = log?.size ?? 0
     }
 
-    /// Counts what waits for the clients for whom that may have changed.
+    /// Whether it is counted what waits, as the log has it not, or the next one won't. Counts are of no effect while it has.
+    private var countsWaiting: Bool { extent == .withoutQueues || rewriting?.extent == .withoutQueues }
+
+    /// Counts what waits for the clients for whom that may have changed, and for some of those for whom it was not yet.
     private func noteWaiting(in center: DistributedCenter) throws(FileError) {
-        guard extent == .withoutQueues else { return touched.removeAll() }
-        for client in touched {
+        guard countsWaiting else { return uncounted.removeAll() }
+        try count(uncounted.next(), in: center)
+    }
+
+    private func count(_ clients: some Sequence<ClientName>, in center: DistributedCenter) throws(FileError) {
+        for client in clients {
             guard let slot = slots[client] else { continue }
             try counters.setWaiting(center.waiting(for: client), in: slot)
         }
         try counters.setWaitingPosts(UInt64(center.queuedPosts))
-        touched.removeAll(keepingCapacity: true)
     }
 
     // MARK: Failing, and coming back
@@ -537,7 +550,7 @@ final class RecoveryStore {
         giveUpRewriting()
         counters.suspend()
         pending.removeAll()
-        touched.removeAll()
+        uncounted.removeAll()
         leaveNumbers()
         extent = .nothing(until: retryTime(after: error))
         report(
