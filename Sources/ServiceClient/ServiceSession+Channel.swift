@@ -29,8 +29,8 @@ struct Channels {
     var doomedBarriers = 0
     /// Whether all was heard that the service wrote to the last channel. It may have lain unread as that ended.
     var wasReadToEnd = false
-    /// What the service said of the end of a channel while another one was asked for: about the one before, all of which
-    /// was heard, or about that one, where the bus did not carry the answer.
+    /// Words of the service on the end of a channel while another one was asked for: about the one before, all of which was
+    /// heard, or about that one, where the bus did not carry the answer.
     private var doubtful: DroppedSignal?
     /// Who answered last as the service does.
     private var service: UniqueName?
@@ -114,6 +114,7 @@ struct Channels {
     mutating func answered(_ service: UniqueName?) {
         guard service != self.service else { return }
         self.service = service
+        wasReadToEnd = false
         if case .asking = phase { phase = .none }
         (attempts, notBefore, isOutOfTheQuestion) = (0, nil, false)
     }
@@ -158,7 +159,7 @@ extension ServiceSession {
             // What the service says from here on is not about an earlier channel.
             channels.wasReadToEnd = false
             let doubtful = channels.takeDoubtful()
-            // Before this answer it was about that.
+            // One that is refused may have been there, as where the bus carries no descriptor.
             if case .failure = result, let doubtful { announce(doubtful) }
             do throws(BusError) {
                 let reply = try result.get()
@@ -174,9 +175,11 @@ extension ServiceSession {
     /// The service answers in order: an answer that is not there before that of the next call was not carried.
     func doubt(_ signal: DroppedSignal) {
         guard channels.doubt(signal), let connection else { return }
-        connection.call(Self.ping) { [weak self, weak connection] _ in
-            // The end of a connection is told as a gap of its own.
-            guard let self, let doubtful = channels.takeDoubtful(), connection === self.connection else { return }
+        connection.call(Self.ping) { [weak self, weak connection] result in
+            // A refusal comes out of the order, and the end of a connection is told as a gap of its own.
+            guard case .success = result, let self, connection === self.connection,
+                let doubtful = channels.takeDoubtful()
+            else { return }
             announce(doubtful)
         }
     }

@@ -440,7 +440,7 @@ struct SessionChannelTests {
         }
     }
 
-    /// What the service says of the end of a channel, whose client was heard to its end and asks for another one.
+    /// A word on the end of a channel that was heard to its end, while another one is asked for.
     private func doubted() throws -> SessionTests.Stage {
         let (stage, line) = try observing()
         line.lie([SimulatedLine.notification(1), SimulatedLine.notification(2)])
