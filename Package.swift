@@ -43,7 +43,8 @@ let package = Package(
 
         // The rules, and their coding on the wire.
         .target(name: "NotificationCore", dependencies: ["Collections", "BusNames"]),
-        .target(name: "NotificationWire", dependencies: ["Collections", "NotificationCore", "DBus", "BusNames", "JSON"]),
+        .target(
+            name: "NotificationWire", dependencies: ["Collections", "NotificationCore", "DBus", "BusNames", "JSON"]),
 
         // Which application is active. It knows the clients' names, and nothing of notifications.
         .target(

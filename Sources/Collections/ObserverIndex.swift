@@ -237,8 +237,13 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
         }
     }
 
-    /// Whether there may be observers of a name, and of an object, of that name or of any. Where there are none it is as any
-    /// other that nobody observes.
+    /// Tells whether a post's name and its object make a difference to whom it matches.
+    ///
+    /// - Parameters:
+    ///   - name: of the post.
+    ///   - object: of the post; nil for none.
+    /// - Returns: whether there may be observers of the name, and of the object: of that name, or of any. A name without any
+    ///   matches what each other name without any matches, and so does an object.
     @inlinable public func mayHaveObservers(name: Name, object: Object?) -> (name: Bool, object: Bool) {
         let ofName = named.isEmpty ? nil : named[name]
         guard let object else { return (ofName != nil, false) }

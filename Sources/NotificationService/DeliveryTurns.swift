@@ -14,7 +14,7 @@ final class DeliveryTurns {
     /// hold up what was posted before it. One that somebody does is bounded by the core too.
     private static let mostReadAhead = 128
     /// The same of the time that serving takes.
-    private static let mostServedAhead = Duration.milliseconds(4)
+    private static let maxServedAhead = Duration.milliseconds(4)
     /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
     /// to do either.
     private static let quietMilliseconds: UInt32 = 50
@@ -83,11 +83,16 @@ final class DeliveryTurns {
         if readAhead > Self.mostReadAhead { send(upTo: .standard) }
     }
 
-    /// So long it took to serve a call, or a part of one.
-    func noteServing(_ time: Duration) {
-        guard driver.center.isReady(.standard) else { return }
+    /// A call was served, or a part of one.
+    ///
+    /// - Parameter time: that it took.
+    /// - Returns: whether something was sent, as the default mode has waited for long.
+    func noteServing(_ time: Duration) -> Bool {
+        guard driver.center.isReady(.standard) else { return false }
         servedAhead += time
-        if servedAhead > Self.mostServedAhead { send(upTo: .standard) }
+        guard servedAhead > Self.maxServedAhead else { return false }
+        send(upTo: .standard)
+        return true
     }
 
     private func send(upTo lane: DeliveryLane) {

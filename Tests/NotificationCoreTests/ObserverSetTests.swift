@@ -17,7 +17,9 @@ struct ObserverSetTests {
             var (set, model): (ObserverSet, Set<ObserverID>) = ([], [])
             for _ in 0..<Int.random(in: 1...8, using: &random) {
                 let added = list(
-                    (0..<Int.random(in: 1...6, using: &random)).map { _ in Int.random(in: 0..<20, using: &random) })
+                    (0..<Int.random(in: 1...60, using: &random)).map { _ in
+                        Int.random(in: 0..<Int.random(in: 1...90, using: &random), using: &random)
+                    })
                 for _ in 0..<Int.random(in: 1...2, using: &random) { _ = set.formUnion(added) }
                 model.formUnion(added.ids)
                 #expect(set.ids == model.sorted())
@@ -32,7 +34,11 @@ struct ObserverSetTests {
         let all = list(0..<16_384)
         #expect(set.formUnion(all) == 32_768)
         for _ in 0..<3 { #expect(set.formUnion(all) == 2048) }
-        #expect(set.formUnion(list([3])) == 1)
-        #expect(set.count == 16_384)
+        for _ in 0..<3 {
+            #expect(set.formUnion(list([3])) == 2)
+            #expect(set.formUnion(list([4, 7])) == 4 && set.formUnion(list([5, 6, 9])) == 6)
+        }
+        #expect(set.formUnion(all) == 2048)
+        #expect(set.count == 16_384 && set.formUnion(list([20_000, 20_001])) == 4 && set.count == 16_386)
     }
 }

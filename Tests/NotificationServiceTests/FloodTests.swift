@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
+import NotificationCore
+import NotificationWire
 import TestLimits
 import TestSupport
 import Testing
+
+@testable import NotificationService
 
 /// A poster that waits for no answer and posts faster than anybody can deliver.
 ///
@@ -60,6 +64,27 @@ struct FloodTests {
         #expect(poster.status == .exited(0), "\(poster.transcript)")
         Load.note(
             "\(Load.flood) posts of 3 kB, \(kind), to one that only reads, \(answered) answered, longest \(longest)")
+    }
+
+    @Test("S4: one that observes while a flood is lost is told of what it would have got from then on")
+    func observedMeanwhile() {
+        var lost = LostPosts()
+        let center = DistributedCenter()
+        let outline = PostOutline(name: "Ding", object: "", isImmediate: false)
+        func lose() {
+            if lost.addAgain(outline, from: ":1.9", registered: center.registeredCount) { return }
+            let reach = center.reach(ofPost: "Ding", object: "", deliverImmediately: false)!
+            lost.add(outline, from: ":1.9", reaching: reach, registered: center.registeredCount)
+        }
+        for _ in 0..<3 { lose() }
+        var effects: [Effect] = []
+        _ = try? center.addObserver(of: ":1.1", name: "Ding", object: "", options: ObserverOptions(), effects: &effects)
+        for _ in 0..<2 { lose() }
+        lost.collect()
+        #expect(lost.unannounced.map(\.count).sorted() == [2, 3] && !lost.isEmpty)
+        effects = []
+        while !lost.unannounced.isEmpty { center.losePosts(&lost.unannounced, effects: &effects) }
+        #expect(lost.isEmpty && center.statistics.posted == 5 && center.statistics.dropped == 2)
     }
 
     @Test(

@@ -106,14 +106,19 @@ struct ArrivedPostsTests {
         limits[.postsPerCall] = 5
         #expect(try read(mixed(), limits: limits).count == 5)
         #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.name) == ["a", "b", "c", "e"])
-        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.isImmediate) == [false, false, false, true])
+        #expect(
+            ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.isImmediate) == [
+                false, false, false, true,
+            ])
         limits[.postsPerCall] = 4
         #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).isEmpty)
     }
 
     @Test("E4: posts in a row that are for the same are one run, and each of another kind begins one")
     func runs() throws {
-        let kinds = [("a", "", false, 3), ("a", "o", false, 1), ("b", "o", false, 2), ("b", "o", true, 2), ("a", "", false, 1)]
+        let kinds = [
+            ("a", "", false, 3), ("a", "o", false, 1), ("b", "o", false, 2), ("b", "o", true, 2), ("a", "", false, 1),
+        ]
         var posts: [PostCall] = []
         for (name, object, isImmediate, count) in kinds {
             for number in 0..<count {

@@ -95,12 +95,13 @@ extension DistributedCenter {
     /// Observers that the posts of one event match, but for those of the last one.
     private static let maxMatched = 2048
 
-    /// What decides whom a post reaches that is lost: names, and objects, that nobody observes are all one, so that a flood
-    /// of posts of ever other names is few.
+    /// Decides whom a post reaches that is lost now. Names, and objects, that nobody observes are all one, so that a flood of
+    /// posts of ever other names is few.
     ///
     /// - Parameters:
     ///   - name: of the post.
     ///   - object: of the post; the empty string means "no object".
+    ///   - deliverImmediately: whether it would have reached suspended clients as well.
     /// - Returns: nil for one that could not have been posted.
     public func reach(
         ofPost name: String, object: String, deliverImmediately: Bool
@@ -139,9 +140,9 @@ extension DistributedCenter {
     }
 }
 
-/// Posts that nobody could serve.
+/// Posts of one poster that nobody could serve, and that would have reached the same observers.
 public struct LostPost: Sendable {
-    /// What decides whom they would have reached.
+    /// Their name and object, as far as these decide whom they would have reached.
     public struct Reach: Hashable, Sendable {
         /// Nil for one that nobody observes.
         let name: ExactText?
@@ -152,8 +153,13 @@ public struct LostPost: Sendable {
 
     public let reach: Reach
     public let poster: ClientName
+    /// How many they are.
     public let count: UInt64
 
+    /// - Parameters:
+    ///   - count: how many they are.
+    ///   - reach: ``DistributedCenter/reach(ofPost:object:deliverImmediately:)`` when they were lost.
+    ///   - poster: whose they are.
     public init(_ count: UInt64, reaching reach: Reach, from poster: ClientName) {
         self.reach = reach
         self.poster = poster

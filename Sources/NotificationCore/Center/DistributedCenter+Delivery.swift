@@ -200,7 +200,7 @@ extension DistributedCenter {
     ) {
         client.lastLoss = reason
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
-        client.unannounced = nil  // so that the set below is not shared
+        client.unannounced = nil  // so that the array below is not shared
         loss.count += count
         meter.count(loss.observers.formUnion(observers))
         client.unannounced = loss

@@ -428,6 +428,9 @@ public final class DistributedCenter {
     }
 
     /// Every client, and who else does not read what it was sent, in no particular order.
+    /// How many observers have ever been registered.
+    public var registeredCount: UInt64 { index.orderOfNext }
+
     public var clientStatuses: [ClientStatus] {
         defer { eventEnded() }
         meter.count(peers.count)

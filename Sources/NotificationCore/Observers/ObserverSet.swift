@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Observers of one client, each once, in the order of their numbers: those that lost something.
 ///
-/// A client loses many notifications in a row, mostly for the same observers, which may be all that it has. So a list that
-/// is the same as the last one costs a comparison of their bytes.
+/// A client loses many notifications in a row, mostly for the same observers, which may be all that it has: a list that is
+/// the same as the last one costs a comparison of their bytes, and a short one a search for each.
 public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
+    /// In the order of their numbers.
     public private(set) var ids: [ObserverID] = []
     private var last: ObserverList?
 
+    /// The empty set.
     public init() {}
 
     /// - Parameter ids: in any order.
@@ -18,14 +20,17 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         self.init(ids)
     }
 
+    /// How many there are.
     public var count: Int { ids.count }
 
+    /// Adds the observers of a loss.
+    ///
     /// - Returns: the steps that it took: a look at a cache line, or at an observer.
     mutating func formUnion(_ list: ObserverList) -> Int {
         switch list {
-        case .one(let id):
-            insert(id)
-            return 1
+        case .one(let id): return insert(id)
+        case .many(let added) where added.count < ids.count / Self.longSearch:
+            return added.reduce(0) { steps, id in steps + insert(id) }
         case .many(let added):
             if list == last { return added.count / 8 }
             last = list
@@ -33,6 +38,9 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
             return added.count + ids.count
         }
     }
+
+    /// The comparisons of a search in the longest lists: where a list is as much shorter than the set, each of it is looked for.
+    private static let longSearch = 16
 
     mutating func formUnion(_ added: some Sequence<ObserverID>) {
         var added = Array(added)
@@ -60,14 +68,17 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         ids = ids.enumerated().filter { $0.offset == 0 || ids[$0.offset - 1] != $0.element }.map(\.element)
     }
 
-    private mutating func insert(_ id: ObserverID) {
+    /// - Returns: the steps.
+    private mutating func insert(_ id: ObserverID) -> Int {
         var (start, end) = (0, ids.count)
         if let last = ids.last, last < id { start = end }
         while start < end {
             let middle = (start + end) / 2
             if ids[middle] < id { start = middle + 1 } else { end = middle }
         }
-        if start == ids.count || ids[start] != id { ids.insert(id, at: start) }
+        guard start == ids.count || ids[start] != id else { return 2 }
+        ids.insert(id, at: start)
+        return 2 + (ids.count - start) / 8
     }
 
     /// Whether the same observers are in both.

@@ -131,8 +131,8 @@ final class CallQueue {
     var mayTakeAtGlance: (() -> Bool)!
     /// Called for each call that was taken or lost so.
     var onGlance: (() -> Void)!
-    /// Called with the time that serving something took.
-    var onServed: ((Duration) -> Void)!
+    /// Called with the time that serving something took. Returns whether it took some time itself.
+    var onServed: ((Duration) -> Bool)!
     /// Whether policy lets a connection post a name; nil where it may post any.
     var mayPost: ((UniqueName) -> ((String) -> Bool)?)!
 
@@ -175,11 +175,12 @@ final class CallQueue {
             return true
         }
         defer {
-            noteServing(since: start, of: account, more: parts.takePostCount())
+            let time = noteServing(since: start, of: account, more: parts.takePostCount())
             if parts.hasBegun(call) {
                 if oversized == nil, !hasRoom(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
             }
+            _ = onServed(time)
         }
         return serve()
     }
@@ -222,9 +223,10 @@ final class CallQueue {
             return keep(channel)
         }
         let (count, _) = serveChannel(channel)
-        noteServing(since: start, of: channel.account, more: max(0, count - 1))
+        let time = noteServing(since: start, of: channel.account, more: max(0, count - 1))
         // Nothing else of the client is served before the rest of it.
         if channel.waiting != nil { keep(channel) }
+        _ = onServed(time)
     }
 
     /// Has a channel wait for its turn.
@@ -252,13 +254,13 @@ final class CallQueue {
             return append(Call(signal, of: caller, account))
         }
         serve()
-        noteServing(since: start, of: account)
+        _ = onServed(noteServing(since: start, of: account))
     }
 
-    private func noteServing(since start: Instant, of account: AccountID, more: Int = 0) {
+    private func noteServing(since start: Instant, of account: AccountID, more: Int = 0) -> Duration {
         let time = connection.context.now - start
         lines.note(time, of: account, more: more)
-        onServed(time)
+        return time
     }
 
     private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
@@ -394,9 +396,10 @@ final class CallQueue {
             } else if call.message === oversized {
                 oversized = nil
             }
-            let now = connection.context.now
+            var now = connection.context.now
             lines.noteTurn(now - before)
-            onServed(now - before)
+            // What goes out then is nobody's turn.
+            if onServed(now - before) { now = connection.context.now }
             before = now
             if now - start >= time { return }
         }
@@ -471,7 +474,10 @@ final class CallQueue {
     private func lose(_ call: ArrivingCall, of caller: UniqueName) -> Bool {
         guard call.expectsNoReply else { return false }
         if let outline = PostOutline(of: call) {
-            guard lost.addAgain(outline, from: caller) || lose(outline, of: caller) else { return false }
+            let registered = driver.center.registeredCount
+            guard lost.addAgain(outline, from: caller, registered: registered) || lose(outline, of: caller) else {
+                return false
+            }
         } else {
             guard lose(ArrivedPosts.outlines(of: call, limits: driver.center.limits), of: caller) else { return false }
         }
@@ -501,7 +507,9 @@ final class CallQueue {
 
     private func lose(_ outline: PostOutline, of caller: UniqueName) -> Bool {
         guard mayPost(caller)?(outline.name) != false else { return false }
-        if let reach = reach(of: outline) { lost.add(outline, from: caller, reaching: reach) }
+        if let reach = reach(of: outline) {
+            lost.add(outline, from: caller, reaching: reach, registered: driver.center.registeredCount)
+        }
         return true
     }
 
@@ -511,7 +519,7 @@ final class CallQueue {
         var areAnyLost = false
         for (outline, count) in posts where mayPost?(outline.name) != false {
             areAnyLost = true
-            if let reach = reach(of: outline) { lost.add(nil, count, from: caller, reaching: reach) }
+            if let reach = reach(of: outline) { lost.add(count, from: caller, reaching: reach) }
         }
         return areAnyLost
     }

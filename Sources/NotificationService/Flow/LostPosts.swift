@@ -17,8 +17,8 @@ struct LostPosts {
     private var counts: [Post: UInt64] = [:]
     private var last: Post?
     private var countOfLast: UInt64 = 0
-    /// What the last one was, where it came alone.
-    private var lastOutline: PostOutline?
+    /// The last one, where it came alone, and how many observers had ever been registered: one that came since may be reached.
+    private var lastOutline: (outline: PostOutline, registered: UInt64)?
     /// Those that the core is to be told of, which takes them out.
     var unannounced: [LostPost] = []
     /// How many ever were, for the log.
@@ -28,17 +28,29 @@ struct LostPosts {
 
     /// Adds one that came alone if the last one did and was the same.
     ///
+    /// - Parameter registered: how many observers have ever been registered.
     /// - Returns: whether it was.
-    mutating func addAgain(_ outline: PostOutline, from poster: UniqueName) -> Bool {
-        guard lastOutline == outline, last?.poster == poster else { return false }
+    mutating func addAgain(_ outline: PostOutline, from poster: UniqueName, registered: UInt64) -> Bool {
+        guard let lastOutline, lastOutline.registered == registered, lastOutline.outline == outline,
+            last?.poster == poster
+        else { return false }
         countOfLast += 1
         return true
     }
 
+    /// Adds one that came alone.
+    ///
+    /// - Parameter registered: as for ``addAgain(_:from:registered:)``.
     mutating func add(
-        _ outline: PostOutline?, _ count: UInt64 = 1, from poster: UniqueName, reaching reach: LostPost.Reach
+        _ outline: PostOutline, from poster: UniqueName, reaching reach: LostPost.Reach, registered: UInt64
     ) {
-        lastOutline = outline
+        add(1, from: poster, reaching: reach)
+        lastOutline = (outline, registered)
+    }
+
+    /// Adds some that came with others.
+    mutating func add(_ count: UInt64, from poster: UniqueName, reaching reach: LostPost.Reach) {
+        lastOutline = nil
         if let last, last.reach == reach, last.poster == poster {
             countOfLast += count
             return

@@ -76,12 +76,20 @@ public struct ArrivedPosts {
     /// The outlines of all posts of a call that can be read, without a look at the rest; none of a call that has more than
     /// one may have.
     ///
+    /// - Parameters:
+    ///   - call: of ``PostMany``.
+    ///   - limits: those of the service.
     /// - Returns: runs of posts that have the same outline.
     public static func outlines(of call: Message, limits: Limits) -> [(outline: PostOutline, count: UInt64)] {
         call.withMarshalledBody { outlines(inBody: $0, limits: limits) }
     }
 
-    /// The same of one that lies where it arrived.
+    /// The same of one that lies where it arrived; none of a call of something else.
+    ///
+    /// - Parameters:
+    ///   - call: any.
+    ///   - limits: those of the service.
+    /// - Returns: runs of posts that have the same outline.
     public static func outlines(of call: ArrivingCall, limits: Limits) -> [(outline: PostOutline, count: UInt64)] {
         guard call.hasMember(PostMany.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
             call.hasSignature(PostMany.inputs[0].signature)

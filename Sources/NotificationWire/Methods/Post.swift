@@ -140,12 +140,20 @@ public struct PostOutline: Hashable, Sendable {
     public let object: String
     public let isImmediate: Bool
 
+    /// Of a post with this name, object and option.
+    package init(name: String, object: String, isImmediate: Bool) {
+        self.name = name
+        self.object = object
+        self.isImmediate = isImmediate
+    }
+
     /// To the byte: texts that look the same may be two.
     public static func == (one: PostOutline, other: PostOutline) -> Bool {
         one.isImmediate == other.isImmediate && ExactText(one.name) == ExactText(other.name)
             && ExactText(one.object) == ExactText(other.object)
     }
 
+    /// The same of equal ones.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(ExactText(name))
         hasher.combine(ExactText(object))
