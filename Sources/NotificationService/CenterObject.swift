@@ -382,8 +382,8 @@ package final class CenterObject {
                 from: answers)
         }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
-        calls.onGlance = { [unowned turns] in turns.noteActivity() }
-        calls.onServed = { [unowned turns] time in turns.noteServing(time) }
+        calls.onGlance = { [unowned turns] in turns.noteGlance() }
+        calls.onPart = { [unowned turns] posts in turns.notePart(posts: posts) }
         calls.mayPost = { [gate] poster in
             guard !gate.isFree(poster) else { return nil }
             return { name in (try? gate.check(poster) { .post(name: name) }) != nil }

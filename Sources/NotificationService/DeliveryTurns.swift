@@ -13,8 +13,10 @@ final class DeliveryTurns {
     /// Messages that are read ahead of the default mode before that gets a turn: a flood that nobody observes must not
     /// hold up what was posted before it. One that somebody does is bounded by the core too.
     private static let mostReadAhead = 128
-    /// The same of the time that serving takes.
-    private static let maxServedAhead = Duration.milliseconds(4)
+    /// So many calls that were not looked at are one message. Each is one of its own when it is served.
+    private static let glancesInMessage: UInt64 = 8
+    /// So many messages is a part of something large, which takes some milliseconds.
+    private static let messagesInPart = 64
     /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
     /// to do either.
     private static let quietMilliseconds: UInt32 = 50
@@ -31,7 +33,6 @@ final class DeliveryTurns {
     private var activityWhenIdle: UInt64 = 0
     /// Messages that were read while the default mode waited.
     private var readAhead = 0
-    private var servedAhead = Duration.zero
     private var quietTimer: EventSource?
     private var looks = 0
     private var isIdle = false
@@ -78,25 +79,32 @@ final class DeliveryTurns {
     /// A message came from the bus, and is handled next.
     func noteActivity() {
         activity += 1
-        guard driver.center.isReady(.standard) else { return }
-        readAhead += 1
-        if readAhead > Self.mostReadAhead { send(upTo: .standard) }
+        _ = goAhead(of: 1)
     }
 
-    /// A call was served, or a part of one.
+    /// A call came and was not looked at, as it has to wait or is lost.
+    func noteGlance() {
+        activity += 1
+        guard activity % Self.glancesInMessage == 0 else { return }
+        _ = goAhead(of: 1)
+    }
+
+    /// A part of something large was served.
     ///
-    /// - Parameter time: that it took.
+    /// - Parameter posts: the posts in it, each of which is as one that came alone; 0 for a part of something else.
     /// - Returns: whether something was sent, as the default mode has waited for long.
-    func noteServing(_ time: Duration) -> Bool {
+    func notePart(posts: Int) -> Bool { goAhead(of: posts > 0 ? posts : Self.messagesInPart) }
+
+    private func goAhead(of messages: Int) -> Bool {
         guard driver.center.isReady(.standard) else { return false }
-        servedAhead += time
-        guard servedAhead > Self.maxServedAhead else { return false }
+        readAhead += messages
+        guard readAhead > Self.mostReadAhead else { return false }
         send(upTo: .standard)
         return true
     }
 
     private func send(upTo lane: DeliveryLane) {
-        if lane == .standard { (readAhead, servedAhead) = (0, .zero) }
+        if lane == .standard { readAhead = 0 }
         driver.perform { effects in
             driver.center.sendReady(upTo: lane, limit: Self.perDispatch, effects: &effects)
         }

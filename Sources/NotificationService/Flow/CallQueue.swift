@@ -131,8 +131,8 @@ final class CallQueue {
     var mayTakeAtGlance: (() -> Bool)!
     /// Called for each call that was taken or lost so.
     var onGlance: (() -> Void)!
-    /// Called with the time that serving something took. Returns whether it took some time itself.
-    var onServed: ((Duration) -> Bool)!
+    /// Called for each part of a call with the posts in it. Returns whether it took some time itself.
+    var onPart: ((Int) -> Bool)!
     /// Whether policy lets a connection post a name; nil where it may post any.
     var mayPost: ((UniqueName) -> ((String) -> Bool)?)!
 
@@ -175,12 +175,13 @@ final class CallQueue {
             return true
         }
         defer {
-            let time = noteServing(since: start, of: account, more: parts.takePostCount())
+            let posts = parts.takePostCount()
+            lines.note(connection.context.now - start, of: account, more: posts)
             if parts.hasBegun(call) {
                 if oversized == nil, !hasRoom(for: call, of: caller) { oversized = call }
                 append(Call(call, of: caller, account))
+                _ = onPart(posts)
             }
-            _ = onServed(time)
         }
         return serve()
     }
@@ -223,10 +224,9 @@ final class CallQueue {
             return keep(channel)
         }
         let (count, _) = serveChannel(channel)
-        let time = noteServing(since: start, of: channel.account, more: max(0, count - 1))
+        lines.note(connection.context.now - start, of: channel.account, more: max(0, count - 1))
         // Nothing else of the client is served before the rest of it.
         if channel.waiting != nil { keep(channel) }
-        _ = onServed(time)
     }
 
     /// Has a channel wait for its turn.
@@ -254,13 +254,7 @@ final class CallQueue {
             return append(Call(signal, of: caller, account))
         }
         serve()
-        _ = onServed(noteServing(since: start, of: account))
-    }
-
-    private func noteServing(since start: Instant, of account: AccountID, more: Int = 0) -> Duration {
-        let time = connection.context.now - start
-        lines.note(time, of: account, more: more)
-        return time
+        lines.note(connection.context.now - start, of: account)
     }
 
     private func pressure(at now: Instant) -> FairLines<AccountID, Call>.Pressure {
@@ -399,7 +393,7 @@ final class CallQueue {
             var now = connection.context.now
             lines.noteTurn(now - before)
             // What goes out then is nobody's turn.
-            if onServed(now - before) { now = connection.context.now }
+            if isMore, onPart(call.channel == nil ? count - 1 : count) { now = connection.context.now }
             before = now
             if now - start >= time { return }
         }
