@@ -32,6 +32,7 @@ struct Channels {
     /// Words of the service on the end of a channel while another one was asked for: about the one before, all of which was
     /// heard, or about that one, where the bus did not carry the answer.
     private var doubtful: DroppedSignal?
+    private var isSettlingDoubt = false
     /// Who answered last as the service does.
     private var service: UniqueName?
     private var attempts = 0
@@ -66,16 +67,17 @@ struct Channels {
 
     /// Keeps a word until it is known what it was about.
     ///
-    /// - Returns: whether it is the first one.
+    /// - Returns: whether a question is due that settles it.
     mutating func doubt(_ signal: DroppedSignal) -> Bool {
-        guard let before = doubtful else {
-            doubtful = signal
-            return true
-        }
+        defer { isSettlingDoubt = true }
         doubtful = DroppedSignal(
-            count: before.count + signal.count, observers: before.observers + signal.observers, reason: signal.reason)
-        return false
+            count: signal.count + (doubtful?.count ?? 0), observers: signal.observers + (doubtful?.observers ?? []),
+            reason: signal.reason)
+        return !isSettlingDoubt
     }
+
+    /// That question was answered, or refused.
+    mutating func doubtIsSettled() { isSettlingDoubt = false }
 
     mutating func takeDoubtful() -> DroppedSignal? { doubtful.take() }
 
@@ -114,7 +116,8 @@ struct Channels {
     mutating func answered(_ service: UniqueName?) {
         guard service != self.service else { return }
         self.service = service
-        wasReadToEnd = false
+        // That there is another one is told as a gap.
+        (wasReadToEnd, doubtful) = (false, nil)
         if case .asking = phase { phase = .none }
         (attempts, notBefore, isOutOfTheQuestion) = (0, nil, false)
     }
@@ -176,10 +179,11 @@ extension ServiceSession {
     func doubt(_ signal: DroppedSignal) {
         guard channels.doubt(signal), let connection else { return }
         connection.call(Self.ping) { [weak self, weak connection] result in
-            // A refusal comes out of the order, and the end of a connection is told as a gap of its own.
-            guard case .success = result, let self, connection === self.connection,
-                let doubtful = channels.takeDoubtful()
-            else { return }
+            // The end of a connection is told as a gap of its own.
+            guard let self, connection === self.connection else { return }
+            channels.doubtIsSettled()
+            // A refusal comes out of the order.
+            guard case .success = result, let doubtful = channels.takeDoubtful() else { return }
             announce(doubtful)
         }
     }

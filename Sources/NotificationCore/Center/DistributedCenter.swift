@@ -427,10 +427,10 @@ public final class DistributedCenter {
         return statistics
     }
 
-    /// Every client, and who else does not read what it was sent, in no particular order.
-    /// How many observers have ever been registered.
+    /// A number that grows with each observer that is registered.
     public var registeredCount: UInt64 { index.orderOfNext }
 
+    /// Every client, and who else does not read what it was sent, in no particular order.
     public var clientStatuses: [ClientStatus] {
         defer { eventEnded() }
         meter.count(peers.count)

@@ -29,18 +29,26 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
     mutating func formUnion(_ list: ObserverList) -> Int {
         switch list {
         case .one(let id): return insert(id)
-        case .many(let added) where added.count < ids.count / Self.longSearch:
-            return added.reduce(0) { steps, id in steps + insert(id) }
         case .many(let added):
             if list == last { return added.count / 8 }
-            last = list
-            formUnion(added)
-            return added.count + ids.count
+            if added.count > Self.shortList { last = list }
+            guard added.count < ids.count / Self.longSearch else {
+                formUnion(added)
+                return added.count + ids.count
+            }
+            let missing = added.filter { !contains($0) }
+            let steps = added.count * Self.longSearch / 8
+            if missing.count <= Self.shortList { return missing.reduce(steps) { $0 + insert($1) } }
+            formUnion(missing)
+            return steps + ids.count
         }
     }
 
-    /// The comparisons of a search in the longest lists: where a list is as much shorter than the set, each of it is looked for.
+    /// The comparisons of a search in the longest lists, of which eight are a step: where a list is as much shorter than the
+    /// set, each of it is looked for.
     private static let longSearch = 16
+    /// So few are put in one by one, each of which moves those behind it.
+    private static let shortList = 8
 
     mutating func formUnion(_ added: some Sequence<ObserverID>) {
         var added = Array(added)
@@ -68,17 +76,28 @@ public struct ObserverSet: Equatable, Sendable, ExpressibleByArrayLiteral {
         ids = ids.enumerated().filter { $0.offset == 0 || ids[$0.offset - 1] != $0.element }.map(\.element)
     }
 
+    private func contains(_ id: ObserverID) -> Bool {
+        let place = place(of: id)
+        return place < ids.count && ids[place] == id
+    }
+
     /// - Returns: the steps.
     private mutating func insert(_ id: ObserverID) -> Int {
+        let place = place(of: id)
+        guard place == ids.count || ids[place] != id else { return 2 }
+        ids.insert(id, at: place)
+        return 2 + (ids.count - place) / 8
+    }
+
+    /// The first place whose observer has no smaller number.
+    private func place(of id: ObserverID) -> Int {
         var (start, end) = (0, ids.count)
         if let last = ids.last, last < id { start = end }
         while start < end {
             let middle = (start + end) / 2
             if ids[middle] < id { start = middle + 1 } else { end = middle }
         }
-        guard start == ids.count || ids[start] != id else { return 2 }
-        ids.insert(id, at: start)
-        return 2 + (ids.count - start) / 8
+        return start
     }
 
     /// Whether the same observers are in both.

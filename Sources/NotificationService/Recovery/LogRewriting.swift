@@ -83,5 +83,8 @@ final class LogRewriting {
             && (size - start < least || size - start < Self.bytesInPart && count < Self.changesInPart)
     }
 
+    /// What is appended before the first part has no part of its own.
+    func wait() { lastSize = old.size }
+
     func giveUp() { new.remove() }
 }

@@ -159,8 +159,11 @@ final class RecoveryCounters {
     }
 
     /// Gives a slot to a client that has these counts.
-    func set(_ counts: ClientCounts, of client: ClientName, in slot: UInt32) throws(FileError) {
-        try grow(toHold: Int(slot))
+    func set(
+        _ counts: ClientCounts, waiting: UInt64 = 0, of client: ClientName, in slot: UInt32
+    ) throws(FileError) {
+        // Whatever becomes of the file, all else goes on in memory.
+        let hasGrown = growTable(toHold: Int(slot))
         let first = Int(slot) * Self.fields
         for field in 0..<Self.fields { table[first + field] = 0 }
         self[slot, .owner] = Self.owner(client)
@@ -168,6 +171,8 @@ final class RecoveryCounters {
         self[slot, .confirmed] = counts.sequence
         self[slot, .delivered] = counts.delivered
         self[slot, .dropped] = counts.dropped
+        self[slot, .waiting] = waiting
+        if hasGrown { try file?.allocate(table.count * 8) }
         try write(first..<first + Self.fields)
     }
 
@@ -245,10 +250,15 @@ final class RecoveryCounters {
     }
 
     private func grow(toHold slot: Int) throws(FileError) {
+        if growTable(toHold: slot) { try file?.allocate(table.count * 8) }
+    }
+
+    /// - Returns: whether it had to.
+    private func growTable(toHold slot: Int) -> Bool {
         let count = (slot + 1) * Self.fields
-        guard count > table.count else { return }
+        guard count > table.count else { return false }
         table += Array(repeating: 0, count: max(count, 2 * table.count) - table.count)
-        try file?.allocate(table.count * 8)
+        return true
     }
 
     private func write(_ first: UInt32, through last: UInt32) throws(FileError) {

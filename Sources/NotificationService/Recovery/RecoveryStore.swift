@@ -191,16 +191,17 @@ final class RecoveryStore {
                 state was larger than state-bytes allowed
                 """)
         }
-        attempt { () throws(FileError) in
-            // The log first: what may have been lost stands in it before the counters say no more of it.
-            try rewrite(from: center, countsFirst: false)
-            for (client, slot) in slots {
-                try counters.set(center.toldCounts(of: client) ?? ClientCounts(), of: client, in: slot)
-                uncounted.touch(client)
+        // The log first: what may have been lost stands in it before the counters say no more of it.
+        attempt { () throws(FileError) in try rewrite(from: center, countsFirst: hasQueues) }
+        for (client, slot) in slots {
+            let waiting = extent == .withoutQueues ? center.waiting(for: client) : 0
+            attempt { () throws(FileError) in
+                try counters.set(
+                    center.toldCounts(of: client) ?? ClientCounts(), waiting: waiting, of: client, in: slot)
             }
-            try counters.setWaitingPosts(0)
-            try noteWaiting(in: center)
         }
+        let waitingPosts = extent == .withoutQueues ? center.queuedPosts : 0
+        attempt { () throws(FileError) in try counters.setWaitingPosts(UInt64(waitingPosts)) }
         return slots.count
     }
 
@@ -382,9 +383,8 @@ final class RecoveryStore {
 
     // MARK: Writing anew
 
-    /// Goes on with writing the log anew, or begins it, as far as an event may. It is in time: of the quarter that the log may
-    /// be longer meanwhile (of the next one where what waits proved too much) the state takes a sixth, at four times what is
-    /// appended, and what is appended meanwhile less.
+    /// Goes on with writing the log anew, or begins it, as far as an event may. It is in time: of the quarter that the log may be
+    /// longer meanwhile the state takes a sixth, at four times what is appended, and what is appended meanwhile less.
     private func rewritePart(of center: DistributedCenter) throws(FileError) {
         let maxSize = limit / 4 * (rewriting?.isSecond == true ? 6 : 5)
         guard let log, log.size <= maxSize else { return try rewrite(from: center) }
@@ -396,9 +396,9 @@ final class RecoveryStore {
                 let extent = extent == .whole || mayHaveQueues(center) ? Extent.whole : .withoutQueues
                 try beginRewriting(log, extent, of: center)
             }
-            guard uncounted.areOnlyTouched, let (work, extent, _) = rewriting,
-                try work.goOn(atMost: mostRewritten)
-            else { return }
+            guard let (work, extent, _) = rewriting else { return }
+            guard uncounted.areOnlyTouched else { return work.wait() }
+            guard try work.goOn(atMost: mostRewritten) else { return }
             rewriting = nil
             rewrittenSize = work.size
             kept(extent)
