@@ -224,6 +224,7 @@ struct CenterHandlers {
         }
         if post.options.postingStyle == .whenIdle { turns.expectIdleness() }
         driver.answer(call, with: receipt)
+        turns.notePost(receivers: receipt.receivers)
     }
 
     func setSuspended(_ call: SetSuspended, from client: UniqueName) throws(BusError) {

@@ -17,6 +17,7 @@ final class DeliveryTurns {
     private static let glancesInMessage: UInt64 = 8
     /// So many messages is a part of something large, which takes some milliseconds.
     private static let messagesInPart = 64
+    private static let manyReceivers = 512
     /// The loop counts as idle when so long nothing came from the bus: between two messages of a burst it has nothing
     /// to do either.
     private static let quietMilliseconds: UInt32 = 50
@@ -94,6 +95,11 @@ final class DeliveryTurns {
     /// - Parameter posts: the posts in it, each of which is as one that came alone; 0 for a part of something else.
     /// - Returns: whether something was sent, as the default mode has waited for long.
     func notePart(posts: Int) -> Bool { goAhead(of: posts > 0 ? posts : Self.messagesInPart) }
+
+    /// A post was made that matched so many clients: to very many it takes milliseconds, too.
+    func notePost(receivers: Int) {
+        if receivers >= Self.manyReceivers { _ = goAhead(of: Self.messagesInPart) }
+    }
 
     private func goAhead(of messages: Int) -> Bool {
         guard driver.center.isReady(.standard) else { return false }

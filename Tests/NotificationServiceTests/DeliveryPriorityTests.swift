@@ -34,6 +34,15 @@ struct DeliveryPriorityTests: StateTests {
         #expect(!turns.notePart(posts: 100) && bus.next("Notification") == nil)
         #expect(turns.notePart(posts: 0))
         #expect(bus.next("Notification") != nil && !driver.center.isReady(.standard))
+        try driver.perform { effects in
+            _ = try driver.center.post(
+                name: "Ding", object: "", userInfo: try userInfo("Ding"), from: ":1.9", effects: &effects)
+        }
+        for _ in 0..<3 {
+            turns.notePost(receivers: 100)
+            turns.notePost(receivers: 4000)
+        }
+        #expect(bus.next("Notification") != nil && !driver.center.isReady(.standard))
         // It begins anew, when something is due.
         #expect(!turns.notePart(posts: 1000) && bus.next("Notification") == nil)
     }
