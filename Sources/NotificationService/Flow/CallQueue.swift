@@ -392,7 +392,7 @@ final class CallQueue {
             }
             var now = connection.context.now
             lines.noteTurn(now - before)
-            // What goes out then is nobody's turn.
+            // Deliveries that go out then are nobody's turn.
             if isMore, onPart(call.channel == nil ? count - 1 : count) { now = connection.context.now }
             before = now
             if now - start >= time { return }

@@ -83,7 +83,7 @@ final class LogRewriting {
             && (size - start < least || size - start < Self.bytesInPart && count < Self.changesInPart)
     }
 
-    /// What is appended before the first part has no part of its own.
+    /// Changes that are appended before the first part have no part of their own.
     func wait() { lastSize = old.size }
 
     func giveUp() { new.remove() }

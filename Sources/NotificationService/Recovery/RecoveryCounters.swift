@@ -162,7 +162,7 @@ final class RecoveryCounters {
     func set(
         _ counts: ClientCounts, waiting: UInt64 = 0, of client: ClientName, in slot: UInt32
     ) throws(FileError) {
-        // Whatever becomes of the file, all else goes on in memory.
+        // All goes on in memory, also where the file can't grow.
         let hasGrown = growTable(toHold: Int(slot))
         let first = Int(slot) * Self.fields
         for field in 0..<Self.fields { table[first + field] = 0 }

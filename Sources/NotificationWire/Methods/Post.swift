@@ -135,7 +135,7 @@ extension Post where UserInfo == WireUserInfo {
 }
 
 /// What tells whom a post is for.
-public struct PostOutline: Hashable, Sendable {
+public struct PostOutline: Equatable, Sendable {
     public let name: String
     public let object: String
     public let isImmediate: Bool
@@ -151,13 +151,6 @@ public struct PostOutline: Hashable, Sendable {
     public static func == (one: PostOutline, other: PostOutline) -> Bool {
         one.isImmediate == other.isImmediate && ExactText(one.name) == ExactText(other.name)
             && ExactText(one.object) == ExactText(other.object)
-    }
-
-    /// The same of equal ones.
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(ExactText(name))
-        hasher.combine(ExactText(object))
-        hasher.combine(isImmediate)
     }
 
     /// Of a call of ``Post``, without a look at its userInfo.
