@@ -18,9 +18,11 @@ import NotificationCore
 /// its name unread that way, until its program first waits for something.
 ///
 /// A process is looked at once for all its connections, and nobody waits for that (E4): the kernel is asked on another
-/// thread, for some sockets at a time, for one process after the other, and for no more than
-/// ``systemCallsPerSecond`` of all together. The sockets of a process are searched for once, and again when another of
-/// its connections is asked about.
+/// thread, for some sockets at a time, for one process after the other, and for no more than ``systemCallsPerSecond``, and
+/// ``processorShare`` of a processor, of all together. The sockets of a process are searched for once, and again when
+/// another of its connections is asked about.
+///
+/// The kernel finds a socket by going through those of all programs. So of a process that has many all are listed.
 final class ReadingWitness {
     typealias Instant = SuspendingClock.Instant
 
@@ -57,8 +59,12 @@ final class ReadingWitness {
     static let systemCallsPerSecond = 10_000
     /// The maximum of that at once.
     private static let callsAtOnce = 400
-    /// Sockets, or descriptors, that one piece of work looks at.
-    private static let socketsAtOnce = 16
+    /// Seconds of processor time, of each second, for all processes together: a look costs more the more sockets there are.
+    static let processorShare = 0.04
+    /// Descriptors that one piece of work looks at.
+    private static let descriptorsAtOnce = 64
+    /// The same of sockets, where the kernel is asked about each. Where more are to be looked at, all are listed.
+    private static let socketsAtOnce = 8
     /// Connections of a process that one look is for.
     private static let clientsAtOnce = 256
     /// Findings that are told at a time: each may have a window sent.
@@ -110,15 +116,76 @@ final class ReadingWitness {
         /// Its descriptors are to be looked through, for questions up to this one, since when.
         case list(through: UInt64, since: Instant)
         /// Its descriptors are looked through, for questions up to this one, since when.
-        case search(any DescriptorList, through: UInt64, since: Instant, found: [UInt32])
-        /// Its sockets are looked at from this place on.
-        case look(from: Int, unread: [UInt32: UInt32], for: [Subject])
+        case search(any DescriptorList, through: UInt64, since: Instant)
+        /// Those of its sockets are looked for that lead to the bus.
+        case sort(Examination, through: UInt64, since: Instant)
+        /// Its sockets to the bus are looked at.
+        case look(Examination, for: [Subject])
+    }
+
+    /// A look at some sockets, part by part.
+    ///
+    /// Unchecked: the loop hands it to a thread for a part, and leaves it alone until that has ended.
+    private final class Examination: @unchecked Sendable {
+        // Sendable: one thread at a time uses it.
+        let sockets: Set<UInt32>
+        /// Of those that are there, the bytes that lie unread.
+        private(set) var unread: [UInt32: UInt32] = [:]
+        private(set) var leadingToBus: [UInt32] = []
+        /// Where they are asked about one by one, those that were not yet.
+        private var left: ArraySlice<UInt32>
+        /// Where all of the machine are listed.
+        private var list: (any SocketList)?
+        private var mayList: Bool
+
+        init(of sockets: [UInt32]) {
+            self.sockets = Set(sockets)
+            left = sockets[...]
+            mayList = sockets.count > ReadingWitness.socketsAtOnce
+        }
+
+        var systemCalls: Int { list?.systemCalls ?? 0 }
+
+        /// Does the next part. Returns whether there is more.
+        func goOn(in table: any SocketTable, for busName: [UInt8]?) -> Bool {
+            if mayList {
+                mayList = false
+                list = table.all()
+                return true
+            }
+            if let list {
+                if let some = list.next() {
+                    for (inode, socket) in some { note(inode, socket, for: busName) }
+                    return true
+                }
+                self.list = nil
+                let missing = sockets.filter { unread[$0] == nil }
+                // A few may have been left out.
+                left = missing.count <= ReadingWitness.socketsAtOnce ? Array(missing)[...] : []
+                return !left.isEmpty
+            }
+            for inode in left.prefix(ReadingWitness.socketsAtOnce) {
+                guard let socket = table[inode], let peer = socket.peer else { continue }
+                unread[inode] = socket.unreadBytes
+                if let other = table[peer], other.name == busName { leadingToBus.append(inode) }
+            }
+            left = left.dropFirst(ReadingWitness.socketsAtOnce)
+            return !left.isEmpty
+        }
+
+        private func note(_ inode: UInt32, _ socket: UnixSocket, for busName: [UInt8]?) {
+            guard let peer = socket.peer else { return }
+            if sockets.contains(inode) { unread[inode] = socket.unreadBytes }
+            if socket.name == busName, sockets.contains(peer) { leadingToBus.append(peer) }
+        }
     }
 
     private final class Process {
         let id: UInt32
         /// Those between it and the bus.
         var sockets: [UInt32] = []
+        /// All that a search has found so far.
+        var found: [UInt32] = []
         /// Questions up to this one were asked before the sockets were searched for.
         var searchedThrough: UInt64 = 0
         var nextSearch: Instant
@@ -146,7 +213,12 @@ final class ReadingWitness {
         private var left = Double(ReadingWitness.callsAtOnce)
         private var last: Instant?
 
-        mutating func spend(_ calls: Int) { left -= Double(calls) }
+        /// So much processor time counts as a call.
+        private static let secondsPerCall = ReadingWitness.processorShare / Double(ReadingWitness.systemCallsPerSecond)
+
+        mutating func spend(_ calls: Int, _ time: Duration) {
+            left -= max(Double(calls), time.inMilliseconds / 1000 / Self.secondsPerCall)
+        }
 
         /// How long to wait until some may be made; nil when some may be now.
         mutating func wait(at now: Instant) -> UInt32? {
@@ -286,7 +358,7 @@ final class ReadingWitness {
             process.wait = min(process.wait * 2, Self.longestWaitForBus)
             return schedule(process)
         }
-        ask(process, .look(from: 0, unread: [:], for: ready))
+        ask(process, .look(Examination(of: process.sockets), for: ready))
     }
 
     private func dropIdle(_ process: Process) {
@@ -365,16 +437,23 @@ final class ReadingWitness {
         }
         isAsking = true
         let name = busName
-        let own = process.sockets
-        let question: @Sendable () -> (answer: Answer, systemCalls: Int) =
+        let question: @Sendable () -> (answer: Answer, cost: Cost) =
             switch task {
-            case .list: { [id = process.id] in Self.measured(sockets) { Answer(list: sockets.descriptors(of: id)) } }
-            case .search(let list, _, _, _):
-                { Self.measured(sockets, list) { Self.search(list, in: sockets, for: name) } }
-            case .look(let start, _, _):
+            case .list:
+                { [id = process.id] in Cost.measured(in: sockets) { (.list(sockets.descriptors(of: id)), 0) } }
+            case .search(let list, _, _):
                 {
-                    Self.measured(sockets) {
-                        Self.look(at: own.dropFirst(start).prefix(Self.socketsAtOnce), in: sockets)
+                    Cost.measured(in: sockets) {
+                        let before = list.systemCalls
+                        return (.found(list.nextSockets(among: Self.descriptorsAtOnce)), list.systemCalls - before)
+                    }
+                }
+            case .sort(let examination, _, _), .look(let examination, _):
+                {
+                    Cost.measured(in: sockets) {
+                        let before = examination.systemCalls
+                        let isMore = examination.goOn(in: sockets, for: name)
+                        return (.examined(isMore: isMore), max(0, examination.systemCalls - before))
                     }
                 }
             }
@@ -382,8 +461,8 @@ final class ReadingWitness {
             guard let self else { return }
             isAsking = false
             if let result {
-                budget.spend(result.systemCalls)
-                meter.countSystemCalls(result.systemCalls)
+                budget.spend(result.cost.systemCalls, result.cost.processorTime)
+                meter.countSystemCalls(result.cost.systemCalls)
             }
             if processes[process.id] === process {
                 process.task = nil
@@ -402,57 +481,53 @@ final class ReadingWitness {
         searchEnded(process, found: [], since: bus.context.now, pause: Self.pauseWhenStuck)
     }
 
-    private struct Answer: Sendable {
-        /// Of a search, the sockets that lead to the bus; of a look, those that are there, with what lies unread in them.
-        var sockets: [(inode: UInt32, unread: UInt32)] = []
-        /// Whether a search is over.
-        var isEnd = false
+    private enum Answer: Sendable {
         /// The descriptors of a process; nil where they can't be seen.
-        var list: (any DescriptorList)?
+        case list((any DescriptorList)?)
+        /// Some sockets of a process; nil at the end.
+        case found([UInt32]?)
+        case examined(isMore: Bool)
     }
 
-    private static func measured(
-        _ sockets: any SocketTable, _ list: (any DescriptorList)? = nil, _ body: () -> Answer
-    ) -> (answer: Answer, systemCalls: Int) {
-        func count() -> Int { sockets.systemCalls + (list?.systemCalls ?? 0) }
-        let before = count()
-        let answer = body()
-        return (answer, count() - before)
-    }
+    private struct Cost: Sendable {
+        var systemCalls: Int
+        var processorTime: Duration
 
-    private static func search(
-        _ list: any DescriptorList, in sockets: any SocketTable, for name: [UInt8]?
-    ) -> Answer {
-        guard let inodes = list.nextSockets(among: socketsAtOnce) else { return Answer(isEnd: true) }
-        let ofBus = inodes.filter { inode in sockets[inode]?.peer.flatMap { sockets[$0]?.name } == name }
-        return Answer(sockets: ofBus.map { ($0, 0) })
-    }
-
-    private static func look(at inodes: ArraySlice<UInt32>, in sockets: any SocketTable) -> Answer {
-        var answer = Answer()
-        for inode in inodes {
-            if let socket = sockets[inode], socket.peer != nil { answer.sockets.append((inode, socket.unreadBytes)) }
+        /// - Parameter body: returns how many system calls it made besides those of the table, too.
+        static func measured(
+            in sockets: any SocketTable, _ body: () -> (answer: Answer, systemCalls: Int)
+        ) -> (answer: Answer, cost: Cost) {
+            let before = (calls: sockets.systemCalls, time: sockets.processorTime)
+            let (answer, calls) = body()
+            let cost = Cost(
+                systemCalls: sockets.systemCalls - before.calls + calls,
+                processorTime: sockets.processorTime - before.time)
+            return (answer, cost)
         }
-        return answer
     }
 
     private func answered(_ process: Process, _ task: Task, _ answer: Answer) {
-        switch task {
-        case .list(let last, let since):
-            guard let list = answer.list else { return searchEnded(process, found: [], since: since) }
+        switch (task, answer) {
+        case (.list(let last, let since), .list(let list)):
+            guard let list else { return searchEnded(process, found: [], since: since) }
             process.searchedThrough = last
-            ask(process, .search(list, through: last, since: since, found: []))
-        case .search(let list, let last, let since, let found):
-            let found = found + answer.sockets.map(\.inode)
-            if answer.isEnd { return searchEnded(process, found: found, since: since) }
-            ask(process, .search(list, through: last, since: since, found: found))
-        case .look(let start, var unread, let subjects):
-            for (inode, count) in answer.sockets { unread[inode] = count }
-            let next = start + Self.socketsAtOnce
-            guard next >= process.sockets.count else {
-                return ask(process, .look(from: next, unread: unread, for: subjects))
+            process.found = []
+            ask(process, .search(list, through: last, since: since))
+        case (.search(let list, let last, let since), .found(let some)):
+            if let some {
+                process.found += some
+                return ask(process, .search(list, through: last, since: since))
             }
-            lookEnded(process, unread, for: subjects)
+            guard !process.found.isEmpty else { return searchEnded(process, found: [], since: since) }
+            ask(process, .sort(Examination(of: process.found), through: last, since: since))
+            process.found = []
+        case (.sort(let examination, let last, let since), .examined(let isMore)):
+            guard isMore else { return searchEnded(process, found: examination.leadingToBus, since: since) }
+            ask(process, .sort(examination, through: last, since: since))
+        case (.look(let examination, let subjects), .examined(let isMore)):
+            guard isMore else { return lookEnded(process, examination.unread, for: subjects) }
+            ask(process, .look(examination, for: subjects))
+        default: preconditionFailure("that was not asked")
         }
     }
 
