@@ -46,10 +46,12 @@ final class SocketReader: PolledSourceDelegate {
     private var hasStarted = false
     private var isOver = false
     /// What was read and not handed on is from `first` to `end`.
-    private var buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 8)
+    private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: bufferSize, alignment: 8)
     private var (first, end) = (0, 0)
     /// Of the message that begins at `first`; nil when that is not known yet.
     private var nextLength: Int?
+    /// A message that is larger than the buffer, of which so much was read: it is read to where it stays.
+    private var large: (bytes: [UInt8], count: Int)?
     private var ignored: UInt64 = 0
 
     /// - Parameter descriptor: of a socket that does not block, and from which nothing was read yet.
@@ -76,7 +78,10 @@ final class SocketReader: PolledSourceDelegate {
     // MARK: Turns
 
     private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < mostReceivedBytes }
-    private var hasMessage: Bool { nextLength.map { end - first >= $0 } ?? false }
+    private var hasMessage: Bool {
+        if let large { return large.count == large.bytes.count }
+        return nextLength.map { end - first >= $0 } ?? false
+    }
 
     func hasPendingWork() -> Bool {
         poll(mayRead)
@@ -108,15 +113,28 @@ final class SocketReader: PolledSourceDelegate {
     }
 
     private func handOn() {
-        let next = UnsafeRawBufferPointer(rebasing: buffer[first..<first + nextLength!])
-        let header = MessageHeader(next)
-        if let onArrivingCall, let header, let call = ArrivingCall(next, header), onArrivingCall(call) {
-            first += next.count
-            return lookAtNext()
+        if let (bytes, _) = large.take() {
+            let (header, isTaken) = bytes.withUnsafeBytes(show)
+            lookAtNext()
+            if !isTaken { handOn(bytes, header) }
+            return
         }
-        let bytes = [UInt8](next)
-        first += bytes.count
+        let next = UnsafeRawBufferPointer(rebasing: buffer[first..<first + nextLength!])
+        let (header, isTaken) = show(next)
+        let bytes = isTaken ? [] : [UInt8](next)
+        first += next.count
         lookAtNext()
+        if !isTaken { handOn(bytes, header) }
+    }
+
+    /// Shows a message where it lies. Returns whether it was taken so.
+    private func show(_ next: UnsafeRawBufferPointer) -> (header: MessageHeader?, isTaken: Bool) {
+        let header = MessageHeader(next)
+        guard let onArrivingCall, let header, let call = ArrivingCall(next, header) else { return (header, false) }
+        return (header, onArrivingCall(call))
+    }
+
+    private func handOn(_ bytes: [UInt8], _ header: MessageHeader?) {
         let taken = takesDescriptors ? descriptors.take(of: bytes) : []
         guard let message = Message(arrived: bytes, header: header, charging: received, descriptors: taken) else {
             return noteIgnored()
@@ -135,40 +153,56 @@ final class SocketReader: PolledSourceDelegate {
     /// Returns whether there may be more at once.
     private func read() -> Bool {
         makeRoom()
-        let room = buffer.count - end
-        while true {
-            let start = buffer.baseAddress! + end
-            let count =
-                takesDescriptors
-                ? descriptors.receive(from: descriptor, into: start, count: room)
-                : recv(descriptor, start, room, Int32(MSG_DONTWAIT))
-            if count > 0 {
-                end += count
-                if nextLength == nil { lookAtNext() }
-                return count == room
+        let room = large.map { $0.bytes.count - $0.count } ?? buffer.count - end
+        let count =
+            if let read = large?.count {
+                large!.bytes.withUnsafeMutableBytes { receive(into: .init(rebasing: $0[read...])) }
+            } else {
+                receive(into: .init(rebasing: buffer[end...]))
             }
-            if count < 0 {
-                if errno == EINTR { continue }
-                if errno == EAGAIN || errno == EWOULDBLOCK { return false }
-            }
+        guard let count else { return false }
+        guard count > 0 else {
             finish()
             return false
         }
+        if large != nil {
+            large!.count += count
+        } else {
+            end += count
+            if nextLength == nil { lookAtNext() }
+        }
+        return count == room
     }
 
-    /// Moves what there is of the next message to the beginning of a buffer that holds all of it.
-    private func makeRoom() {
-        let size = max(Self.bufferSize, nextLength ?? 0)
-        let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
-        if size != buffer.count {
-            let other = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
-            other.copyMemory(from: rest)
-            buffer.deallocate()
-            buffer = other
-        } else if first > 0, !rest.isEmpty {
-            buffer.copyMemory(from: rest)
+    /// Returns how many bytes came; 0 at the end, or when the connection is broken, nil when there are none now.
+    private func receive(into room: UnsafeMutableRawBufferPointer) -> Int? {
+        while true {
+            let count =
+                takesDescriptors
+                ? descriptors.receive(from: descriptor, into: room.baseAddress!, count: room.count)
+                : recv(descriptor, room.baseAddress!, room.count, Int32(MSG_DONTWAIT))
+            guard count < 0 else { return count }
+            if errno == EINTR { continue }
+            return errno == EAGAIN || errno == EWOULDBLOCK ? nil : 0
         }
-        (first, end) = (0, end - first)
+    }
+
+    /// Moves what there is of the next message to the beginning of where all of it has room.
+    private func makeRoom() {
+        guard large == nil else { return }
+        let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
+        if let nextLength, nextLength > buffer.count {
+            // All of it is read before anybody looks at it.
+            let bytes = [UInt8](unsafeUninitializedCapacity: nextLength) { bytes, count in
+                UnsafeMutableRawBufferPointer(bytes).copyMemory(from: rest)
+                count = nextLength
+            }
+            large = (bytes, rest.count)
+            (first, end) = (0, 0)
+            return
+        }
+        if first > 0, !rest.isEmpty { buffer.copyMemory(from: rest) }
+        (first, end) = (0, rest.count)
     }
 
     private func lookAtNext() {
