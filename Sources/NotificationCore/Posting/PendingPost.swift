@@ -39,7 +39,7 @@ public struct PendingPost {
     }
 
     /// Entry, links and index entries, roughly.
-    private static let overhead = 256
+    private static let overhead = 384
 
     /// Takes over from similar posts whose place it takes: the more urgent style, and that one of them was to be
     /// delivered immediately (Q3).

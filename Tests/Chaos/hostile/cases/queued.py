@@ -9,7 +9,7 @@ from wire import asking, post
 COUNT = states.QUEUED_PER_CLIENT - 1000
 
 #: Three times as many have seven eighths of the bytes of all queues, which is what one process gets.
-LAST_WILLS = 104_000
+LAST_WILLS = 80_000
 
 
 def waiting(scene, wanted):
@@ -85,7 +85,7 @@ def style_flood(scene, name):
 
 
 def leave_last_wills(scene):
-    """Leaves 312,000 posts at-exit of three connections by ending, and again."""
+    """Leaves 240,000 posts at-exit of three connections by ending, and again."""
     observer = states.observers(scene, 1, states.NAME)
 
     def leave_behind():
