@@ -240,12 +240,12 @@ public struct ObserverIndex<Name: Hashable, Object: Hashable, Observer>: ~Copyab
     /// Tells whether a post's name and its object make a difference to whom it matches.
     ///
     /// - Parameters:
-    ///   - name: of the post.
+    ///   - name: of the post; nil for one that no observer has.
     ///   - object: of the post; nil for none.
     /// - Returns: whether there may be observers of the name, and of the object: of that name, or of any. A name without any
     ///   matches what each other name without any matches, and so does an object.
-    @inlinable public func mayHaveObservers(name: Name, object: Object?) -> (name: Bool, object: Bool) {
-        let ofName = named.isEmpty ? nil : named[name]
+    @inlinable public func mayHaveObservers(name: Name?, object: Object?) -> (name: Bool, object: Bool) {
+        let ofName = named.isEmpty ? nil : name.flatMap { named[$0] }
         guard let object else { return (ofName != nil, false) }
         if !objectOnly.isEmpty, objectOnly[object] != nil { return (ofName != nil, true) }
         guard let ofName else { return (false, false) }

@@ -105,13 +105,10 @@ struct ArrivedPostsTests {
         }
         limits[.postsPerCall] = 5
         #expect(try read(mixed(), limits: limits).count == 5)
-        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.name) == ["a", "b", "c", "e"])
-        #expect(
-            ArrivedPosts.outlines(of: mixed(), limits: limits).map(\.outline.isImmediate) == [
-                false, false, false, true,
-            ])
+        #expect(runs(of: mixed(), limits: limits).map(\.name) == ["a", "b", "c", "e"])
+        #expect(runs(of: mixed(), limits: limits).map(\.isImmediate) == [false, false, false, true])
         limits[.postsPerCall] = 4
-        #expect(ArrivedPosts.outlines(of: mixed(), limits: limits).isEmpty)
+        #expect(runs(of: mixed(), limits: limits).isEmpty)
     }
 
     @Test("E4: posts in a row that are for the same are one run, and each of another kind begins one")
@@ -129,9 +126,33 @@ struct ArrivedPostsTests {
                         name: name, object: object, userInfo: ["number": .int64(Int64(number))], options: options))
             }
         }
-        let found = ArrivedPosts.outlines(of: PostMany(posts).message(), limits: Limits())
-        #expect(found.map(\.outline.name) == kinds.map(\.0) && found.map(\.outline.object) == kinds.map(\.1))
-        #expect(found.map(\.outline.isImmediate) == kinds.map(\.2) && found.map(\.count) == kinds.map { UInt64($0.3) })
+        let call = try PostMany(posts).message()
+        let found = runs(of: call)
+        #expect(found.map(\.name) == kinds.map(\.0) && found.map(\.object) == kinds.map(\.1))
+        #expect(found.map(\.isImmediate) == kinds.map(\.2) && found.map(\.count) == kinds.map { UInt64($0.3) })
+        let ofOne = runs(of: call, isName: { $0.elementsEqual("a".utf8) }, isObject: { _ in false })
+        #expect(ofOne.map(\.name) == ["a", nil, nil, "a"] && ofOne.map(\.count) == [4, 2, 2, 1])
+        #expect(ofOne.allSatisfy { $0.object.isEmpty } && ofOne.map(\.isImmediate) == [false, false, true, false])
+        let ofObject = runs(of: call, isName: { _ in false }, isObject: { $0.elementsEqual("o".utf8) })
+        #expect(ofObject.map(\.object) == ["", "o", "o", ""] && ofObject.map(\.count) == [3, 3, 2, 1])
+    }
+
+    @Test("E1: what could not have been posted is in no run")
+    func refusedRuns() throws {
+        var limits = Limits()
+        limits[.nameLength] = 8
+        limits[.objectLength] = 4
+        let posts = [("a", "12345"), ("a", "1234"), ("123456789", ""), ("12345678", "")]
+        let call = PostMany(try posts.map { try PostCall(name: $0.0, object: $0.1, userInfo: [:]) }).message()
+        #expect(runs(of: call, limits: limits).map(\.name) == ["a", "12345678"])
+        #expect(runs(of: call, limits: limits, isName: { _ in false }, isObject: { _ in false }).map(\.count) == [2])
+    }
+
+    private func runs(
+        of call: Message, limits: Limits = Limits(), isName: (UnsafeRawBufferPointer) -> Bool = { _ in true },
+        isObject: (UnsafeRawBufferPointer) -> Bool = { _ in true }
+    ) -> [ArrivedPosts.Run] {
+        ArrivedPosts.runs(of: call, limits: limits, isName: isName, isObject: isObject)
     }
 
     /// The call as a bus hands it on that has not looked at its arguments.
@@ -153,7 +174,7 @@ struct ArrivedPostsTests {
                 body[place] = value
                 guard let message = arrived(body) else { continue }
                 _ = try? read(message)
-                _ = ArrivedPosts.outlines(of: message, limits: Limits())
+                _ = runs(of: message)
             }
         }
         for count in stride(from: 0, to: whole.count, by: 3) {

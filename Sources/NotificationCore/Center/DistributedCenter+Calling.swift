@@ -99,21 +99,22 @@ extension DistributedCenter {
     /// posts of ever other names is few.
     ///
     /// - Parameters:
-    ///   - name: of the post.
-    ///   - object: of the post; the empty string means "no object".
+    ///   - name: of the post; nil for one that nobody observes.
+    ///   - object: of the post; the empty string means "no object", or one that nobody observes.
     ///   - deliverImmediately: whether it would have reached suspended clients as well.
     /// - Returns: nil for one that could not have been posted.
-    public func reach(
-        ofPost name: String, object: String, deliverImmediately: Bool
-    ) -> LostPost.Reach? {
-        guard (try? checkPost(name: name, object: object)) != nil else { return nil }
-        let (name, object) = (ExactText(name), object.isEmpty ? nil : ExactText(object))
+    public func reach(ofPost name: String?, object: String, deliverImmediately: Bool) -> LostPost.Reach? {
+        guard (try? checkPost(name: name ?? " ", object: object)) != nil else { return nil }
+        let (name, object) = (name.map(ExactText.init), object.isEmpty ? nil : ExactText(object))
         let isObserved = index.mayHaveObservers(name: name, object: object)
         // An object that nobody observes is as none: only observers of any match either.
         return LostPost.Reach(
             name: isObserved.name ? name : nil, object: isObserved.object ? object : nil,
             deliverImmediately: deliverImmediately)
     }
+
+    /// Whether an observer may be registered for this text as a name or an object: false for most that nobody observes.
+    public func mayBeObserved(_ text: UnsafeRawBufferPointer) -> Bool { observedTexts.mayContain(text) }
 
     /// - Returns: how many observers it matches.
     private func lose(_ post: LostPost, touched: inout [Client], effects: inout [Effect]) -> Int {

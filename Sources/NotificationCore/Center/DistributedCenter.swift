@@ -26,6 +26,8 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var index = ObserverIndex<ExactText, ExactText, Observer>()
+    /// The names and objects that somebody observes.
+    var observedTexts = TextFilter()
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif
@@ -188,6 +190,7 @@ public final class DistributedCenter {
         let position = index.insert(
             Observer(registration, of: client), name: registration.name.map(ExactText.init),
             object: registration.object.map(ExactText.init))
+        for text in [registration.name, registration.object] { text.map { observedTexts.insert($0) } }
         client.observers[registration.id] = Registered(registration: registration, position: position)
         if !registration.options.automaticSuspension { client.refusalsOfAutomation += 1 }
         if registration.options.isMonitor {
@@ -308,6 +311,7 @@ public final class DistributedCenter {
         #endif
         if isCounted { charge(client.peer, .observerBytes, -registration.byteCount) }
         index.remove(at: registered.position)
+        for text in [registration.name, registration.object] { text.map { observedTexts.remove($0) } }
     }
 
     /// Whether more goes with a client that leaves than one event may do.

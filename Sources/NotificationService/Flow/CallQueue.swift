@@ -473,7 +473,10 @@ final class CallQueue {
                 return false
             }
         } else {
-            guard lose(ArrivedPosts.outlines(of: call, limits: driver.center.limits), of: caller) else { return false }
+            let isName = isObservedName(for: caller)
+            let runs = ArrivedPosts.runs(
+                of: call, limits: driver.center.limits, isName: isName, isObject: driver.center.mayBeObserved)
+            guard lose(runs, of: caller) else { return false }
         }
         noteReading(call.byteCount)
         start()
@@ -486,7 +489,10 @@ final class CallQueue {
             message.interface.map({ $0 == Wire.interface }) ?? true
         else { return false }
         if message.hasMember(PostMany.member), message.hasSignature(PostMany.inputs[0].signature) {
-            return lose(ArrivedPosts.outlines(of: message, limits: driver.center.limits), of: caller)
+            let isName = isObservedName(for: caller)
+            let runs = ArrivedPosts.runs(
+                of: message, limits: driver.center.limits, isName: isName, isObject: driver.center.mayBeObserved)
+            return lose(runs, of: caller)
         }
         let outline =
             if message.hasMember(PostCall.member) {
@@ -501,26 +507,30 @@ final class CallQueue {
 
     private func lose(_ outline: PostOutline, of caller: UniqueName) -> Bool {
         guard mayPost(caller)?(outline.name) != false else { return false }
-        if let reach = reach(of: outline) {
+        let reach = driver.center.reach(
+            ofPost: outline.name, object: outline.object, deliverImmediately: outline.isImmediate)
+        if let reach {
             lost.add(outline, from: caller, reaching: reach, registered: driver.center.registeredCount)
         }
         return true
     }
 
     /// Those that came in one call, as far as the caller may post them.
-    private func lose(_ posts: [(outline: PostOutline, count: UInt64)], of caller: UniqueName) -> Bool {
+    private func lose(_ runs: [ArrivedPosts.Run], of caller: UniqueName) -> Bool {
         let mayPost = mayPost(caller)
         var areAnyLost = false
-        for (outline, count) in posts where mayPost?(outline.name) != false {
+        for run in runs where run.name.map({ mayPost?($0) != false }) ?? true {
             areAnyLost = true
-            if let reach = reach(of: outline) { lost.add(count, from: caller, reaching: reach) }
+            let reach = driver.center.reach(ofPost: run.name, object: run.object, deliverImmediately: run.isImmediate)
+            if let reach { lost.add(run.count, from: caller, reaching: reach) }
         }
         return areAnyLost
     }
 
-    /// Nil for one that could not have been posted.
-    private func reach(of post: PostOutline) -> LostPost.Reach? {
-        driver.center.reach(ofPost: post.name, object: post.object, deliverImmediately: post.isImmediate)
+    /// Tells of a name's bytes whether it makes a difference: each does for a caller who may not post all.
+    private func isObservedName(for caller: UniqueName) -> (UnsafeRawBufferPointer) -> Bool {
+        guard mayPost(caller) == nil else { return { _ in true } }
+        return driver.center.mayBeObserved
     }
 
     /// Announces what was lost, some of it where that is much.

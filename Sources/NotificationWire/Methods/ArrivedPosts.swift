@@ -73,52 +73,88 @@ public struct ArrivedPosts {
         return (name, post)
     }
 
-    /// The outlines of all posts of a call that can be read, without a look at the rest; none of a call that has more than
-    /// one may have.
+    /// Posts in a row that would have reached the same observers.
+    public struct Run: Equatable {
+        /// Nil for any that nobody observes.
+        public let name: String?
+        /// Empty for none, and for any that nobody observes.
+        public let object: String
+        public let isImmediate: Bool
+        public fileprivate(set) var count: UInt64 = 1
+    }
+
+    /// The runs of all posts of a call that can be read, without a look at the rest; none of a call that has more than one
+    /// may have.
     ///
     /// - Parameters:
     ///   - call: of ``PostMany``.
     ///   - limits: those of the service.
-    /// - Returns: runs of posts that have the same outline.
-    public static func outlines(of call: Message, limits: Limits) -> [(outline: PostOutline, count: UInt64)] {
-        call.withMarshalledBody { outlines(inBody: $0, limits: limits) }
+    ///   - isName: false for the bytes of a name that nobody observes.
+    ///   - isObject: false for the bytes of an object that nobody observes.
+    public static func runs(
+        of call: Message, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
+        isObject: (UnsafeRawBufferPointer) -> Bool
+    ) -> [Run] {
+        call.withMarshalledBody { runs(inBody: $0, limits: limits, isName: isName, isObject: isObject) }
     }
 
     /// The same of one that lies where it arrived; none of a call of something else.
-    ///
-    /// - Parameters:
-    ///   - call: any.
-    ///   - limits: those of the service.
-    /// - Returns: runs of posts that have the same outline.
-    public static func outlines(of call: ArrivingCall, limits: Limits) -> [(outline: PostOutline, count: UInt64)] {
+    public static func runs(
+        of call: ArrivingCall, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
+        isObject: (UnsafeRawBufferPointer) -> Bool
+    ) -> [Run] {
         guard call.hasMember(PostMany.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
             call.hasSignature(PostMany.inputs[0].signature)
         else { return [] }
-        return outlines(inBody: call.body, limits: limits)
+        return runs(inBody: call.body, limits: limits, isName: isName, isObject: isObject)
     }
 
-    private static func outlines(
-        inBody body: UnsafeRawBufferPointer, limits: Limits
-    ) -> [(outline: PostOutline, count: UInt64)] {
+    private static func runs(
+        inBody body: UnsafeRawBufferPointer, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
+        isObject: (UnsafeRawBufferPointer) -> Bool
+    ) -> [Run] {
+        func text(_ range: Range<Int>) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: body[range]) }
+        func isSame(_ one: Range<Int>?, _ other: Range<Int>?) -> Bool {
+            guard let one, let other else { return one == other }
+            guard one.count == other.count, let start = body.baseAddress else { return false }
+            return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
+        }
         var reader = MarshalledReader(body)
         guard reader.readArray(alignedTo: 8) != nil else { return [] }
-        var runs: [(outline: PostOutline, count: UInt64)] = []
+        var runs: [Run] = []
         var count = 0
-        // Only what differs from the one before is looked at.
-        var before: (place: Place, isOutline: Bool)?
+        // What the last one had: a text that nobody observes is nil, and so is whether it is immediate where that can't be read.
+        var last: (name: Range<Int>?, object: Range<Int>?, options: Range<Int>, isImmediate: Bool?)?
         while !reader.isAtEnd, let place = passOver(&reader) {
             count += 1
             guard count <= limits[.postsPerCall] else { return [] }
-            let hasSameOptions = before.map { Place.areSame($0.place.options, place.options, in: body) } ?? false
-            if let before, hasSameOptions, Place.areSame(before.place.texts, place.texts, in: body) {
-                if before.isOutline { runs[runs.count - 1].count += 1 }
-                continue
+            var texts = MarshalledReader(text(place.whole))
+            guard let name = texts.readText()?.moved(by: place.whole.lowerBound),
+                let object = texts.readText()?.moved(by: place.whole.lowerBound),
+                1...Int(limits[.nameLength]) ~= name.count, object.count <= limits[.objectLength]
+            else { continue }
+            let observed = (
+                name: isName(text(name)) ? name : nil, object: !object.isEmpty && isObject(text(object)) ? object : nil
+            )
+            let isImmediate: Bool? =
+                if let last, isSame(last.options, place.options) {
+                    last.isImmediate
+                } else {
+                    try? PostOptions(at: place.options, of: MarshalledReader(body)).deliverImmediately
+                }
+            defer { last = (observed.name, observed.object, place.options, isImmediate) }
+            guard let isImmediate else { continue }
+            if let last, last.isImmediate == isImmediate, isSame(last.name, observed.name),
+                isSame(last.object, observed.object)
+            {
+                runs[runs.count - 1].count += 1
+            } else {
+                runs.append(
+                    Run(
+                        name: observed.name.map { String(decoding: body[$0], as: UTF8.self) },
+                        object: observed.object.map { String(decoding: body[$0], as: UTF8.self) } ?? "",
+                        isImmediate: isImmediate))
             }
-            var reader = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place.whole]))
-            let isImmediate = hasSameOptions && before!.isOutline ? runs[runs.count - 1].outline.isImmediate : nil
-            let outline = try? PostOutline(at: &reader, isImmediate: isImmediate)
-            if let outline { runs.append((outline, 1)) }
-            before = (place, outline != nil)
         }
         return runs
     }
@@ -128,25 +164,17 @@ public struct ArrivedPosts {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
         guard reader.skipText(), reader.skipText() else { return nil }
-        let end = reader.offset
         guard let userInfo = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: userInfo.upperBound)
         guard let options = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: options.upperBound)
-        return Place(whole: start..<options.upperBound, texts: start..<end, options: options)
+        return Place(whole: start..<options.upperBound, options: options)
     }
 
     /// Where a post stands in the arguments of a call.
     private struct Place {
         let whole: Range<Int>
-        let texts: Range<Int>
         let options: Range<Int>
-
-        /// Whether the same bytes stand there.
-        static func areSame(_ one: Range<Int>, _ other: Range<Int>, in body: UnsafeRawBufferPointer) -> Bool {
-            guard one.count == other.count, let start = body.baseAddress else { return false }
-            return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
-        }
     }
 
     private static func withBody<Result, Failure: Error>(
@@ -158,4 +186,8 @@ public struct ArrivedPosts {
         }
         return try result.get()
     }
+}
+
+extension Range<Int> {
+    fileprivate func moved(by count: Int) -> Range<Int> { lowerBound + count..<upperBound + count }
 }

@@ -181,13 +181,8 @@ public struct PostOutline: Equatable, Sendable {
         isImmediate = false
     }
 
-    /// - Parameter isImmediate: what the options say, where that is known.
-    init(at arguments: inout MarshalledReader, isImmediate known: Bool? = nil) throws(BusError) {
+    init(at arguments: inout MarshalledReader) throws(BusError) {
         (name, object) = try Post<WireUserInfo>.readNameAndObject(&arguments)
-        if let known {
-            isImmediate = known
-            return
-        }
         guard let userInfo = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }
         arguments.move(to: userInfo.upperBound)
         guard let entries = arguments.readArray(alignedTo: 8) else { throw BusError.malformedArguments }

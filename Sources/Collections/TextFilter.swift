@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Tells of most texts that are not in a collection that they are not, from their bytes alone: a counting Bloom filter with
+/// one hash.
+///
+/// Its size is fixed, so that nothing ever moves. It begins to let others pass when it has some ten thousand texts.
+///
+/// A value type; not thread-safe by itself.
+public struct TextFilter {
+    private static let slotCount = 1 << 16
+    /// How many of the texts have each hash; empty before the first. One that has reached the maximum stays there.
+    private var counts: [UInt16] = []
+
+    public init() {}
+
+    public mutating func insert(_ text: String) {
+        if counts.isEmpty { counts = Array(repeating: 0, count: Self.slotCount) }
+        let slot = Self.slot(of: text)
+        if counts[slot] < .max { counts[slot] += 1 }
+    }
+
+    /// Takes out a text that was put in.
+    public mutating func remove(_ text: String) {
+        let slot = Self.slot(of: text)
+        if counts[slot] < .max { counts[slot] -= 1 }
+    }
+
+    /// Whether the text with these bytes may be in there: true for each that is.
+    public func mayContain(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        !counts.isEmpty && counts[Self.slot(of: bytes)] > 0
+    }
+
+    private static func slot(of text: String) -> Int {
+        var text = text
+        return text.withUTF8 { slot(of: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Eight bytes at a time, each multiplied with what was before (FNV-1a on words).
+    private static func slot(of bytes: UnsafeRawBufferPointer) -> Int {
+        var hash = UInt64(truncatingIfNeeded: bytes.count)
+        func mix(_ word: UInt64) {
+            hash = (hash ^ word) &* 0x9E37_79B9_7F4A_7C15
+            hash ^= hash >> 29
+        }
+        var offset = 0
+        while bytes.count - offset >= 8 {
+            mix(bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+            offset += 8
+        }
+        var rest: UInt64 = 0
+        while offset < bytes.count {
+            rest = rest << 8 | UInt64(bytes[offset])
+            offset += 1
+        }
+        mix(rest)
+        return Int(hash >> 48)
+    }
+}
