@@ -66,7 +66,8 @@ class Bus:
         self.kind = kind
         self.directory = directory
         self.executable = executable
-        self.address = f"unix:path={directory}/bus"
+        self.path = f"{directory}/bus"
+        self.address = f"unix:path={self.path}"
         self.environment = environment_in(directory)
         self.environment["DBUS_SESSION_BUS_ADDRESS"] = self.address
         #: What the bus and the services that it started say.

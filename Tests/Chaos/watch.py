@@ -8,12 +8,14 @@ import select
 from contract import now
 
 
-def resident_bytes(pid):
-    """VmRSS, or None when the process is gone."""
+def resident_bytes(pid, kind="VmRSS"):
+    """The resident memory of a process, or a kind of it, or None when the process is gone.
+
+    Of the kinds, `RssAnon` is what is in no file: what the process has taken for itself."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as file:
             for line in file:
-                if line.startswith("VmRSS:"):
+                if line.startswith(f"{kind}:"):
                     return int(line.split()[1]) * 1024
     except OSError:
         pass
@@ -49,6 +51,11 @@ def processor_seconds(pid):
         return None
 
 
+#: Bytes that are unread between the service and the bus although both keep up: dbus-broker writes up to 32 messages at a
+#: time, and the next when others had their turn.
+MOST_ON_THE_WAY = 12 << 10
+
+
 class Process:
     """A process that is nobody's child here, watched until it ends."""
 
@@ -72,6 +79,10 @@ class Samples:
         self.delays = []
         #: (time, pid, resident bytes, descriptors, resident bytes of the bus)
         self.sizes = []
+        #: (time, bytes that the service has not read, bytes of it that the bus has not)
+        self.unread = []
+        #: (time, resident bytes of the service that are in no file)
+        self.memory = []
 
     def take_delays(self, pid):
         self.delays.append((now(), pid, pid and waited_for_processor(pid)))
@@ -80,6 +91,22 @@ class Samples:
         sizes = (resident_bytes(pid), descriptor_count(pid), resident_bytes(self.bus_pid)) if pid else (None,)
         if all(sizes):
             self.sizes.append((now(), pid, *sizes))
+
+    def take_memory(self, pid):
+        if memory := resident_bytes(pid, "RssAnon"):
+            self.memory.append((now(), memory))
+
+    def take_unread(self, socket):
+        if (unread := socket.unread()) is not None:
+            self.unread.append((now(), *unread))
+
+    def share_at_bus(self, start, end):
+        """For what part of that time the service had read what the bus handed on, and the bus what the service did.
+
+        What a client waited for was at the bus then, and no receiver could have read it sooner. 0 where too few samples
+        tell."""
+        inside = [sample for sample in self.unread if start <= sample[0] <= end]
+        return sum(max(sample[1:]) <= MOST_ON_THE_WAY for sample in inside) / len(inside) if len(inside) >= 4 else 0
 
     def without_processor(self, start, end, margin=0.3):
         """Seconds within that time in which the service could have run and had no processor.
