@@ -51,7 +51,31 @@ final class SocketReader: PolledSourceDelegate {
     /// Of the message that begins at `first`; nil when that is not known yet.
     private var nextLength: Int?
     /// A message that is larger than the buffer, of which so much was read: it is read to where it stays.
-    private var large: (bytes: [UInt8], count: Int)?
+    private var large: LargeMessage?
+
+    private final class LargeMessage {
+        private(set) var bytes: [UInt8]
+        private var count: Int
+
+        /// - Parameter beginning: what was read of it.
+        init(_ size: Int, beginning: UnsafeRawBufferPointer) {
+            // All of it is read before anybody looks at it.
+            bytes = [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
+                UnsafeMutableRawBufferPointer(bytes).copyMemory(from: beginning)
+                count = size
+            }
+            count = beginning.count
+        }
+
+        var missing: Int { bytes.count - count }
+
+        /// - Parameter read: puts some there, and returns how many came.
+        func append(_ read: (UnsafeMutableRawBufferPointer) -> Int?) -> Int? {
+            let read = bytes.withUnsafeMutableBytes { read(.init(rebasing: $0[count...])) }
+            count += read ?? 0
+            return read
+        }
+    }
     private var ignored: UInt64 = 0
 
     /// - Parameter descriptor: of a socket that does not block, and from which nothing was read yet.
@@ -79,7 +103,7 @@ final class SocketReader: PolledSourceDelegate {
 
     private var mayRead: Bool { hasStarted && !isOver && !isPaused && received.value < mostReceivedBytes }
     private var hasMessage: Bool {
-        if let large { return large.count == large.bytes.count }
+        if let large { return large.missing == 0 }
         return nextLength.map { end - first >= $0 } ?? false
     }
 
@@ -113,7 +137,8 @@ final class SocketReader: PolledSourceDelegate {
     }
 
     private func handOn() {
-        if let (bytes, _) = large.take() {
+        if let bytes = large?.bytes {
+            large = nil
             let (header, isTaken) = bytes.withUnsafeBytes(show)
             lookAtNext()
             if !isTaken { handOn(bytes, header) }
@@ -153,21 +178,14 @@ final class SocketReader: PolledSourceDelegate {
     /// Returns whether there may be more at once.
     private func read() -> Bool {
         makeRoom()
-        let room = large.map { $0.bytes.count - $0.count } ?? buffer.count - end
-        let count =
-            if let read = large?.count {
-                large!.bytes.withUnsafeMutableBytes { receive(into: .init(rebasing: $0[read...])) }
-            } else {
-                receive(into: .init(rebasing: buffer[end...]))
-            }
+        let room = large?.missing ?? buffer.count - end
+        let count = if let large { large.append(receive) } else { receive(into: .init(rebasing: buffer[end...])) }
         guard let count else { return false }
         guard count > 0 else {
             finish()
             return false
         }
-        if large != nil {
-            large!.count += count
-        } else {
+        if large == nil {
             end += count
             if nextLength == nil { lookAtNext() }
         }
@@ -192,12 +210,7 @@ final class SocketReader: PolledSourceDelegate {
         guard large == nil else { return }
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
         if let nextLength, nextLength > buffer.count {
-            // All of it is read before anybody looks at it.
-            let bytes = [UInt8](unsafeUninitializedCapacity: nextLength) { bytes, count in
-                UnsafeMutableRawBufferPointer(bytes).copyMemory(from: rest)
-                count = nextLength
-            }
-            large = (bytes, rest.count)
+            large = LargeMessage(nextLength, beginning: rest)
             (first, end) = (0, 0)
             return
         }

@@ -131,7 +131,7 @@ private final class ModeGate: SourceGate {
 }
 
 /// What the source and GLib share: whether there is something to do, and whether it may be done now.
-private final class SourceCore: SourceHandler, Sendable {
+private final class SourceCore: CheckedSourceHandler, Sendable {
     enum Role {
         /// It has no part in turns, but may ask for a rest.
         case alone

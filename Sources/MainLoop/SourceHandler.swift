@@ -11,11 +11,14 @@ protocol SourceHandler: AnyObject {
     /// Before the loop polls.
     func prepare(_ source: Source) -> SourceReadiness
 
-    /// After the poll. False leaves it to the descriptors of the source, if it has any: one that is ready will do.
-    func check() -> Bool
-
     /// - Returns: whether the source shall stay.
     func dispatch(_ source: Source) -> Bool
+}
+
+/// One that is also asked after the poll. Others are left to their descriptors, if they have any.
+protocol CheckedSourceHandler: SourceHandler {
+    /// False leaves it to the descriptors of the source, if it has any: one that is ready will do.
+    func check() -> Bool
 }
 
 enum SourceReadiness {
@@ -26,7 +29,6 @@ enum SourceReadiness {
 /// A source that is never ready.
 extension SourceHandler {
     func prepare(_ source: Source) -> SourceReadiness { .waiting }
-    func check() -> Bool { false }
     func dispatch(_ source: Source) -> Bool { true }
 }
 
@@ -35,7 +37,8 @@ extension UnsafeMutablePointer<GSource> {
     ///
     /// GLib frees that when nobody holds the source any more, on whatever thread.
     static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
-        let source = g_source_new(sourceFunctions.pointer, guint(handlingOffset + MemoryLayout<Handling>.size))!
+        let functions = handler is any CheckedSourceHandler ? checkedSourceFunctions : sourceFunctions
+        let source = g_source_new(functions.pointer, guint(handlingOffset + MemoryLayout<Handling>.size))!
         source.handling.initialize(to: Handling(handler: handler))
         g_source_set_priority(source, priority)
         return source
@@ -57,10 +60,13 @@ extension UnsafeMutablePointer<GSource> {
 /// The fields of a source of this kind behind those of GLib.
 private struct Handling: ~Copyable {
     let handler: any SourceHandler
+    /// The same, if it is one that is also asked after the poll.
+    let checked: (any CheckedSourceHandler)?
     let isSilent = Atomic(false)
 
     init(handler: any SourceHandler) {
         self.handler = handler
+        checked = handler as? any CheckedSourceHandler
     }
 
     /// The handler, if it is to be called.
@@ -78,7 +84,7 @@ private struct SourceFunctions: @unchecked Sendable {
     // Sendable: written once, before anyone can see it.
     let pointer: UnsafeMutablePointer<GSourceFuncs>
 
-    init() {
+    init(withCheck: Bool) {
         pointer = .allocate(capacity: 1)
         pointer.initialize(to: GSourceFuncs())
         pointer.pointee.prepare = { source, timeout in
@@ -86,7 +92,12 @@ private struct SourceFunctions: @unchecked Sendable {
             timeout?.pointee = readiness == .waiting ? -1 : 0
             return readiness == .ready ? 1 : 0
         }
-        pointer.pointee.check = { source in source!.handling.pointee.active?.check() ?? false ? 1 : 0 }
+        if withCheck {
+            pointer.pointee.check = { source in
+                let handling = source!.handling
+                return handling.pointee.active != nil && handling.pointee.checked!.check() ? 1 : 0
+            }
+        }
         // One that is silent goes.
         pointer.pointee.dispatch = { source, _, _ in
             source!.handling.pointee.active?.dispatch(source!) ?? false ? 1 : 0
@@ -95,4 +106,5 @@ private struct SourceFunctions: @unchecked Sendable {
     }
 }
 
-private let sourceFunctions = SourceFunctions()
+private let sourceFunctions = SourceFunctions(withCheck: false)
+private let checkedSourceFunctions = SourceFunctions(withCheck: true)

@@ -19,7 +19,7 @@ final class TurnSources: Sendable {
 }
 
 /// Never ready: GLib asks it in an iteration in which nothing ahead of it is.
-private final class Mark: SourceHandler {
+private final class Mark: CheckedSourceHandler {
     private let turns: LoopTurns
 
     init(_ turns: LoopTurns) {
@@ -38,7 +38,7 @@ private final class Mark: SourceHandler {
 }
 
 /// Ready while somebody rests, or did so a moment ago: the loop neither sleeps nor is idle.
-private final class Floor: SourceHandler {
+private final class Floor: CheckedSourceHandler {
     private let turns: LoopTurns
 
     init(_ turns: LoopTurns) {

@@ -8,7 +8,9 @@
 ///
 /// **Flushed** notifications are due in the lane of that name, before anything newer. They stay where they are:
 /// the oldest of what was held, and of each lane. Which of these is next is found when it goes.
-struct DeliveryQueue {
+///
+/// It can't be copied: each look at it would retain all of its parts.
+struct DeliveryQueue: ~Copyable {
     private var lanes: [DueQueue]
     private var held: HeldQueue
     private var intervals: IntervalQueue

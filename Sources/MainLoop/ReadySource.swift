@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/// A source without descriptors that runs when a condition holds, which is asked before each wait.
+///
+/// A loop inside of what it runs does not run it again.
+///
+/// Threads: used and destroyed only on the thread that runs the context.
+public final class ReadySource {
+    private let source: AttachedSource
+
+    /// - Parameters:
+    ///   - context: whose thread calls both.
+    ///   - priority: among the sources of the context.
+    ///   - isReady: the condition. It is asked in each turn of the loop: it has to be quick, and changes nothing.
+    ///   - run: what is done while it holds, once in a turn.
+    public init(
+        on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,
+        run: @escaping () -> Void
+    ) {
+        source = AttachedSource(Condition(isReady, run), on: context, priority: priority, canRecurse: true)
+    }
+}
+
+private final class Condition: SourceHandler {
+    private let isReady: () -> Bool
+    private let run: () -> Void
+    private var isRunning = false
+
+    init(_ isReady: @escaping () -> Bool, _ run: @escaping () -> Void) {
+        self.isReady = isReady
+        self.run = run
+    }
+
+    func prepare(_ source: Source) -> SourceReadiness { !isRunning && isReady() ? .ready : .waiting }
+
+    func dispatch(_ source: Source) -> Bool {
+        guard !isRunning else { return true }
+        isRunning = true
+        run()
+        isRunning = false
+        return true
+    }
+}

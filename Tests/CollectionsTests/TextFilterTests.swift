@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+import TestLimits
+import Testing
+
+@testable import Collections
+
+@Suite("A filter of texts", .limited)
+struct TextFilterTests {
+    private func mayContain(_ filter: TextFilter, _ text: String) -> Bool {
+        Array(text.utf8).withUnsafeBytes { filter.mayContain($0) }
+    }
+
+    @Test("Every text that is in there passes, until it was taken out as often as it was put in")
+    func counts() {
+        var filter = TextFilter()
+        #expect(!mayContain(filter, ""))
+        let texts = ["", "a", "12345678", "123456789", "org.example.Name", String(repeating: "ä", count: 500)]
+        for text in texts + texts { filter.insert(text) }
+        for text in texts { filter.remove(text) }
+        #expect(texts.allSatisfy { mayContain(filter, $0) })
+        for text in texts { filter.remove(text) }
+        #expect(!texts.contains { mayContain(filter, $0) })
+    }
+
+    @Test("Of texts that are not in there, few pass; also of such as differ in a byte")
+    func fewPass() {
+        var filter = TextFilter()
+        for number in 0..<1000 { filter.insert("org.example.Name.\(number)") }
+        let passing = (1000..<11_000).count { mayContain(filter, "org.example.Name.\($0)") }
+        #expect(passing < 400, "a thousand of 65,536 slots are taken: 150 are to be expected")
+    }
+
+    @Test("A slot that is full stays full")
+    func full() {
+        var filter = TextFilter()
+        for _ in 0..<70_000 { filter.insert("a") }
+        for _ in 0..<70_000 { filter.remove("a") }
+        #expect(mayContain(filter, "a"))
+    }
+}
