@@ -409,6 +409,8 @@ struct ChannelTests {
         try one.client.addObserver("Ding")
         for n in 0..<300 as Range<Int64> { try poster.post("Ding", n) }
         try poster.run("outcomes") { poster.outcomes.count == 300 }
+        // More than its window: the rest leaves when it has confirmed some.
+        try one.run("all has been sent") { (try? first.notedNumbers())?.contains { $0.sequence == 300 } == true }
         try first.settle()
         try first.kill()
         let second = try ServiceProcess(on: bus)

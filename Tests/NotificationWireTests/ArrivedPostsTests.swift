@@ -126,7 +126,7 @@ struct ArrivedPostsTests {
                         name: name, object: object, userInfo: ["number": .int64(Int64(number))], options: options))
             }
         }
-        let call = try PostMany(posts).message()
+        let call = PostMany(posts).message()
         let found = runs(of: call)
         #expect(found.map(\.name) == kinds.map(\.0) && found.map(\.object) == kinds.map(\.1))
         #expect(found.map(\.isImmediate) == kinds.map(\.2) && found.map(\.count) == kinds.map { UInt64($0.3) })
