@@ -114,10 +114,10 @@ struct AccountingTests {
             try center.post("A", "11", bytes: bytes, style: .whenIdle, coalescing: [.name, .object], from: one)
         }
         for number in 11...70 { try center.post("A", "\(number)", bytes: 1000, style: .whenIdle, from: one) }
-        #expect(center.statistics.queuedPostBytes == 60 * 1259)
-        center.center.limits[.queuedPostBytes] = 76_000
+        #expect(center.statistics.queuedPostBytes == 60 * 1387)
+        center.center.limits[.queuedPostBytes] = 83_680
         try replace(bytes: 1000)
-        #expect(throws: CenterError.shareExceeded(.queuedPostBytes, value: 76_000)) { try replace(bytes: 1001) }
+        #expect(throws: CenterError.shareExceeded(.queuedPostBytes, value: 83_680)) { try replace(bytes: 1001) }
         try replace(bytes: 999)
     }
 
@@ -127,7 +127,7 @@ struct AccountingTests {
             let center = Scenario([.observerBytesPerClient: limit])
             #expect(((try? center.observe(one, "A")) != nil) == isAccepted)
         }
-        for (limit, isAccepted) in [(300, true), (299, false)] as [(UInt64, Bool)] {
+        for (limit, isAccepted) in [(428, true), (427, false)] as [(UInt64, Bool)] {
             let center = Scenario([.queuedPostBytesPerClient: limit])
             #expect(((try? center.post("A", bytes: 43, style: .asap)) != nil) == isAccepted)
         }

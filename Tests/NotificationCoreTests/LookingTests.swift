@@ -20,12 +20,12 @@ struct LookingTests {
 
         let statistics = center.statistics
         #expect(statistics.queuedBytes == 1 + 43 + 256)
-        #expect(statistics.queuedPostBytes == 1 + 44 + 256)
+        #expect(statistics.queuedPostBytes == 1 + 44 + 384)
         #expect(statistics.waitingCallBytes == 1000)
         #expect(statistics.answerBytes == 100 + 256)
         #expect(statistics.inFlightBytes == 128 * 100 + 256, "the answers that went, and that it is suspended")
         let observer = 1 + 512
-        #expect(center.center.heldBytes == 2048 + observer + 300 + 301 + 1000 + 356)
+        #expect(center.center.heldBytes == 2048 + observer + 300 + 429 + 1000 + 356)
         #expect(statistics.queued == 1 && statistics.queuedPosts == 1)
     }
 

@@ -95,9 +95,14 @@ final class ModelClient {
     var waitingBytes: Int { waiting.reduce(0) { $0 + $1.bytes } }
 
     /// What a notification counts: its texts, its userInfo, and what keeping one costs.
-    static func bytes(of post: Post) -> Int {
+    static func bytes(of post: Post) -> Int { contentBytes(of: post) + overhead }
+
+    /// The same of a post that waits in its poster's queue.
+    static func queuedBytes(of post: Post) -> Int { contentBytes(of: post) + overheadOfQueued }
+
+    private static func contentBytes(of post: Post) -> Int {
         let origin = Step.origins[post.origin].map { Identity(origin: $0).byteCount } ?? 0
-        return Step.texts[post.name].utf8.count + Step.texts[post.object].utf8.count + post.bytes + origin + overhead
+        return Step.texts[post.name].utf8.count + Step.texts[post.object].utf8.count + post.bytes + origin
     }
 
     /// Measured, so that the model does not say it once more: one empty notification for a suspended client.
@@ -107,5 +112,11 @@ final class ModelClient {
         try? scenario.suspend(one)
         _ = try? scenario.post("A")
         return Int(scenario.statistics.queuedBytes) - 1
+    }()
+
+    private static let overheadOfQueued: Int = {
+        let scenario = Scenario()
+        _ = try? scenario.post("A", style: .whenIdle)
+        return Int(scenario.statistics.queuedPostBytes) - 1
     }()
 }

@@ -8,7 +8,7 @@ struct ModelPosters {
         var immediately: Bool
         var style: PostingStyle
 
-        var bytes: Int { ModelClient.bytes(of: post) }
+        var bytes: Int { ModelClient.queuedBytes(of: post) }
     }
 
     private(set) var queued: [Queued] = []
