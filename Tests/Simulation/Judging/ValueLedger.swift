@@ -103,7 +103,7 @@ final class ValueLedger {
         let post = ledger.posts[number]
         guard let retention = post.plan.options.retention, post.plan.options.expiresAfter == nil,
             let accepted = accepted(post), accepted <= time, !retention.whileConnected || post.posterStayed,
-            !ledger.wasStateLost(since: post.time)
+            !ledger.wasStateLost(since: post.time), post.posterStayed || !mayGiveWay
         else { return false }
         let isRemoved = removals.indices.contains { index in
             index != removal && removals[index].covers(post.plan)
@@ -111,6 +111,9 @@ final class ValueLedger {
         }
         return !isRemoved && rivals(of: number).allSatisfy { isSurelyBefore($0, post) }
     }
+
+    /// Whether memory may run out, for which values of posters that have left give way (E4).
+    private var mayGiveWay: Bool { ledger.limits[.memoryBytes] < Limits()[.memoryBytes] }
 
     /// Whether a post is surely no value any more at a time.
     private func isOver(_ number: Int, at time: Int64) -> Bool {
