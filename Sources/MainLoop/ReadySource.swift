@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A source without descriptors that runs when a condition holds, which is asked before each wait.
+/// A source without descriptors that runs when a condition holds, which is asked before each wait. It is not asked again
+/// before it runs, when more urgent sources may have changed something.
 ///
 /// A loop inside of what it runs does not run it again.
 ///
@@ -10,8 +11,8 @@ public final class ReadySource {
     /// - Parameters:
     ///   - context: whose thread calls both.
     ///   - priority: among the sources of the context.
-    ///   - isReady: the condition. It is asked in each turn of the loop: it has to be quick, and changes nothing.
-    ///   - run: what is done while it holds, once in a turn.
+    ///   - isReady: the condition. It has to be quick, and changes nothing.
+    ///   - run: called once in a turn of the loop.
     public init(
         on context: MainContext, priority: EventSource.Priority, isReady: @escaping () -> Bool,
         run: @escaping () -> Void

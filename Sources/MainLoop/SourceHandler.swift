@@ -37,9 +37,10 @@ extension UnsafeMutablePointer<GSource> {
     ///
     /// GLib frees that when nobody holds the source any more, on whatever thread.
     static func make(_ handler: any SourceHandler, priority: Int32) -> Self {
-        let functions = handler is any CheckedSourceHandler ? checkedSourceFunctions : sourceFunctions
+        let handling = Handling(handler: handler)
+        let functions = handling.checked == nil ? sourceFunctions : checkedSourceFunctions
         let source = g_source_new(functions.pointer, guint(handlingOffset + MemoryLayout<Handling>.size))!
-        source.handling.initialize(to: Handling(handler: handler))
+        source.handling.initialize(to: handling)
         g_source_set_priority(source, priority)
         return source
     }
@@ -73,7 +74,7 @@ private struct Handling: ~Copyable {
     var active: (any SourceHandler)? { isSilent.load(ordering: .acquiring) ? nil : handler }
 }
 
-/// What all sources of this kind have in common, by which GLib finds them.
+/// The functions that all sources have in common which are not asked after the poll: by them GLib finds such a source.
 var customSourceFunctions: UnsafeMutablePointer<GSourceFuncs> { sourceFunctions.pointer }
 
 /// It is stored behind GLib's own struct, which `g_source_new` allocates with the room for it.

@@ -147,8 +147,7 @@ final class Callers {
         self.table = table
         self.lookups = lookups
         rest = ReadySource(
-            on: bus.context, priority: .of(.reading),
-            isReady: { [unowned self] in (!waiting.isEmpty && mayGoOn) || !answers.isEmpty },
+            on: bus.context, priority: .of(.reading), isReady: { [unowned self] in mayGoOn || !answers.isEmpty },
             run: { [unowned self] in goOn() })
     }
 
@@ -347,6 +346,7 @@ final class Callers {
     }
 
     private var mayGoOn: Bool {
+        guard !waiting.isEmpty else { return false }
         guard let caller = waiting.first?.caller else { return true }
         // One whose answer has come and that is not known any more is asked about again.
         return self[caller] != nil || putOff[caller] != nil || asked[caller] == nil

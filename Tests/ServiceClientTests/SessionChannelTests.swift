@@ -20,7 +20,7 @@ struct SessionChannelTests {
         RegistrationKey(name: ExactText(name), object: nil, options: ObserverOptions())
     }
 
-    private func post(
+    func post(
         _ name: String = "Ding", _ completion: Request.Completion<Result<Int, ServiceError>>? = nil
     ) throws -> Request {
         .post(try OutgoingPost(name: name, completion: completion))
@@ -32,7 +32,7 @@ struct SessionChannelTests {
     }
 
     /// One with an observer and a channel.
-    private func observing() throws -> (SessionTests.Stage, SimulatedLine) {
+    func observing() throws -> (SessionTests.Stage, SimulatedLine) {
         let stage = stage()
         try stage.ask(.register(Self.key("Ding")))
         stage.start()
@@ -41,7 +41,7 @@ struct SessionChannelTests {
     }
 
     /// Has calls of that member wait for an answer.
-    private func holdBack(_ stage: SessionTests.Stage, _ members: MemberName?...) {
+    func holdBack(_ stage: SessionTests.Stage, _ members: MemberName?...) {
         let answer = stage.bus.answer
         stage.bus.answer = { members.contains($0.member) ? nil : answer($0) }
     }
@@ -421,72 +421,6 @@ struct SessionChannelTests {
             stage.takeTold() == [
                 #"Ding 4 for ["Ding"]"#, "missing(count: 1)", #"Ding 6 for ["Ding"]"#,
             ])
-    }
-
-    @Test("What the service thinks was not read is told as lost only where it was not")
-    func unread() throws {
-        for (isHeard, hasTurned) in [(true, true), (true, false), (false, true), (false, false)] {
-            let (stage, line) = try observing()
-            let loss = DroppedSignal(
-                count: 2, observers: [ObserverID(rawValue: 1)], reason: DropReason.channelEnded.rawValue)
-            line.lie([SimulatedLine.notification(1), SimulatedLine.notification(2)])
-            if !isHeard { line.lie([SimulatedLine.bytes { $0.appendPost(number: 1, body: [1]) }]) }
-            stage.bus.answer = { _ in nil }
-            if hasTurned { line.end() } else { (line.hasEnded, line.isBroken) = (true, true) }
-            _ = stage.arrive(loss.message(to: ":1.1").carried(from: ":1.100"))
-            let told = stage.takeTold()
-            #expect(told.contains { $0.hasPrefix("Ding 2") })
-            #expect(told.contains { $0.hasPrefix("dropped") } == !isHeard, "\(told)")
-        }
-    }
-
-    /// A word on the end of a channel that was heard to its end, while another one is asked for.
-    private func doubted() throws -> SessionTests.Stage {
-        let (stage, line) = try observing()
-        line.lie([SimulatedLine.notification(1), SimulatedLine.notification(2)])
-        holdBack(stage, OpenChannel.member, "Ping")
-        line.end()
-        stage.bus.pass(milliseconds: 1000)
-        try stage.ask(post())
-        _ = (stage.takeTold(), stage.bus.connection.takeSent())
-        let loss = DroppedSignal(
-            count: 2, observers: [ObserverID(rawValue: 1)], reason: DropReason.channelEnded.rawValue)
-        _ = stage.arrive(loss.message(to: ":1.1").carried(from: ":1.100"))
-        #expect(stage.bus.connection.pending.map { $0.message.member?.rawValue } == ["OpenChannel", "Ping"])
-        return stage
-    }
-
-    @Test("While another channel is asked for, such a word is about the one before if that is answered")
-    func wordBeforeAnswer() throws {
-        let stage = try doubted()
-        let call = try #require(stage.bus.connection.pending.first).message
-        stage.bus.connection.answerFirst(.success(call.answered()))
-        stage.bus.connection.answerFirst(.success(call.answered()))
-        stage.notify(3)
-        #expect(stage.takeTold() == ["channel", #"Ding 3 for ["Ding"]"#])
-    }
-
-    @Test("It is about the one that is asked for if that is not answered: it is told when that is known, once")
-    func wordOfLostAnswer() throws {
-        let told = #"dropped(count: 2, reason: "channel-ended")"#
-        let refused = try doubted()
-        refused.bus.connection.answerFirst(.failure(BusError(.limitExceeded, message: "full")))
-        #expect(refused.takeTold().contains(told))
-        let overtaken = try doubted()
-        let (open, ping) = (overtaken.bus.connection.pending[0], overtaken.bus.connection.pending[1])
-        ping.completion(.success(ping.message.answered()))
-        #expect(overtaken.takeTold() == [told])
-        overtaken.notify(5)
-        #expect(overtaken.takeTold() == [#"Ding 5 for ["Ding"]"#], "the hole was told")
-        open.completion(.success(open.message.answered()))
-        #expect(overtaken.takeTold() == ["channel"])
-        let holed = try doubted()
-        for number in [5, 6] { holed.notify(UInt64(number)) }
-        #expect(holed.takeTold() == [told, #"Ding 5 for ["Ding"]"#, #"Ding 6 for ["Ding"]"#])
-        for _ in 0..<2 {
-            holed.bus.connection.answerFirst(.failure(.disconnected("it ended")))
-        }
-        #expect(!holed.takeTold().contains(told))
     }
 
     @Test("It comes back: when there is something to carry, later after each failure, and not without end")

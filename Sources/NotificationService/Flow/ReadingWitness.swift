@@ -63,8 +63,6 @@ final class ReadingWitness {
     static let processorShare = 0.04
     /// Descriptors that one piece of work looks at.
     private static let descriptorsAtOnce = 64
-    /// The same of sockets, where the kernel is asked about each. Where more are to be looked at, all are listed.
-    private static let socketsAtOnce = 8
     /// Connections of a process that one look is for.
     private static let clientsAtOnce = 256
     /// Findings that are told at a time: each may have a window sent.
@@ -118,66 +116,9 @@ final class ReadingWitness {
         /// Its descriptors are looked through, for questions up to this one, since when.
         case search(any DescriptorList, through: UInt64, since: Instant)
         /// Those of its sockets are looked for that lead to the bus.
-        case sort(Examination, through: UInt64, since: Instant)
+        case sort(SocketExamination, through: UInt64, since: Instant)
         /// Its sockets to the bus are looked at.
-        case look(Examination, for: [Subject])
-    }
-
-    /// A look at some sockets, part by part.
-    ///
-    /// Unchecked: the loop hands it to a thread for a part, and leaves it alone until that has ended.
-    private final class Examination: @unchecked Sendable {
-        // Sendable: one thread at a time uses it.
-        let sockets: Set<UInt32>
-        /// Of those that are there, the bytes that lie unread.
-        private(set) var unread: [UInt32: UInt32] = [:]
-        private(set) var leadingToBus: [UInt32] = []
-        /// Where they are asked about one by one, those that were not yet.
-        private var left: ArraySlice<UInt32>
-        /// Where all of the machine are listed.
-        private var list: (any SocketList)?
-        private var mayList: Bool
-
-        init(of sockets: [UInt32]) {
-            self.sockets = Set(sockets)
-            left = sockets[...]
-            mayList = sockets.count > ReadingWitness.socketsAtOnce
-        }
-
-        var systemCalls: Int { list?.systemCalls ?? 0 }
-
-        /// Does the next part. Returns whether there is more.
-        func goOn(in table: any SocketTable, for busName: [UInt8]?) -> Bool {
-            if mayList {
-                mayList = false
-                list = table.all()
-                return true
-            }
-            if let list {
-                if let some = list.next() {
-                    for (inode, socket) in some { note(inode, socket, for: busName) }
-                    return true
-                }
-                self.list = nil
-                let missing = sockets.filter { unread[$0] == nil }
-                // A few may have been left out.
-                left = missing.count <= ReadingWitness.socketsAtOnce ? Array(missing)[...] : []
-                return !left.isEmpty
-            }
-            for inode in left.prefix(ReadingWitness.socketsAtOnce) {
-                guard let socket = table[inode], let peer = socket.peer else { continue }
-                unread[inode] = socket.unreadBytes
-                if let other = table[peer], other.name == busName { leadingToBus.append(inode) }
-            }
-            left = left.dropFirst(ReadingWitness.socketsAtOnce)
-            return !left.isEmpty
-        }
-
-        private func note(_ inode: UInt32, _ socket: UnixSocket, for busName: [UInt8]?) {
-            guard let peer = socket.peer else { return }
-            if sockets.contains(inode) { unread[inode] = socket.unreadBytes }
-            if socket.name == busName, sockets.contains(peer) { leadingToBus.append(peer) }
-        }
+        case look(SocketExamination, for: [Subject])
     }
 
     private final class Process {
@@ -208,7 +149,7 @@ final class ReadingWitness {
         }
     }
 
-    /// How many system calls may be made now.
+    /// How many system calls may be made now, and how much processor time may be used, which counts as some.
     private struct Budget {
         private var left = Double(ReadingWitness.callsAtOnce)
         private var last: Instant?
@@ -358,7 +299,7 @@ final class ReadingWitness {
             process.wait = min(process.wait * 2, Self.longestWaitForBus)
             return schedule(process)
         }
-        ask(process, .look(Examination(of: process.sockets), for: ready))
+        ask(process, .look(SocketExamination(of: process.sockets), for: ready))
     }
 
     private func dropIdle(_ process: Process) {
@@ -448,14 +389,8 @@ final class ReadingWitness {
                         return (.found(list.nextSockets(among: Self.descriptorsAtOnce)), list.systemCalls - before)
                     }
                 }
-            case .sort(let examination, _, _), .look(let examination, _):
-                {
-                    Cost.measured(in: sockets) {
-                        let before = examination.systemCalls
-                        let isMore = examination.goOn(in: sockets, for: name)
-                        return (.examined(isMore: isMore), max(0, examination.systemCalls - before))
-                    }
-                }
+            case .sort(let examination, _, _): { Cost.measured(examination, in: sockets, for: name) }
+            case .look(let examination, _): { Cost.measured(examination, in: sockets, for: nil) }
             }
         work.run(question) { [weak self] result in
             guard let self else { return }
@@ -504,6 +439,16 @@ final class ReadingWitness {
                 processorTime: sockets.processorTime - before.time)
             return (answer, cost)
         }
+
+        static func measured(
+            _ examination: SocketExamination, in sockets: any SocketTable, for busName: [UInt8]?
+        ) -> (answer: Answer, cost: Cost) {
+            measured(in: sockets) {
+                let before = examination.systemCalls
+                let isMore = examination.goOn(in: sockets, for: busName)
+                return (.examined(isMore: isMore), max(0, examination.systemCalls - before))
+            }
+        }
     }
 
     private func answered(_ process: Process, _ task: Task, _ answer: Answer) {
@@ -519,7 +464,7 @@ final class ReadingWitness {
                 return ask(process, .search(list, through: last, since: since))
             }
             guard !process.found.isEmpty else { return searchEnded(process, found: [], since: since) }
-            ask(process, .sort(Examination(of: process.found), through: last, since: since))
+            ask(process, .sort(SocketExamination(of: process.found), through: last, since: since))
             process.found = []
         case (.sort(let examination, let last, let since), .examined(let isMore)):
             guard isMore else { return searchEnded(process, found: examination.leadingToBus, since: since) }

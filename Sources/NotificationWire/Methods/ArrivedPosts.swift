@@ -123,7 +123,7 @@ public struct ArrivedPosts {
         guard reader.readArray(alignedTo: 8) != nil else { return [] }
         var runs: [Run] = []
         var count = 0
-        // What the last one had: a text that nobody observes is nil, and so is whether it is immediate where that can't be read.
+        // The last one. A text that nobody observes is nil; whether it is immediate is nil where that can't be read.
         var last: (name: Range<Int>?, object: Range<Int>?, options: Range<Int>, isImmediate: Bool?)?
         while !reader.isAtEnd, let place = passOver(&reader) {
             count += 1
