@@ -20,6 +20,29 @@ struct CallingTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E4: what has come of a post in part is charged with the calls of its client, and goes with it")
+    func parts() throws {
+        let center = Scenario([.waitingCallBytes: 80_000])
+        var effects: [Effect] = []
+        func hold(_ byteCount: Int, of name: ClientName) -> Bool {
+            center.center.holdParts(of: name, byteCount: byteCount, effects: &effects)
+        }
+        #expect(hold(0, of: one) && hold(70_000, of: one) && !center.center.keepsCalls(of: one))
+        center.keepCall(100, of: one)
+        #expect(center.statistics.waitingCallBytes == 70_100 && center.statistics.memoryBytes >= 70_100)
+        #expect(!hold(20_000, of: two) && hold(5000, of: two) && !hold(80_000, of: one))
+        #expect(center.statistics.waitingCallBytes == 75_100)
+        center.center.callIsTaken(of: one, byteCount: 100)
+        #expect(!center.center.keepsCalls(of: one) && center.statistics.waitingCallBytes == 75_000)
+        try center.center.checkInvariants()
+        #expect(hold(10, of: one) && center.statistics.waitingCallBytes == 5010)
+        center.center.clientDisappeared(one, effects: &effects)
+        #expect(center.statistics.waitingCallBytes == 5000)
+        center.center.channelGone(of: two, effects: &effects)
+        #expect(center.statistics.waitingCallBytes == 0)
+        try center.center.checkInvariants()
+    }
+
     @Test("E4: all connections of a process share its part, and others always find some")
     func shares() {
         let center = Scenario([.waitingCallBytes: 80_000])

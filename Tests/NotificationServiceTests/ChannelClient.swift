@@ -91,9 +91,11 @@ final class ChannelClient {
         }
     }
 
-    func write(_ bytes: [UInt8]) {
-        guard let descriptor = descriptor?.rawValue else { return }
-        _ = bytes.withUnsafeBytes { send(descriptor, $0.baseAddress!, $0.count, Int32(MSG_NOSIGNAL)) }
+    /// - Returns: how many of them the socket took.
+    @discardableResult
+    func write(_ bytes: [UInt8]) -> Int {
+        guard let descriptor = descriptor?.rawValue, !bytes.isEmpty else { return 0 }
+        return max(0, bytes.withUnsafeBytes { send(descriptor, $0.baseAddress!, $0.count, Int32(MSG_NOSIGNAL)) })
     }
 
     /// Reads what there is.

@@ -39,7 +39,7 @@ struct ChannelFrameTests {
         while true {
             while let frame = try reader.next() {
                 found.append(
-                    "\(frame.kind) \(frame.number) \(frame.isCut ? "cut" : "\(Array(frame.body))")")
+                    "\(frame.kind) \(frame.number) \(frame.cut != nil ? "cut" : "\(Array(frame.body))")")
             }
             guard !rest.isEmpty else { break }
             _ = reader.read { room in
@@ -154,7 +154,7 @@ struct ChannelFrameTests {
                 let hasNext = reader.hasNext
                 frame = try reader.next()
                 #expect(hasNext == (frame != nil), "\(length)")
-                if let frame { #expect(frame.isCut == (frame.number > mostKept), "\(length)") }
+                if let frame { #expect((frame.cut == .length) == (frame.number > mostKept), "\(length)") }
             } while frame != nil
         }
     }
@@ -174,9 +174,57 @@ struct ChannelFrameTests {
                 rest = rest.dropFirst(piece.count)
                 return piece.count
             }
-            if let frame = try reader.next(), !frame.isCut { sizes.append(frame.body.count) }
+            if let frame = try reader.next(), frame.cut == nil { sizes.append(frame.body.count) }
         }
         #expect(rest.isEmpty && sizes == [most])
+    }
+
+    @Test("Of a frame in part little more is held than has come, until it is large; without room it is passed over")
+    func parts() throws {
+        let writer = ChannelFrameWriter()
+        for (number, length) in [(1, 1000), (2, 200_000), (3, 300_000), (4, 5)] {
+            writer.append(.notification, number: UInt64(number), atMost: length) { body in
+                body.append(bytes: [UInt8](repeating: 5, count: length))
+            }
+        }
+        let reader = ChannelFrameReader(from: .service)
+        var rest = bytes(writer)[...]
+        func read(_ count: Int) {
+            _ = reader.read { room in
+                let piece = rest.prefix(min(count, room.count))
+                room.copyBytes(from: piece)
+                rest = rest.dropFirst(piece.count)
+                return piece.count
+            }
+        }
+        read(15)
+        #expect(try reader.next() == nil && !reader.passOver())
+        read(485)
+        #expect(try reader.next() == nil && reader.wantedBytes == 0)
+        reader.releaseRoom()
+        #expect(reader.heldBytes == 500)
+        read(516)
+        #expect(try reader.next()?.number == 1)
+        #expect(try reader.next() == nil && reader.heldBytes == 0 && !reader.passOver())
+        read(100)
+        #expect(try reader.next() == nil && reader.wantedBytes == 200_016)
+        reader.releaseRoom()
+        #expect(reader.heldBytes == 100)
+        read(100_000)
+        reader.releaseRoom()
+        #expect(reader.heldBytes == 200_016 && !reader.hasNext)
+        while reader.byteCount < 200_016 { read(.max) }
+        #expect(try reader.next()?.body.count == 200_000)
+        read(1000)
+        #expect(try reader.next() == nil && reader.wantedBytes == 300_016 && reader.passOver() && reader.hasNext)
+        let third = try #require(try reader.next())
+        #expect(third.number == 3 && third.cut == .room && third.body.isEmpty)
+        while !rest.isEmpty {
+            #expect(try reader.next() == nil && reader.wantedBytes == 0)
+            read(.max)
+        }
+        let fourth = try #require(try reader.next())
+        #expect(fourth.cut == nil && fourth.body.count == 5 && reader.isBetweenFrames)
     }
 
     @Test("When the bound is lowered while a longer body comes, its rest is passed over, and what is behind it is read")
@@ -205,13 +253,13 @@ struct ChannelFrameTests {
         reader.mostKept = 100
         read()
         let long = try #require(try reader.next())
-        #expect(long.isCut && long.number == UInt64(length))
+        #expect(long.cut == .length && long.number == UInt64(length))
         while !rest.isEmpty {
             #expect(try reader.next() == nil)
             read()
         }
         let short = try #require(try reader.next())
-        #expect(!short.isCut && Array(short.body) == [5, 5, 5])
+        #expect(short.cut == nil && Array(short.body) == [5, 5, 5])
         #expect(reader.isBetweenFrames && !reader.hasNext)
     }
 

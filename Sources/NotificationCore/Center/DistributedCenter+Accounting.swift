@@ -58,6 +58,7 @@ extension DistributedCenter {
         // What was on its way goes with the bus's queue for it.
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])
         charge(peer, .answerBytes, -peer.usage[.answerBytes])
+        releaseParts(of: peer)
         peer.answers = Deque()
         peer.replies = nil
         // One that pays for values may be taken for gone and come again, as any that is new.

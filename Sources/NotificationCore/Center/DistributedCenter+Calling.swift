@@ -63,10 +63,33 @@ extension DistributedCenter {
         defer { eventEnded() }
         guard let peer = waitingCaller(name) else { return }
         charge(peer, .waitingCallBytes, -byteCount)
-        guard peer.usage[.waitingCallBytes] == 0 else { return }
+        guard peer.usage[.waitingCallBytes] == peer.partBytes else { return }
         waitingCallers[name] = nil
         lastWaitingCaller = nil
         forgetIfUnused(peer)
+    }
+
+    /// Says how much the service holds of posts of a client that have come in part, or that wait for others to be taken
+    /// out: it is charged as calls that wait are.
+    ///
+    /// - Parameter byteCount: all of it, in bytes.
+    /// - Returns: false where it is more than before and may not be kept. Nothing has changed then.
+    public func holdParts(of name: ClientName, byteCount: Int, effects: inout [Effect]) -> Bool {
+        defer { eventEnded() }
+        let more = byteCount - (peers[name]?.partBytes ?? 0)
+        guard more != 0 else { return true }
+        guard more < 0 || mayKeepCall(of: name, byteCount: more, wantsAnswer: true) else { return false }
+        let peer = peer(name, effects: &effects)
+        charge(peer, .waitingCallBytes, more)
+        peer.partBytes = byteCount
+        forgetIfUnused(peer)
+        return true
+    }
+
+    /// Nothing is held of posts of a client that have come in part.
+    func releaseParts(of peer: Peer) {
+        charge(peer, .waitingCallBytes, -peer.partBytes)
+        peer.partBytes = 0
     }
 
     private func waitingCaller(_ name: ClientName) -> Peer? {

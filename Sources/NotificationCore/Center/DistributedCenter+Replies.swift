@@ -135,7 +135,9 @@ extension DistributedCenter {
     /// The client has no channel any more: it is answered as any other, behind the replies that are kept.
     public func channelGone(of name: ClientName, effects: inout [Effect]) {
         defer { eventEnded() }
-        guard let peer = peers[name], peer.replies != nil else { return }
+        guard let peer = peers[name] else { return }
+        releaseParts(of: peer)
+        guard peer.replies != nil else { return }
         peer.replies?.hasChannel = false
         askForReplies(peer, effects: &effects)
         forgetRepliesIfOver(of: peer)

@@ -94,6 +94,8 @@ final class Channel: PolledSourceDelegate {
     /// Whether a client for which outcomes are kept may have more kept.
     var isServed: (() -> Bool)?
     private(set) var isAtEnd = false
+    /// What is charged to the client for posts that have not come whole, and for one that waits, in bytes.
+    var heldBytes = 0
     private var hasReceived = false
     private(set) var fault: ChannelFrame.Fault?
     private var readsLeft = 0
@@ -241,12 +243,16 @@ final class Channel: PolledSourceDelegate {
     }
 
     /// The next frame of the piece; nil when there is none now. ``isAtEnd`` and ``fault`` tell whether there will be more.
-    func nextFrame() -> ChannelFrame? {
+    ///
+    /// - Parameter hold: says whether there is room for so much of a frame that has begun; otherwise it is passed over.
+    func nextFrame(hold: (_ byteCount: Int) -> Bool) -> ChannelFrame? {
         guard isOpen, fault == nil else { return nil }
         do throws(ChannelFrame.Fault) {
             while true {
                 if let frame = try reader.next() { return frame }
                 guard !isAtEnd, readsLeft > 0 else { return nil }
+                let wanted = reader.wantedBytes
+                if wanted > heldBytes, !hold(wanted), reader.passOver() { continue }
                 readsLeft -= 1
                 let (count, isFull) = reader.read(socket.receive)
                 // Nothing will come of who can't write.
@@ -259,6 +265,14 @@ final class Channel: PolledSourceDelegate {
             fault = error
             return nil
         }
+    }
+
+    /// The piece is over. What only reading takes is given up.
+    ///
+    /// - Returns: the bytes that are still held for posts that have not come whole, and for one that waits.
+    func endPiece() -> Int {
+        if !reader.hasNext { reader.releaseRoom() }
+        return waiting == nil ? reader.heldBytes : max(reader.heldBytes, heldBytes)
     }
 
     /// Whether all was taken that can be: there is nothing more, or it makes no sense.

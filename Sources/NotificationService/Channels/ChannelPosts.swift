@@ -138,11 +138,13 @@ final class ChannelPosts {
         var results: [Outcome] = []
         var waitsForIdleness = false
         driver.perform { effects in
-            while piece.hasRoom(at: driver.context.now), let next = next(of: channel, limits) {
+            while piece.hasRoom(at: driver.context.now), let next = next(of: channel, limits, &effects) {
                 piece.take()
                 if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
                 guard channel.waiting == nil else { break }
             }
+            // What is passed over for want of room comes as the next, and gives up what is held.
+            if !hold(channel.endPiece(), of: channel, &effects) { _ = channel.reader.passOver() }
         }
         for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
         let answers = results.compactMap { result -> ChannelAnswer? in
@@ -160,9 +162,9 @@ final class ChannelPosts {
     }
 
     /// The next post of a channel; nil when there is none now, or none that can be read.
-    private func next(of channel: Channel, _ limits: Limits) -> ReadPost? {
+    private func next(of channel: Channel, _ limits: Limits, _ effects: inout [Effect]) -> ReadPost? {
         if let waiting = channel.waiting.take() { return waiting }
-        guard let frame = channel.nextFrame() else { return nil }
+        guard let frame = channel.nextFrame(hold: { hold($0, of: channel, &effects) }) else { return nil }
         driver.noteServing()
         do throws(ChannelFrame.Fault) {
             return try read(frame, of: channel, limits)
@@ -172,12 +174,23 @@ final class ChannelPosts {
         }
     }
 
+    /// Charges a channel's client for what the channel holds.
+    ///
+    /// - Returns: false where there is no room for it; nothing has changed then.
+    private func hold(_ byteCount: Int, of channel: Channel, _ effects: inout [Effect]) -> Bool {
+        guard byteCount != channel.heldBytes else { return true }
+        guard driver.center.holdParts(of: channel.client, byteCount: byteCount, effects: &effects) else { return false }
+        channel.heldBytes = byteCount
+        return true
+    }
+
     private func read(
         _ frame: ChannelFrame, of channel: Channel, _ limits: Limits
     ) throws(ChannelFrame.Fault) -> ReadPost {
         let answer = ChannelPost(channel: channel, number: frame.number)
-        guard !frame.isCut else {
-            let error = BusError(.limitExceeded(.userInfoBytes, value: limits[.userInfoBytes]))
+        if let cut = frame.cut {
+            let key = cut == .length ? Limits.Key.userInfoBytes : .waitingCallBytes
+            let error = BusError(.limitExceeded(key, value: limits[key]))
             return ReadPost(answer: answer, name: "", post: .failure(error))
         }
         let client = channel.client

@@ -36,6 +36,14 @@ public struct ChannelFrame {
         case body(Kind)
     }
 
+    /// Why a body was passed over.
+    public enum Cut: Sendable {
+        /// It is longer than its reader keeps.
+        case length
+        /// There is no room for it now (``ChannelFrameReader/passOver()``).
+        case room
+    }
+
     /// Of a header.
     public static let headerSize = 16
     /// The longest body, whatever the limits: the largest userInfo, name and object, and the most observers.
@@ -43,10 +51,10 @@ public struct ChannelFrame {
 
     public let kind: Kind
     public let number: UInt64
-    /// Valid until the reader that gave it is used again; empty when ``isCut``.
+    /// Valid until the reader that gave it is used again; empty when ``cut``.
     public let body: UnsafeRawBufferPointer
-    /// Whether the body was longer than its reader keeps, and is passed over.
-    public let isCut: Bool
+    /// Why the body is passed over; nil when it is here.
+    public let cut: Cut?
 }
 
 extension ChannelFrame.Fault: CustomStringConvertible {

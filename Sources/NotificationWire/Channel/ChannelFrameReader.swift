@@ -14,6 +14,7 @@ public final class ChannelFrameReader {
     private var (first, end) = (0, 0)
     /// What is left of a body that is passed over.
     private var skipped = 0
+    private var passesOver = false
     private var fault: ChannelFrame.Fault?
 
     /// - Parameters:
@@ -30,6 +31,15 @@ public final class ChannelFrameReader {
 
     /// How many bytes were read and not given out.
     public var byteCount: Int { end - first }
+
+    /// The memory that it has, in bytes: little more than what the next frame takes, where there is nothing but a part of it.
+    public var heldBytes: Int { buffer.count }
+
+    /// The memory that the frame that has begun takes, in bytes, if that is more than reading takes anyway; otherwise 0.
+    public var wantedBytes: Int {
+        let size = roomForNext
+        return size > Self.roomSize ? size : 0
+    }
 
     /// Whether what was read so far ends with a frame.
     public var isBetweenFrames: Bool { byteCount == 0 && skipped == 0 }
@@ -67,17 +77,34 @@ public final class ChannelFrameReader {
             return try fail(.kind(code))
         }
         guard length <= ChannelFrame.mostBytesOfBody else { return try fail(.length(length)) }
-        if Int(length) > mostKept {
+        if Int(length) > mostKept || passesOver {
+            let cut = Int(length) > mostKept ? ChannelFrame.Cut.length : .room
+            passesOver = false
             first += ChannelFrame.headerSize
             skipped = Int(length)
             return ChannelFrame(
-                kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), isCut: true)
+                kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: cut)
         }
         let size = ChannelFrame.headerSize + Int(length)
         guard byteCount >= size else { return nil }
         let body = UnsafeRawBufferPointer(rebasing: buffer[first + ChannelFrame.headerSize..<first + size])
         first += size
-        return ChannelFrame(kind: kind, number: number, body: body, isCut: false)
+        return ChannelFrame(kind: kind, number: number, body: body, cut: nil)
+    }
+
+    /// There is no room for the frame that has begun: its body is passed over. Call when ``next()`` has given all there is.
+    ///
+    /// - Returns: whether its header has come, so that ``next()`` gives it.
+    public func passOver() -> Bool {
+        guard fault == nil, skipped == 0, byteCount >= ChannelFrame.headerSize else { return false }
+        passesOver = true
+        return true
+    }
+
+    /// Gives up memory that only reading takes. Call when ``next()`` has given all there is.
+    public func releaseRoom() {
+        let isMadeForIt = wantedBytes > 0 && buffer.count >= wantedBytes
+        if byteCount < buffer.count, !isMadeForIt { move(to: byteCount) }
     }
 
     /// Whether ``next()`` has something to say without more being read.
@@ -85,7 +112,7 @@ public final class ChannelFrameReader {
         if fault != nil { return true }
         guard byteCount - skipped >= ChannelFrame.headerSize else { return false }
         let length = header(at: skipped, as: UInt32.self)
-        return length > mostKept || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
+        return length > mostKept || passesOver || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
             || ChannelFrame.Kind(rawValue: header(at: skipped + 4, as: UInt32.self))?.sender != sender
     }
 
@@ -104,6 +131,17 @@ public final class ChannelFrameReader {
 
     /// Moves what there is of the next frame to the beginning of memory that holds all of it, and some more.
     private func makeRoom() {
+        let size = roomForNext
+        if size != buffer.count {
+            move(to: size)
+        } else if first > 0 {
+            let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
+            if !rest.isEmpty { buffer.copyMemory(from: rest) }
+            (first, end) = (0, end - first)
+        }
+    }
+
+    private var roomForNext: Int {
         var size = Self.roomSize
         if skipped == 0, byteCount >= ChannelFrame.headerSize {
             let length = Int(header(at: 0, as: UInt32.self))
@@ -111,16 +149,15 @@ public final class ChannelFrameReader {
                 size = max(size, ChannelFrame.headerSize + length)
             }
         }
-        size = max(size, byteCount + 1)
+        return max(size, byteCount + 1)
+    }
+
+    private func move(to size: Int) {
         let rest = UnsafeRawBufferPointer(rebasing: buffer[first..<end])
-        if size != buffer.count {
-            let other = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
-            if !rest.isEmpty { other.copyMemory(from: rest) }
-            buffer.deallocate()
-            buffer = other
-        } else if first > 0, !rest.isEmpty {
-            buffer.copyMemory(from: rest)
-        }
+        let other = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 8)
+        if !rest.isEmpty { other.copyMemory(from: rest) }
+        buffer.deallocate()
+        buffer = other
         (first, end) = (0, end - first)
     }
 

@@ -42,7 +42,8 @@ private func read(_ stream: [UInt8], from sender: ChannelFrame.Sender, pieces: I
                 Fuzzer.expect(frame.kind.sender == sender && frame.body.count <= mostKept, "not what was asked for")
                 found.frames.append(
                     Frame(
-                        kind: frame.kind.rawValue, number: frame.number, body: Array(frame.body), isCut: frame.isCut))
+                        kind: frame.kind.rawValue, number: frame.number, body: Array(frame.body),
+                        isCut: frame.cut != nil))
             }
             Fuzzer.expect(!reader.hasNext, "there is a frame that is not given")
             guard !rest.isEmpty else { return found }

@@ -237,6 +237,24 @@ def channel_large(scene):
     scene.repeat(lambda: any([each.push() for each in outgoing]) or time.sleep(0.001))
 
 
+def channel_parts(scene):
+    """Sends all but the last byte of posts of 1 MiB on sixteen channels of each of ten processes, and waits."""
+    contents = frame(user_info=padding((1 << 20) - 200))[:-1]
+
+    def hold():
+        kept = [opened(scene, scene.connect()) for _ in range(16)]
+        for channel in kept:
+            send(channel, contents)
+        time.sleep(3600)
+
+    before = scene.statistics()["waiting-call-bytes"]
+    with scene.processes(*[hold] * scene.much(10)):
+        # More than 64 MiB are no news: each process has its share.
+        scene.reach("waiting-call-bytes", before + min(64 << 20, scene.much(10) * 16 << 20))
+        scene.act()
+        states.pause_until(scene, lambda: False, 1000)
+
+
 def channel_refused(scene):
     """Posts on a channel what is refused, with outcomes of long texts."""
     (channel,) = channels(scene, 1)
@@ -271,6 +289,7 @@ CASES = {
     "channel-flood": channel_flood,
     "channel-queued": channel_queued,
     "channel-large": channel_large,
+    "channel-parts": channel_parts,
     "channel-refused": channel_refused,
     "channel-leave": leave_with_channel,
 }

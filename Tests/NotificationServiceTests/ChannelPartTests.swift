@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import NotificationCore
+import NotificationWire
+import TestLimits
+import TestSupport
+import Testing
+
+/// Posts that come on a channel in parts, on real buses.
+@Suite("E4, F2: posts that have come in part", .serialized, .limited)
+struct ChannelPartTests {
+    private func waiting(_ client: Client) throws -> UInt64 {
+        try #require(try CenterProperties(in: client.send(CenterProperties.getAll())).statistics[.waitingCallBytes])
+    }
+
+    /// The bytes of a post with so much data, as a frame with this number.
+    private func frame(_ number: UInt64, bytes count: Int) throws -> [UInt8] {
+        let writer = ChannelFrameWriter()
+        let data = [UInt8](repeating: 5, count: count)
+        let post = try PostCall(name: "Ding", userInfo: ["n": .int64(Int64(number)), "data": .data(data)])
+        writer.appendPost(number: number, body: post.message().marshalledBody)
+        var bytes: [UInt8] = []
+        writer.write {
+            bytes += Array($0)
+            return $0.count
+        }
+        return bytes
+    }
+
+    /// Writes bytes that may be more than the socket takes at once.
+    private func write(_ bytes: some Collection<UInt8>, on client: ChannelClient) throws {
+        var rest = Array(bytes)[...]
+        try client.run("all is written") {
+            rest = rest.dropFirst(client.write(Array(rest)))
+            return rest.isEmpty
+        }
+    }
+
+    @Test("What has come of a post is counted until the rest comes, or the channel ends", arguments: BusKind.available)
+    func counted(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        let service = try ServiceProcess(on: bus)
+        let (one, other) = (try ChannelClient(on: bus), try Client(on: bus))
+        try one.client.addObserver("Ding")
+        let (large, small) = (try frame(1, bytes: 500_000), try frame(2, bytes: 2000))
+        try write(large.prefix(300_000), on: one)
+        try one.run("it is counted at what all of it takes") { try waiting(other) == large.count }
+        try write(large.suffix(from: 300_000) + small.prefix(1000), on: one)
+        try one.run("the next is counted at what has come") { try waiting(other) == 1000 }
+        try write(small.suffix(from: 1000), on: one)
+        try one.run("nothing") { try waiting(other) == 0 }
+        try one.run("both") { one.numbers == [1, 2] && one.outcomes.count == 2 }
+        try write(large.prefix(100), on: one)
+        try one.run("the next") { try waiting(other) == 100 }
+        one.close()
+        try one.run("nothing is kept of it") { try waiting(other) == 0 }
+        #expect(service.isRunning)
+    }
+
+    @Test("Without room a post is refused, and what comes behind it is taken", arguments: BusKind.available)
+    func refused(kind: BusKind) throws {
+        let bus = try PrivateBus(kind)
+        try bus.configure("[Limits]\nwaiting-call-bytes=1000000\n")
+        let service = try ServiceProcess(on: bus)
+        let (one, two) = (try ChannelClient(on: bus), try ChannelClient(on: bus))
+        let other = try Client(on: bus)
+        try one.client.addObserver("Ding")
+        let large = try frame(1, bytes: 600_000)
+        try write(large.prefix(200_000), on: one)
+        try one.run("it is counted") { try waiting(other) == large.count }
+        try write(frame(7, bytes: 600_000) + frame(8, bytes: 10), on: two)
+        try two.run("both outcomes") { two.outcomes.count == 2 }
+        #expect(two.outcomes[7]?.errorName == CenterErrorName.limitExceeded.rawValue)
+        #expect(two.outcomes[7]?.error?.message.contains("waiting-call-bytes") == true)
+        #expect(two.outcomes[8] == ChannelOutcome(receivers: 1))
+        try write(large.suffix(from: 200_000), on: one)
+        try one.run("the first") { one.outcomes[1] == ChannelOutcome(receivers: 1) && one.numbers == [8, 1] }
+        try write(frame(9, bytes: 600_000), on: two)
+        try two.run("now there is room") { two.outcomes[9] == ChannelOutcome(receivers: 1) }
+        #expect(try waiting(other) == 0)
+        #expect(service.isRunning)
+    }
+}
