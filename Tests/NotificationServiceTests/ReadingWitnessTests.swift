@@ -24,6 +24,12 @@ struct ReadingWitnessTests {
         /// Whether descriptors can be seen, and for which processes that never ends.
         var isVisible = true
         var silent: Set<UInt32> = []
+        /// Places in a listing that are left out of it, and where it ends too early.
+        var leftOut: (_ inode: UInt32) -> Bool = { _ in false }
+        var endOfListing = Int.max
+        /// What had a descriptor at the same time, at most.
+        private(set) var mostOpen = 0
+        private var open = 0 { didSet { mostOpen = max(mostOpen, open) } }
         private let never = DispatchSemaphore(value: 0)
         private(set) var systemCalls = 0
         /// How often the descriptors of a process were looked through, and how many of them.
@@ -40,9 +46,13 @@ struct ReadingWitnessTests {
             self.others = others
         }
 
+        /// Called when it has answered about a socket.
+        var whenAsked: (() -> Void)?
+
         subscript(inode: UInt32) -> UnixSocket? {
             systemCalls += 2
             look()
+            defer { whenAsked?() }
             return socket(inode)
         }
 
@@ -86,18 +96,23 @@ struct ReadingWitnessTests {
             var place = 0
             private(set) var systemCalls = 0
 
-            init(_ kernel: Kernel) { self.kernel = kernel }
+            init(_ kernel: Kernel) {
+                self.kernel = kernel
+                kernel.open += 1
+            }
+
+            deinit { kernel.open -= 1 }
 
             func next() -> [(inode: UInt32, socket: UnixSocket)]? {
                 systemCalls += 1
                 let end = min(place + 100, kernel.unread.count + kernel.others)
-                guard place < end else { return nil }
+                guard place < min(end, kernel.endOfListing) else { return nil }
                 defer { place = end }
                 kernel.processorTime += kernel.timePerSocket * 100
                 return (place..<end).flatMap { index in
                     let inode = Kernel.first + UInt32(index)
                     return [inode, inode + Kernel.peers].compactMap { inode in
-                        kernel.socket(inode).map { (inode, $0) }
+                        kernel.leftOut(inode) ? nil : kernel.socket(inode).map { (inode, $0) }
                     }
                 }
             }
@@ -113,7 +128,10 @@ struct ReadingWitnessTests {
             init(_ kernel: Kernel) {
                 self.kernel = kernel
                 end = kernel.unread.count + kernel.others
+                kernel.open += 1
             }
+
+            deinit { kernel.open -= 1 }
 
             func nextSockets(among count: Int) -> [UInt32]? {
                 let end = min(next + count, end)
@@ -271,6 +289,65 @@ struct ReadingWitnessTests {
         kernel.unread[10] = 0
         scene.bus.pass(milliseconds: 3000)
         #expect(scene.found.last == Finding(client: Self.client(11), hasRead: true))
+    }
+
+    @Test(
+        "What a listing leaves out is asked about by itself: an end of a connection, the other one, or all behind its end",
+        arguments: [0, 1, 2])
+    func leftOut(kind: Int) {
+        let kernel = Kernel(unread: [UInt32](repeating: 100, count: 40))
+        if kind == 2 {
+            kernel.endOfListing = 0
+        } else {
+            kernel.leftOut = { $0 % 2 == 0 && ($0 > 1_000_000) == (kind == 1) }
+        }
+        let scene = Scene(kernel)
+        for number in 1...40 { scene.find(Self.client(number)) }
+        scene.bus.pass(milliseconds: 10_000)
+        #expect(scene.found.isEmpty && kernel.searches == 1)
+        for index in 0..<40 where index != 12 { kernel.unread[index] = 0 }
+        scene.bus.pass(milliseconds: 10_000)
+        #expect(scene.found.isEmpty && kernel.searches == 1, "one has not read, and none is forgotten")
+        kernel.unread[12] = 0
+        scene.bus.pass(milliseconds: 10_000)
+        #expect(scene.findings == [Bool](repeating: true, count: 40) && kernel.searches == 1)
+    }
+
+    @Test("A look that had begun does not answer a question that came meanwhile")
+    func askedMeanwhile() {
+        let kernel = Kernel(unread: [0])
+        let scene = Scene(kernel)
+        scene.find()
+        scene.bus.pass(milliseconds: 1000)
+        #expect(scene.findings == [true])
+        var looks = 0
+        kernel.whenAsked = { [unowned scene] in
+            looks += 1
+            if looks == 1 { scene.find() }
+            if looks == 2 { kernel.unread = [100] }
+        }
+        scene.find()
+        scene.bus.pass(milliseconds: 1000)
+        #expect(looks > 2 && scene.findings == [true], "the first look was for the question before")
+        kernel.unread = [0]
+        scene.bus.pass(milliseconds: 3000)
+        #expect(scene.findings == [true, true])
+    }
+
+    @Test("However many processes are looked at, few of the questions have a descriptor at a time, and all are told")
+    func manyProcesses() {
+        let kernel = Kernel(unread: [UInt32](repeating: 0, count: 20), others: 1000)
+        let scene = Scene(kernel)
+        for number in 1...200 { scene.find(Self.client(number), of: UInt32(1000 + number)) }
+        scene.bus.pass(milliseconds: 10)
+        for number in 101...150 { scene.witness.forget(Self.client(number)) }
+        scene.bus.pass(milliseconds: 120_000)
+        #expect(kernel.mostOpen <= 16 && kernel.searches >= 150)
+        #expect(scene.findings == [Bool](repeating: true, count: 150))
+        for number in 1...200 { scene.witness.forget(Self.client(number)) }
+        scene.find(Self.client(300), of: 3000)
+        scene.bus.pass(milliseconds: 3000)
+        #expect(scene.findings.count == 151 && scene.witness.keptCount == 2)
     }
 
     @Test("A connection that is forgotten is not told, and leaves nothing behind")

@@ -44,8 +44,12 @@ final class ReadingWitness {
     private var isPrepared = false
     private var clients: [UniqueName: Subject] = [:]
     private var processes: [UInt32: Process] = [:]
-    /// Those of which something is to be asked, each once.
+    /// Those of which something is to be asked, each once, in turns.
     private var line = Deque<Process>()
+    /// Of those, the ones whose questions have a descriptor.
+    private var begun = 0
+    /// Those whose turn in the line comes when fewer have one.
+    private var later = Deque<Process>()
     private var isAsking = false
     private var budget = Budget()
     private var pause: EventSource?
@@ -63,6 +67,10 @@ final class ReadingWitness {
     static let processorShare = 0.04
     /// Descriptors that one piece of work looks at.
     private static let descriptorsAtOnce = 64
+    /// Sockets of a process beyond which nothing is looked for among them.
+    private static let maxSockets = 262_144
+    /// Processes for which something is asked that has a descriptor of this one's. The others wait.
+    private static let maxBegun = 16
     /// Connections of a process that one look is for.
     private static let clientsAtOnce = 256
     /// Findings that are told at a time: each may have a window sent.
@@ -90,6 +98,8 @@ final class ReadingWitness {
         var process: Process?
         /// When it was asked about first, as ``lastQuestion`` counts.
         let firstQuestion: UInt64
+        /// When it was asked about last.
+        var question: UInt64
         var isWaiting = false
         var since: Instant
         /// Whether nothing lay unread at the last look: the bus may just have been about to write more.
@@ -105,6 +115,7 @@ final class ReadingWitness {
         init(_ client: UniqueName, question: UInt64, at now: Instant) {
             self.client = client
             firstQuestion = question
+            self.question = question
             since = now
             unchangedSince = now
         }
@@ -117,8 +128,16 @@ final class ReadingWitness {
         case search(any DescriptorList, through: UInt64, since: Instant)
         /// Those of its sockets are looked for that lead to the bus.
         case sort(SocketExamination, through: UInt64, since: Instant)
-        /// Its sockets to the bus are looked at.
-        case look(SocketExamination, for: [Subject])
+        /// Its sockets to the bus are looked at, for questions up to this one.
+        case look(SocketExamination, for: [Subject], through: UInt64)
+
+        /// Whether a descriptor of this process's belongs to it.
+        var takesDescriptor: Bool {
+            switch self {
+            case .list, .search: true
+            case .sort(let examination, _, _), .look(let examination, _, _): examination.takesDescriptor
+            }
+        }
     }
 
     private final class Process {
@@ -141,6 +160,8 @@ final class ReadingWitness {
         var wait = ReadingWitness.firstWait
         var timer: (source: EventSource, end: Instant)?
         var task: Task?
+        /// Whether it is among those whose questions have a descriptor.
+        var isBegun = false
 
         init(_ id: UInt32, at now: Instant) {
             self.id = id
@@ -197,6 +218,7 @@ final class ReadingWitness {
         lastQuestion += 1
         let subject = clients[client] ?? Subject(client, question: lastQuestion, at: now)
         let isNew = clients.updateValue(subject, forKey: client) == nil
+        subject.question = lastQuestion
         subject.since = now
         subject.wasEmpty = false
         subject.unread = nil
@@ -299,7 +321,7 @@ final class ReadingWitness {
             process.wait = min(process.wait * 2, Self.longestWaitForBus)
             return schedule(process)
         }
-        ask(process, .look(SocketExamination(of: process.sockets), for: ready))
+        ask(process, .look(SocketExamination(of: process.sockets), for: ready, through: lastQuestion))
     }
 
     private func dropIdle(_ process: Process) {
@@ -353,14 +375,28 @@ final class ReadingWitness {
 
     private func ask(_ process: Process, _ task: Task) {
         process.task = task
-        line.append(process)
+        if process.isBegun || !task.takesDescriptor { line.append(process) } else { later.append(process) }
         askNext()
+    }
+
+    /// Has others begin where nothing that is asked for this process has a descriptor any more.
+    private func noteEnd(of process: Process) {
+        let goesOn = processes[process.id] === process && process.task?.takesDescriptor == true
+        guard process.isBegun, !goesOn else { return }
+        process.isBegun = false
+        begun -= 1
     }
 
     /// Has some be asked of the process whose turn it is.
     private func askNext() {
         guard !isAsking, pause == nil else { return }
-        while let first = line.first, processes[first.id] !== first { _ = line.popFirst() }
+        while let first = line.first, processes[first.id] !== first { noteEnd(of: line.popFirst()!) }
+        while begun < Self.maxBegun, let next = later.popFirst() {
+            guard processes[next.id] === next else { continue }
+            next.isBegun = true
+            begun += 1
+            line.append(next)
+        }
         guard !line.isEmpty else { return }
         if let wait = budget.wait(at: bus.context.now) {
             pause = .once(milliseconds: wait, on: bus.context, priority: .of(.control)) { [unowned self] in
@@ -374,10 +410,10 @@ final class ReadingWitness {
         guard let sockets else {
             process.task = nil
             unanswered(process)
+            noteEnd(of: process)
             return askNext()
         }
         isAsking = true
-        let name = busName
         let question: @Sendable () -> (answer: Answer, cost: Cost) =
             switch task {
             case .list:
@@ -389,8 +425,7 @@ final class ReadingWitness {
                         return (.found(list.nextSockets(among: Self.descriptorsAtOnce)), list.systemCalls - before)
                     }
                 }
-            case .sort(let examination, _, _): { Cost.measured(examination, in: sockets, for: name) }
-            case .look(let examination, _): { Cost.measured(examination, in: sockets, for: nil) }
+            case .sort(let examination, _, _), .look(let examination, _, _): { Cost.measured(examination, in: sockets) }
             }
         work.run(question) { [weak self] result in
             guard let self else { return }
@@ -405,6 +440,7 @@ final class ReadingWitness {
             } else if result == nil {
                 self.sockets = makeSockets()
             }
+            noteEnd(of: process)
             meter.endEvent("witnessAsks")
             askNext()
         }
@@ -441,12 +477,12 @@ final class ReadingWitness {
         }
 
         static func measured(
-            _ examination: SocketExamination, in sockets: any SocketTable, for busName: [UInt8]?
+            _ examination: SocketExamination, in sockets: any SocketTable
         ) -> (answer: Answer, cost: Cost) {
             measured(in: sockets) {
                 let before = examination.systemCalls
-                let isMore = examination.goOn(in: sockets, for: busName)
-                return (.examined(isMore: isMore), max(0, examination.systemCalls - before))
+                let isMore = examination.goOn(in: sockets)
+                return (.examined(isMore: isMore), examination.systemCalls - before)
             }
         }
     }
@@ -461,24 +497,30 @@ final class ReadingWitness {
         case (.search(let list, let last, let since), .found(let some)):
             if let some {
                 process.found += some
+                guard process.found.count <= Self.maxSockets else {
+                    process.found = []
+                    return searchEnded(process, found: [], since: since)
+                }
                 return ask(process, .search(list, through: last, since: since))
             }
             guard !process.found.isEmpty else { return searchEnded(process, found: [], since: since) }
-            ask(process, .sort(SocketExamination(of: process.found), through: last, since: since))
+            ask(process, .sort(SocketExamination(of: process.found, leadingTo: busName), through: last, since: since))
             process.found = []
         case (.sort(let examination, let last, let since), .examined(let isMore)):
             guard isMore else { return searchEnded(process, found: examination.leadingToBus, since: since) }
             ask(process, .sort(examination, through: last, since: since))
-        case (.look(let examination, let subjects), .examined(let isMore)):
-            guard isMore else { return lookEnded(process, examination.unread, for: subjects) }
-            ask(process, .look(examination, for: subjects))
+        case (.look(let examination, let subjects, let last), .examined(let isMore)):
+            guard isMore else { return lookEnded(process, examination.unread, for: subjects, through: last) }
+            ask(process, .look(examination, for: subjects, through: last))
         default: preconditionFailure("that was not asked")
         }
     }
 
     // MARK: Finding
 
-    private func lookEnded(_ process: Process, _ unread: [UInt32: UInt32], for subjects: [Subject]) {
+    private func lookEnded(
+        _ process: Process, _ unread: [UInt32: UInt32], for subjects: [Subject], through last: UInt64
+    ) {
         let now = bus.context.now
         if unread.count < process.sockets.count {
             // Some were closed. Where all are, there may be others.
@@ -492,7 +534,8 @@ final class ReadingWitness {
         meter.count(unread.count + subjects.count)
         let isAllRead = unread.values.allSatisfy { $0 == 0 }
         var isAgainSoon = false
-        for subject in subjects where subject.isWaiting {
+        // A question that came meanwhile is for the next look.
+        for subject in subjects where subject.isWaiting && subject.question <= last {
             judge(subject, unread, isAllRead: isAllRead, at: now)
             isAgainSoon = isAgainSoon || (subject.isWaiting && subject.wasEmpty)
         }

@@ -8,57 +8,66 @@ final class SocketExamination: @unchecked Sendable {
     /// Sockets about which the kernel is asked one by one. Where more are to be looked at, all are listed.
     private static let socketsAtOnce = 8
 
-    private let sockets: Set<UInt32>
-    /// Of those that are there, the bytes that lie unread.
+    /// Nil once they are in ``left``.
+    private var sockets: [UInt32]?
+    /// What the bus's ends are bound to, where those are looked for that lead there; nil where it is asked what lies unread.
+    private let busName: [UInt8]?
+    /// Where nothing leads anywhere but to the bus: of those that are there, the bytes that lie unread.
     private(set) var unread: [UInt32: UInt32] = [:]
-    /// Those whose other end is the bus's, if that was asked.
+    /// Those whose other end is the bus's, each once.
     private(set) var leadingToBus: [UInt32] = []
-    /// Where they are asked about one by one, those that were not yet.
-    private var left: ArraySlice<UInt32>
+    /// Those of which nothing is known yet.
+    private var left: Set<UInt32> = []
     /// Where all of the machine are listed.
     private var list: (any SocketList)?
-    private var mayList: Bool
+    private(set) var systemCalls = 0
 
-    init(of sockets: [UInt32]) {
-        self.sockets = Set(sockets)
-        left = sockets[...]
-        mayList = sockets.count > Self.socketsAtOnce
+    init(of sockets: [UInt32], leadingTo busName: [UInt8]? = nil) {
+        self.sockets = sockets
+        self.busName = busName
     }
 
-    var systemCalls: Int { list?.systemCalls ?? 0 }
+    /// Whether it has a descriptor of this process's for as long as there are more parts, or is about to.
+    var takesDescriptor: Bool { sockets.map { $0.count > Self.socketsAtOnce } ?? (list != nil) }
 
     /// Does the next part. Returns whether there is more.
-    ///
-    /// - Parameter busName: what the bus's ends are bound to, where those are looked for that lead there; nil where not.
-    func goOn(in table: any SocketTable, for busName: [UInt8]?) -> Bool {
-        if mayList {
-            mayList = false
+    func goOn(in table: any SocketTable) -> Bool {
+        if let sockets = sockets.take() {
+            left = Set(sockets)
+            guard left.count > Self.socketsAtOnce else { return askAboutSome(in: table) }
             list = table.all()
             return true
         }
-        if let list {
-            if let some = list.next() {
-                for (inode, socket) in some { note(inode, socket, for: busName) }
-                return true
-            }
+        guard let list else { return askAboutSome(in: table) }
+        let before = list.systemCalls
+        defer { systemCalls += list.systemCalls - before }
+        if let some = list.next() {
+            for (inode, socket) in some { note(inode, socket) }
+        } else {
+            // It may have left out some, or have ended early.
             self.list = nil
-            let missing = sockets.filter { unread[$0] == nil }
-            // A few may have been left out.
-            left = missing.count <= Self.socketsAtOnce ? Array(missing)[...] : []
-            return !left.isEmpty
         }
-        for inode in left.prefix(Self.socketsAtOnce) {
-            guard let socket = table[inode], let peer = socket.peer else { continue }
-            unread[inode] = socket.unreadBytes
-            if let busName, table[peer]?.name == busName { leadingToBus.append(inode) }
-        }
-        left = left.dropFirst(Self.socketsAtOnce)
         return !left.isEmpty
     }
 
-    private func note(_ inode: UInt32, _ socket: UnixSocket, for busName: [UInt8]?) {
-        guard let peer = socket.peer else { return }
-        if sockets.contains(inode) { unread[inode] = socket.unreadBytes }
-        if let busName, socket.name == busName, sockets.contains(peer) { leadingToBus.append(peer) }
+    private func askAboutSome(in table: any SocketTable) -> Bool {
+        for _ in 0..<Self.socketsAtOnce {
+            guard let inode = left.popFirst() else { break }
+            guard let socket = table[inode], let peer = socket.peer else { continue }
+            if busName == nil {
+                unread[inode] = socket.unreadBytes
+            } else if table[peer]?.name == busName {
+                leadingToBus.append(inode)
+            }
+        }
+        return !left.isEmpty
+    }
+
+    private func note(_ inode: UInt32, _ socket: UnixSocket) {
+        if busName == nil {
+            if left.remove(inode) != nil, socket.peer != nil { unread[inode] = socket.unreadBytes }
+        } else if let peer = socket.peer, left.remove(peer) != nil, socket.name == busName {
+            leadingToBus.append(peer)
+        }
     }
 }
