@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A source without descriptors that runs when a condition holds, which is asked before each wait. It is not asked again
-/// before it runs, when more urgent sources may have changed something.
+/// A source without descriptors that runs when a condition holds, which is asked before each wait, and again before it runs:
+/// more urgent sources may have had their turns between, and have changed something.
 ///
 /// A loop inside of what it runs does not run it again.
 ///
@@ -34,7 +34,7 @@ private final class Condition: SourceHandler {
     func prepare(_ source: Source) -> SourceReadiness { !isRunning && isReady() ? .ready : .waiting }
 
     func dispatch(_ source: Source) -> Bool {
-        guard !isRunning else { return true }
+        guard !isRunning, isReady() else { return true }
         isRunning = true
         run()
         isRunning = false
