@@ -105,10 +105,10 @@ struct ArrivedPostsTests {
         }
         limits[.postsPerCall] = 5
         #expect(try read(mixed(), limits: limits).count == 5)
-        #expect(runs(of: mixed(), limits: limits).map(\.name) == ["a", "b", "c", "e"])
-        #expect(runs(of: mixed(), limits: limits).map(\.isImmediate) == [false, false, false, true])
+        #expect(runs(of: mixed(), limits: limits)?.map(\.name) == ["a", "b", "c", "e"])
+        #expect(runs(of: mixed(), limits: limits)?.map(\.isImmediate) == [false, false, false, true])
         limits[.postsPerCall] = 4
-        #expect(runs(of: mixed(), limits: limits).isEmpty)
+        #expect(runs(of: mixed(), limits: limits) == nil)
     }
 
     @Test("E4: posts in a row that are for the same are one run, and each of another kind begins one")
@@ -127,13 +127,13 @@ struct ArrivedPostsTests {
             }
         }
         let call = PostMany(posts).message()
-        let found = runs(of: call)
+        let found = try #require(runs(of: call))
         #expect(found.map(\.name) == kinds.map(\.0) && found.map(\.object) == kinds.map(\.1))
         #expect(found.map(\.isImmediate) == kinds.map(\.2) && found.map(\.count) == kinds.map { UInt64($0.3) })
-        let ofOne = runs(of: call, isName: { $0.elementsEqual("a".utf8) }, isObject: { _ in false })
+        let ofOne = try #require(runs(of: call, isName: { $0.elementsEqual("a".utf8) }, isObject: { _ in false }))
         #expect(ofOne.map(\.name) == ["a", nil, nil, "a"] && ofOne.map(\.count) == [4, 2, 2, 1])
         #expect(ofOne.allSatisfy { $0.object.isEmpty } && ofOne.map(\.isImmediate) == [false, false, true, false])
-        let ofObject = runs(of: call, isName: { _ in false }, isObject: { $0.elementsEqual("o".utf8) })
+        let ofObject = try #require(runs(of: call, isName: { _ in false }, isObject: { $0.elementsEqual("o".utf8) }))
         #expect(ofObject.map(\.object) == ["", "o", "o", ""] && ofObject.map(\.count) == [3, 3, 2, 1])
     }
 
@@ -144,14 +144,17 @@ struct ArrivedPostsTests {
         limits[.objectLength] = 4
         let posts = [("a", "12345"), ("a", "1234"), ("123456789", ""), ("12345678", "")]
         let call = PostMany(try posts.map { try PostCall(name: $0.0, object: $0.1, userInfo: [:]) }).message()
-        #expect(runs(of: call, limits: limits).map(\.name) == ["a", "12345678"])
-        #expect(runs(of: call, limits: limits, isName: { _ in false }, isObject: { _ in false }).map(\.count) == [2])
+        #expect(runs(of: call, limits: limits)?.map(\.name) == ["a", "12345678"])
+        let unobserved = runs(of: call, limits: limits, isName: { _ in false }, isObject: { _ in false })
+        #expect(unobserved?.map(\.count) == [2])
+        limits[.nameLength] = 0
+        #expect(runs(of: call, limits: limits) == [], "it can be read, and nothing of it posted")
     }
 
     private func runs(
         of call: Message, limits: Limits = Limits(), isName: (UnsafeRawBufferPointer) -> Bool = { _ in true },
         isObject: (UnsafeRawBufferPointer) -> Bool = { _ in true }
-    ) -> [ArrivedPosts.Run] {
+    ) -> [ArrivedPosts.Run]? {
         ArrivedPosts.runs(of: call, limits: limits, isName: isName, isObject: isObject)
     }
 
@@ -179,6 +182,7 @@ struct ArrivedPostsTests {
         }
         for count in stride(from: 0, to: whole.count, by: 3) {
             guard let message = arrived(Array(whole[..<count])) else { continue }
+            #expect(runs(of: message) == nil)
             #expect(throws: BusError.self) { try read(message) }
         }
     }

@@ -473,10 +473,11 @@ final class CallQueue {
                 return false
             }
         } else {
-            let isName = isObservedName(for: caller)
             let runs = ArrivedPosts.runs(
-                of: call, limits: driver.center.limits, isName: isName, isObject: driver.center.mayBeObserved)
-            guard lose(runs, of: caller) else { return false }
+                of: call, limits: driver.center.limits, isName: isObservedName(for: caller),
+                isObject: driver.center.mayBeObserved)
+            guard let runs else { return false }
+            lose(runs, of: caller)
         }
         noteReading(call.byteCount)
         start()
@@ -489,10 +490,11 @@ final class CallQueue {
             message.interface.map({ $0 == Wire.interface }) ?? true
         else { return false }
         if message.hasMember(PostMany.member), message.hasSignature(PostMany.inputs[0].signature) {
-            let isName = isObservedName(for: caller)
             let runs = ArrivedPosts.runs(
-                of: message, limits: driver.center.limits, isName: isName, isObject: driver.center.mayBeObserved)
-            return lose(runs, of: caller)
+                of: message, limits: driver.center.limits, isName: isObservedName(for: caller),
+                isObject: driver.center.mayBeObserved)
+            if let runs { lose(runs, of: caller) }
+            return runs != nil
         }
         let outline =
             if message.hasMember(PostCall.member) {
@@ -516,15 +518,12 @@ final class CallQueue {
     }
 
     /// Those that came in one call, as far as the caller may post them.
-    private func lose(_ runs: [ArrivedPosts.Run], of caller: UniqueName) -> Bool {
+    private func lose(_ runs: [ArrivedPosts.Run], of caller: UniqueName) {
         let mayPost = mayPost(caller)
-        var areAnyLost = false
         for run in runs where run.name.map({ mayPost?($0) != false }) ?? true {
-            areAnyLost = true
             let reach = driver.center.reach(ofPost: run.name, object: run.object, deliverImmediately: run.isImmediate)
             if let reach { lost.add(run.count, from: caller, reaching: reach) }
         }
-        return areAnyLost
     }
 
     /// Tells of a name's bytes whether it makes a difference: each does for a caller who may not post all.

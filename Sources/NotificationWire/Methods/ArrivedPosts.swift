@@ -83,8 +83,8 @@ public struct ArrivedPosts {
         public fileprivate(set) var count: UInt64 = 1
     }
 
-    /// The runs of all posts of a call that can be read, without a look at the rest; none of a call that has more than one
-    /// may have.
+    /// The runs of all posts of a call that could be posted, without a look at the rest; nil for a call that is not laid out
+    /// as its types say, or has more than one may have.
     ///
     /// - Parameters:
     ///   - call: of ``PostMany``.
@@ -94,25 +94,25 @@ public struct ArrivedPosts {
     public static func runs(
         of call: Message, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
-    ) -> [Run] {
+    ) -> [Run]? {
         call.withMarshalledBody { runs(inBody: $0, limits: limits, isName: isName, isObject: isObject) }
     }
 
-    /// The same of one that lies where it arrived; none of a call of something else.
+    /// The same of one that lies where it arrived; nil for a call of something else.
     public static func runs(
         of call: ArrivingCall, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
-    ) -> [Run] {
+    ) -> [Run]? {
         guard call.hasMember(PostMany.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
             call.hasSignature(PostMany.inputs[0].signature)
-        else { return [] }
+        else { return nil }
         return runs(inBody: call.body, limits: limits, isName: isName, isObject: isObject)
     }
 
     private static func runs(
         inBody body: UnsafeRawBufferPointer, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
-    ) -> [Run] {
+    ) -> [Run]? {
         func text(_ range: Range<Int>) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: body[range]) }
         func isSame(_ one: Range<Int>?, _ other: Range<Int>?) -> Bool {
             guard let one, let other else { return one == other }
@@ -120,18 +120,18 @@ public struct ArrivedPosts {
             return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
         }
         var reader = MarshalledReader(body)
-        guard reader.readArray(alignedTo: 8) != nil else { return [] }
+        guard reader.readArray(alignedTo: 8) != nil else { return nil }
         var runs: [Run] = []
         var count = 0
         // The last one. A text that nobody observes is nil; whether it is immediate is nil where that can't be read.
         var last: (name: Range<Int>?, object: Range<Int>?, options: Range<Int>, isImmediate: Bool?)?
-        while !reader.isAtEnd, let place = passOver(&reader) {
+        while !reader.isAtEnd {
             count += 1
-            guard count <= limits[.postsPerCall] else { return [] }
+            guard count <= limits[.postsPerCall], let place = passOver(&reader) else { return nil }
             var texts = MarshalledReader(text(place.whole))
             guard let name = texts.readText()?.moved(by: place.whole.lowerBound),
                 let object = texts.readText()?.moved(by: place.whole.lowerBound),
-                1...Int(limits[.nameLength]) ~= name.count, object.count <= limits[.objectLength]
+                !name.isEmpty, name.count <= limits[.nameLength], object.count <= limits[.objectLength]
             else { continue }
             let observed = (
                 name: isName(text(name)) ? name : nil, object: !object.isEmpty && isObject(text(object)) ? object : nil
