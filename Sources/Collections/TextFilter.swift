@@ -18,10 +18,11 @@ public struct TextFilter {
         if counts[slot] < .max { counts[slot] += 1 }
     }
 
-    /// Takes out a text that was put in.
+    /// Takes out a text that was put in; does nothing where that has not been.
     public mutating func remove(_ text: String) {
         let slot = Self.slot(of: text)
-        if counts[slot] < .max { counts[slot] -= 1 }
+        guard !counts.isEmpty, 1..<UInt16.max ~= counts[slot] else { return }
+        counts[slot] -= 1
     }
 
     /// Whether the text with these bytes may be in there: true for each that is.

@@ -138,7 +138,7 @@ final class SocketReader: PolledSourceDelegate {
 
     private func handOn() {
         if let bytes = large?.bytes {
-            large = nil
+            (large, nextLength) = (nil, nil)
             let (header, isTaken) = bytes.withUnsafeBytes(show)
             lookAtNext()
             if !isTaken { handOn(bytes, header) }

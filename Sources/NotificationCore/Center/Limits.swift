@@ -70,7 +70,7 @@ public struct Limits: Equatable, Sendable {
             reason: "posts that wait for asap or when-idle; a script's hundred thousand, with some to spare"),
         Row(
             key: .queuedPostBytesPerClient, standard: 64 << 20, hardMaximum: 1 << 30,
-            reason: "the same hundred thousand, at 300 bytes each; what one poster may cost"),
+            reason: "the same hundred thousand, at 280 bytes each; what one poster may cost"),
         Row(
             key: .queuedPostBytes, standard: 128 << 20, hardMaximum: 4 << 30,
             reason: "what all posters together may cost; beyond it posts that would wait are refused"),
