@@ -59,6 +59,9 @@ MOST_BESIDES = 12 << 20
 #: Cases with messages that are larger than any that is held, in bytes: one is there while it is read and refused.
 LARGEST_MESSAGES = {"too-large": 8 << 20}
 
+#: The part of the samples of memory beside which it must have said what it holds, where times are looked at.
+LEAST_JUDGED = 0.25
+
 #: How many of the worst cases the table at the end has.
 WORST = 25
 
@@ -101,6 +104,7 @@ class Trial(Stage):
         self.registered = 0
         self.processor = 0.0
         self.pid = None
+        self.socket = None
         #: Pairs of what the case wanted and what it reached, by its names for that.
         self.reached = {}
         self._asking = False
@@ -114,7 +118,11 @@ class Trial(Stage):
         if not self.wait_until(lambda: self.service, "the service has its name"):
             raise Failure("no service")
         self.pid = self.service.pid
-        self.socket = BusSocket(self.pid, self.bus.path)
+        try:
+            self.socket = BusSocket(self.pid, self.bus.path)
+        except OSError as problem:
+            # Then all that the bus does not explain is the service's own.
+            print(f"what lies unread is not known: {problem}", file=sys.stderr)
         victim = self.probe.said[0].split()[1]
         hostile = Actor(
             self, "hostile", "hostile_client.py", self.case, str(self.seed), str(self.seconds), str(self.scale), victim
@@ -141,7 +149,8 @@ class Trial(Stage):
         deadline = now() + seconds
         due = now() + HELD_INTERVAL
         while not condition() and now() < deadline and not self._is_too_large:
-            self.samples.take_unread(self.socket)
+            if self.socket:
+                self.samples.take_unread(self.socket, self.pid)
             self._is_too_large = bool(self.samples.sizes) and self.samples.sizes[-1][2] > MOST_RESIDENT
             self.iterate(min(DELAY_INTERVAL, max(0.001, deadline - now())))
             self.processor = processor_seconds(self.pid) or self.processor
@@ -174,16 +183,14 @@ class Trial(Stage):
     def most_held(self):
         return max((held for _, _, held in self.held), default=0)
 
-    def uncounted(self):
-        """Where the service had more memory than what it had said until then that it holds explains: pairs of time and text.
-
-        It keeps for a while what was freed, so what it held before counts."""
+    def uncounted(self, is_timed):
+        """Where the service had more memory than what it said that it holds explains: pairs of time and text."""
         besides = MOST_BESIDES + LARGEST_MESSAGES.get(self.case, 0)
-        for moment, memory in self.samples.memory:
-            known = [held for asked, answered, held in self.held if asked <= moment + HELD_INTERVAL]
-            is_told = any(answered >= moment - HELD_INTERVAL for _, answered, _ in self.held)
-            if known and is_told and memory > MOST_PER_HELD * max(known) + besides:
-                yield moment, f"it had {memory / 2**20:.1f} MiB of memory, and said that it held {max(known) / 2**20:.1f}"
+        found, judged = self.samples.uncounted(self.held, MOST_PER_HELD, besides)
+        if is_timed and judged < len(self.samples.memory) * LEAST_JUDGED:
+            yield self.began, f"of {len(self.samples.memory)} samples of its memory only {judged} could be judged"
+        for moment, memory, held in found:
+            yield moment, f"it had {memory / 2**20:.1f} MiB of memory, and said that it held {held / 2**20:.1f}"
 
     def _read_case(self, said):
         """What the case reached, and whether that was what it wanted."""
@@ -221,7 +228,7 @@ def try_case(case, kind, options):
     resident = max((size[2] for size in trial.samples.sizes), default=0)
     if resident > MOST_RESIDENT:
         trial.note(f"the service has {resident >> 20} MiB of memory, and says that it holds {trial.most_held >> 20}")
-    faults = list(trial.broken) + list(trial.uncounted())
+    faults = list(trial.broken) + list(trial.uncounted(not options.untimed))
     result = {"case": case, "bus": kind, "answers": [], "own": [], "bus answers": []}
     if report:
         faults += map(tuple, report["faults"])
@@ -244,8 +251,9 @@ def try_case(case, kind, options):
 
 
 def slowest(bus, sent, seconds):
-    """How long the bus took for an answer at most, of those under way in that time."""
-    return max((took for asked, took in bus if asked < sent + seconds and asked + took > sent), default=0)
+    """How long the bus took for an answer at most, of those under way in that time, and within it."""
+    end = sent + seconds
+    return max((min(asked + took, end) - max(asked, sent) for asked, took in bus if asked < end and asked + took > sent), default=0)
 
 
 def missing(report):
@@ -259,10 +267,10 @@ def missing(report):
 
 def excused(trial, answers, sent, seconds):
     """Of the seconds that an answer took, those that are not the service's: as long as the bus took for one, as the
-    service had no processor, or as it had nothing to read and nothing that was not taken from it."""
+    service had no processor, or as most likely nobody but the bus had what it waited for."""
     bus = slowest(answers["bus"], sent, seconds)
     waited = trial.samples.without_processor(sent, sent + seconds, 2 * DELAY_INTERVAL)
-    held = seconds * trial.samples.share_at_bus(sent, sent + seconds)
+    held = trial.samples.seconds_at_bus(sent, sent + seconds)
     return {"the bus answered": bus, "without a processor": waited, "at the bus": held}
 
 

@@ -43,10 +43,13 @@ def waited_for_processor(pid):
 
 
 def processor_seconds(pid):
-    """Seconds of processor time that it has used, or None when it is gone."""
+    """Seconds of processor time that the threads that it has now have used, or None when it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        total = 0
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[0])
+        return total / 1e9
     except OSError:
         return None
 
@@ -54,6 +57,23 @@ def processor_seconds(pid):
 #: Bytes that are unread between the service and the bus although both keep up: dbus-broker writes up to 32 messages at a
 #: time, and the next when others had their turn.
 MOST_ON_THE_WAY = 12 << 10
+#: The part of the time that a process runs which has nothing to wait for.
+ALL_THE_TIME = 0.9
+#: Seconds for which a process may keep memory that it has freed.
+KEPT_AFTER_USE = 3
+
+
+#: Seconds between a sample of memory and the answer of the service that belongs to it.
+NEAR = 0.15
+
+
+def is_idle(earlier, later):
+    """Of two samples of what lies unread: whether both sides had read all, or went on reading, and the service slept."""
+    seconds = later[0] - earlier[0]
+    keep_up = all(
+        after == 0 or after <= MOST_ON_THE_WAY and after != before for before, after in zip(earlier[1:3], later[1:3])
+    )
+    return keep_up and later[3] - earlier[3] < ALL_THE_TIME * seconds
 
 
 class Process:
@@ -79,7 +99,7 @@ class Samples:
         self.delays = []
         #: (time, pid, resident bytes, descriptors, resident bytes of the bus)
         self.sizes = []
-        #: (time, bytes that the service has not read, bytes of it that the bus has not)
+        #: (time, bytes that the service has not read, bytes of it that the bus has not, its seconds of processor time)
         self.unread = []
         #: (time, resident bytes of the service that are in no file)
         self.memory = []
@@ -96,17 +116,36 @@ class Samples:
         if memory := resident_bytes(pid, "RssAnon"):
             self.memory.append((now(), memory))
 
-    def take_unread(self, socket):
-        if (unread := socket.unread()) is not None:
-            self.unread.append((now(), *unread))
+    def take_unread(self, socket, pid):
+        unread, processor = socket.unread(), processor_seconds(pid)
+        if None not in (unread, processor):
+            self.unread.append((now(), *unread, processor))
 
-    def share_at_bus(self, start, end):
-        """For what part of that time the service had read what the bus handed on, and the bus what the service did.
+    def seconds_at_bus(self, start, end):
+        """Seconds within that time in which what a client waited for was most likely at the bus, and no receiver could have
+        read it sooner: in which the service read what the bus handed on, and the bus what the service did, and the service
+        did not run all the time, as it would with something to do that it had read before."""
+        return sum(
+            max(0, min(end, later[0]) - max(start, earlier[0]))
+            for earlier, later in zip(self.unread, self.unread[1:])
+            if later[0] > start and earlier[0] < end and is_idle(earlier, later)
+        )
 
-        What a client waited for was at the bus then, and no receiver could have read it sooner. 0 where too few samples
-        tell."""
-        inside = [sample for sample in self.unread if start <= sample[0] <= end]
-        return sum(max(sample[1:]) <= MOST_ON_THE_WAY for sample in inside) / len(inside) if len(inside) >= 4 else 0
+    def uncounted(self, held, most_per_held, besides):
+        """Samples of memory that what the service said that it holds does not explain: tuples of time, memory, and bytes
+        held. And how many samples could be judged.
+
+        `held` has tuples of when it was asked, when it answered, and the bytes. What it held shortly before counts, too."""
+        found, judged = [], 0
+        for moment, memory in self.memory:
+            near = [(answered, size) for asked, answered, size in held if asked <= moment + NEAR]
+            if not any(answered >= moment - NEAR for answered, _ in near):
+                continue
+            judged += 1
+            most = max(size for answered, size in near if answered >= moment - KEPT_AFTER_USE)
+            if memory > most_per_held * most + besides:
+                found.append((moment, memory, most))
+        return found, judged
 
     def without_processor(self, start, end, margin=0.3):
         """Seconds within that time in which the service could have run and had no processor.

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of what is concluded from samples of the service and the bus."""
+
+import unittest
+
+import gi
+
+gi.require_version("Gio", "2.0")
+
+from answers import slowest  # noqa: E402
+from watch import MOST_ON_THE_WAY, Samples  # noqa: E402
+
+
+def samples(*unread):
+    made = Samples(None)
+    made.unread = list(unread)
+    return made
+
+
+class AtTheBus(unittest.TestCase):
+    def test_all_is_read(self):
+        found = samples((0, 0, 0, 0), (1, 0, 0, 0.1), (3, 0, 0, 0.2)).seconds_at_bus(0.5, 2)
+        self.assertAlmostEqual(found, 1.5)
+
+    def test_a_service_that_is_frozen_has_the_same_unread(self):
+        self.assertEqual(samples((0, 200, 0, 0), (1, 200, 0, 0), (2, 200, 0, 0)).seconds_at_bus(0, 2), 0)
+
+    def test_a_service_that_reads(self):
+        found = samples((0, 200, 0, 0), (1, 300, 0, 0), (2, MOST_ON_THE_WAY + 1, 0, 0)).seconds_at_bus(0, 2)
+        self.assertAlmostEqual(found, 1)
+
+    def test_a_bus_that_does_not_read(self):
+        self.assertEqual(samples((0, 0, 100, 0), (1, 0, 100, 0)).seconds_at_bus(0, 1), 0)
+
+    def test_a_service_that_runs_has_something_to_do(self):
+        found = samples((0, 0, 0, 0), (1, 0, 0, 0.95), (2, 0, 0, 1.5)).seconds_at_bus(0, 2)
+        self.assertAlmostEqual(found, 1)
+
+    def test_without_samples_nothing_is_known(self):
+        self.assertEqual(samples().seconds_at_bus(0, 1), 0)
+        self.assertEqual(samples((0, 0, 0, 0)).seconds_at_bus(0, 1), 0)
+        self.assertAlmostEqual(samples((0, 0, 0, 0), (1, 0, 0, 0)).seconds_at_bus(0.9, 5), 0.1)
+
+    def test_an_answer_of_the_bus_explains_no_more_than_the_time_that_both_took(self):
+        bus = [(0, 10), (20, 1)]
+        self.assertEqual(slowest(bus, 9, 3), 1)
+        self.assertEqual(slowest(bus, 1, 3), 3)
+        self.assertEqual(slowest(bus, 19, 5), 1)
+        self.assertEqual(slowest(bus, 11, 3), 0)
+
+
+class Memory(unittest.TestCase):
+    def found(self, memory, held):
+        made = samples()
+        made.memory = memory
+        return made.uncounted(held, 1.5, 10)
+
+    def test_what_is_held_explains_it(self):
+        self.assertEqual(self.found([(1, 160)], [(0.95, 1, 100)]), ([], 1))
+        self.assertEqual(self.found([(1, 161)], [(0.95, 1, 100)]), ([(1, 161, 100)], 1))
+
+    def test_what_was_held_long_ago_does_not(self):
+        self.assertEqual(self.found([(3, 160)], [(0.9, 1, 100), (2.9, 3, 10)]), ([], 1))
+        self.assertEqual(self.found([(5, 160)], [(0.9, 1, 100), (4.9, 5, 10)]), ([(5, 160, 10)], 1))
+
+    def test_what_is_held_later_does_not(self):
+        self.assertEqual(self.found([(1, 160)], [(0.9, 1, 10), (1.5, 1.6, 100)]), ([(1, 160, 10)], 1))
+
+    def test_where_nothing_was_said_nothing_is_judged(self):
+        self.assertEqual(self.found([(1, 999)], [(0.1, 0.2, 10), (2, 2.1, 10)]), ([], 0))
+
+    def test_a_late_answer_is_of_any_moment_until_then(self):
+        self.assertEqual(self.found([(1, 160)], [(0.5, 2.5, 100)]), ([], 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
