@@ -308,7 +308,7 @@ final class Callers {
     private func goOn() {
         let start = bus.context.now
         let areMany = waitingOf.count > Self.maxInOrder || !answers.isEmpty
-        for _ in 0..<(areMany ? Self.maxAtOnce : Self.maxAtOnceOfFew) {
+        for number in 0..<Self.maxAtOnce {
             if let first = waiting.first, first.caller.map(isKnown) ?? true {
                 popFirst()
                 if let name = first.caller, forgotten.remove(name) != nil, let caller = callers[name] {
@@ -322,13 +322,14 @@ final class Callers {
             } else {
                 return
             }
-            if areMany, bus.context.now - start > Self.maxTime { return }
+            guard areMany || number >= Self.minAtOnceOfFew else { continue }
+            if bus.context.now - start > Self.maxTime { return }
         }
     }
 
-    /// Messages that are handled in one turn of the loop: of a few callers as many as are read in one; of many more than
-    /// that, for so long.
-    private static let maxAtOnceOfFew = 32
+    /// Messages that are handled in one turn of the loop, for so long; of a few callers as many as are read in one at
+    /// least. That they are more has what waits come to an end while a flood is being read.
+    private static let minAtOnceOfFew = 32
     private static let maxAtOnce = 256
     private static let maxTime = Duration.microseconds(500)
 
