@@ -13,6 +13,24 @@ struct MessageHeader {
     private static let mostFieldBytes = 64 << 20
     static let mostBytes = 128 << 20
 
+    /// Where a part of a message is, in less than half its size: headers are copied.
+    @propertyWrapper
+    struct Place {
+        private var start: UInt32 = .max
+        private var end: UInt32 = .max
+
+        init(wrappedValue: Range<Int>?) { self.wrappedValue = wrappedValue }
+
+        var wrappedValue: Range<Int>? {
+            get { start == .max ? nil : Int(start)..<Int(end) }
+            set {
+                // A message has no more than `mostBytes`.
+                start = newValue.map { UInt32(truncatingIfNeeded: $0.lowerBound) } ?? .max
+                end = newValue.map { UInt32(truncatingIfNeeded: $0.upperBound) } ?? .max
+            }
+        }
+    }
+
     let type: UInt8
     var flags: UInt8
     /// 0 for one that was laid out here, and not sent yet.
@@ -20,13 +38,13 @@ struct MessageHeader {
     /// Whether numbers are in the other byte order than this machine's.
     let isSwapped: Bool
     let body: Range<Int>
-    private(set) var path: Range<Int>?
-    private(set) var interface: Range<Int>?
-    private(set) var member: Range<Int>?
-    private(set) var errorName: Range<Int>?
-    private(set) var destination: Range<Int>?
-    private(set) var sender: Range<Int>?
-    private(set) var signature: Range<Int>?
+    @Place private(set) var path: Range<Int>? = nil
+    @Place private(set) var interface: Range<Int>? = nil
+    @Place private(set) var member: Range<Int>? = nil
+    @Place private(set) var errorName: Range<Int>? = nil
+    @Place private(set) var destination: Range<Int>? = nil
+    @Place private(set) var sender: Range<Int>? = nil
+    @Place private(set) var signature: Range<Int>? = nil
     private(set) var replySerial: UInt32 = 0
     /// Where the number of descriptors stands; nil when none came along.
     private(set) var descriptorCount: Int?
