@@ -146,7 +146,7 @@ final class SocketTransport: MessageTransport {
         return dbus_connection_get_unix_fd(pointer, &descriptor) != 0 ? descriptor : nil
     }
 
-    var outgoingBytes: Int { writer.byteCount + dbus_connection_get_outgoing_size(pointer) }
+    var outgoingBytes: Int { writer.outgoingBytes }
 }
 
 private final class WeakTransport {

@@ -82,6 +82,9 @@ final class SocketWriter: PolledSourceDelegate {
 
     private var hasRest: Bool { byteCount > 0 || isLibraryWriting }
 
+    /// With what libdbus has to write, which is asked only then: it locks for that.
+    var outgoingBytes: Int { byteCount + (isLibraryWriting ? Int(dbus_connection_get_outgoing_size(connection)) : 0) }
+
     /// Whether a portion is full, so that it is time for ``flush()``.
     var isFull: Bool { hasPortions || last.count >= Self.portionSize }
 
