@@ -202,7 +202,8 @@ extension DistributedCenter {
         var loss = client.unannounced ?? Client.Loss(count: 0, observers: [], reason: reason)
         client.unannounced = nil  // so that the array below is not shared
         loss.count += count
-        meter.count(loss.observers.formUnion(observers))
+        let steps = loss.observers.formUnion(observers)
+        meter.count(steps)
         client.unannounced = loss
     }
 
