@@ -91,6 +91,26 @@ public enum Log {
         return count.leadingZeroBitCount < before.leadingZeroBitCount ? count : nil
     }
 
+    /// The same for what several may be at fault for: each of them is named once at least, if they are few.
+    package struct Throttle<Culprit: Hashable> {
+        private var count: UInt64 = 0
+        /// Those that were named since the count has doubled last.
+        private var named: Set<Culprit> = []
+        private static var maxNamed: Int { 32 }
+
+        package init() {}
+
+        /// - Returns: how often it happened, by all together, when that is to be logged.
+        package mutating func note(_ culprit: Culprit, times: UInt64 = 1) -> UInt64? {
+            if let count = Log.throttle(&count, times: times) {
+                named = [culprit]
+                return count
+            }
+            guard named.count < Self.maxNamed, named.insert(culprit).inserted else { return nil }
+            return count
+        }
+    }
+
     private static let domain = "carillon"
 
     private static func write(_ level: Level, _ message: () -> String, _ fields: () -> Fields) {

@@ -27,7 +27,7 @@ final class ClientRegistry {
     private var unidentified: Set<ClientName> = []
     private var waiting: [() -> Void] = []
     private var refusals: [ClientName: UInt64] = [:]
-    private var refusalsOfOthers: UInt64 = 0
+    private var refusalsOfOthers = Log.Throttle<ClientName>()
 
     init(bus: any MessageBus, table: any ProcessTable) {
         self.bus = bus
@@ -93,7 +93,7 @@ final class ClientRegistry {
     ///
     /// - Returns: the count, when it is to be logged.
     func countRefusal(of client: ClientName) -> UInt64? {
-        guard processes[client] != nil else { return Log.throttle(&refusalsOfOthers) }
+        guard processes[client] != nil else { return refusalsOfOthers.note(client) }
         return Log.throttle(&refusals[client, default: 0])
     }
 

@@ -70,3 +70,17 @@ struct LogTests {
         try #require(result.standardError.contains("org.carillon.Error.UnknownObserver"), "\(result)")
     }
 }
+
+@Suite("What may be logged for ever, of several", .limited)
+struct ThrottleTests {
+    @Test("Each of a few is named with each doubling, and of many no more than that")
+    func named() {
+        var throttle = Log.Throttle<Int>()
+        #expect(throttle.note(1) == 1 && throttle.note(1) == 2 && throttle.note(1) == nil)
+        #expect(throttle.note(2, times: 3) == 6 && throttle.note(1) == 7 && throttle.note(2) == 8)
+        #expect((0..<7).allSatisfy { _ in throttle.note(2) == nil })
+        #expect(throttle.note(1, times: 1) == 16 && throttle.note(1) == nil)
+        _ = throttle.note(1, times: 10_000)
+        #expect((10..<100).compactMap { throttle.note($0) }.count == 31)
+    }
+}

@@ -27,7 +27,7 @@ final class ChannelPosts {
     private let machine: Machine
     /// Says whose turn it is; nil where nothing is read from a bus.
     weak var calls: CallQueue?
-    private var faults: UInt64 = 0
+    private var faults = Log.Throttle<ClientName>()
     /// Where the answers to the calls went that opened the channels there are. Not the channels' own: answers that are kept
     /// refer to those.
     private var openings: [UniqueName: MethodCall.Answer] = [:]
@@ -265,7 +265,7 @@ final class ChannelPosts {
             guard channel.isOpen, !channel.owesOutcomes else { return }
         }
         if let fault = channel.fault {
-            if let count = Log.throttle(&faults) {
+            if let count = faults.note(channel.client) {
                 Log.warning(
                     "the channel of \(channel.client) ended: it sent \(fault) (\(count) such ends so far)",
                     ["CARILLON_CLIENT": channel.client.rawValue, "CARILLON_REASON": "malformed-frame"])

@@ -21,8 +21,7 @@ struct LostPosts {
     private var lastOutline: (outline: PostOutline, registered: UInt64)?
     /// Those that the core is to be told of, which takes them out.
     var unannounced: [LostPost] = []
-    /// How many ever were, for the log.
-    private var total: UInt64 = 0
+    private var logged = Log.Throttle<UniqueName>()
 
     var isEmpty: Bool { counts.isEmpty && last == nil && unannounced.isEmpty }
 
@@ -68,7 +67,7 @@ struct LostPosts {
     /// Has all that was added announced.
     mutating func collect() {
         addLast()
-        guard let poster = counts.keys.first?.poster.rawValue else { return }
+        guard !counts.isEmpty else { return }
         defer { counts = [:] }
         #if CARILLON_PLANTED
             if PlantedFault.strikes(.silentOverload) { return }
@@ -76,10 +75,11 @@ struct LostPosts {
         unannounced += counts.map { post, count in
             LostPost(count, reaching: post.reach, from: post.poster)
         }
-        if let count = Log.throttle(&total, times: counts.values.reduce(0, +)) {
+        for (post, lost) in counts {
+            guard let count = logged.note(post.poster, times: lost) else { continue }
             Log.warning(
-                "posts come faster than they can be served, some of them from \(poster): \(count) are lost so far",
-                ["CARILLON_CLIENT": poster, "CARILLON_REASON": DropReason.overload.rawValue])
+                "posts come faster than they can be served, some of them from \(post.poster): \(count) are lost so far, of all",
+                ["CARILLON_CLIENT": post.poster.rawValue, "CARILLON_REASON": DropReason.overload.rawValue])
         }
     }
 }

@@ -62,7 +62,8 @@ extension ChannelFrame.Fault: CustomStringConvertible {
         switch self {
         case .kind(let kind): "a frame of the kind \(kind), which nobody sends there"
         case .length(let length): "a frame of \(length) bytes"
-        case .body(let kind): "the body of a frame of the kind \(kind.rawValue) is not laid out as D-Bus lays it out"
+        case .body(let kind):
+            "the body of a frame of the kind \(kind.rawValue), which is not laid out as D-Bus lays it out"
         }
     }
 }
