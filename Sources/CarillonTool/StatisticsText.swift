@@ -48,7 +48,7 @@ enum StatisticsText {
         case .intervalBytes: "the state of minimum intervals"
         case .queuedPosts: "posts that wait in the queues of their posters (asap, when-idle, at-exit)"
         case .queuedPostBytes: "their size"
-        case .inFlightBytes: "sent to clients that have not confirmed it yet"
+        case .inFlightBytes: "sent, and not confirmed by those who were to read it, some of whom may have left"
         case .answerBytes: "replies that wait for callers that do not read"
         case .waitingCallBytes: "calls that wait to be served"
         case .posted: "notifications posted"

@@ -198,9 +198,10 @@ struct Reasons {
         switch explanation.status.flow {
         case .open: return nil
         case .waiting:
-            return "It does not read: \(messages) to it \(explanation.status.unconfirmed == 1 ? "is" : "are") not "
-                + "confirmed. Its process is stopped or busy, or does not dispatch its connection; it gets the rest when "
-                + "it reads."
+            return "It has not read all: \(messages) to it \(explanation.status.unconfirmed == 1 ? "is" : "are") not "
+                + "confirmed. It reads more slowly than is posted, or its process is stopped or busy, or does not dispatch "
+                + "its connection: whether 'delivered' grows in 'carillon clients' tells which. It gets the rest when it "
+                + "reads."
         case .unanswered:
             return "It has never answered org.freedesktop.DBus.Peer.Ping: its D-Bus library does not know how to, or "
                 + "it stopped early. It is sent more as long as its socket shows that it reads."
@@ -212,7 +213,8 @@ struct Reasons {
         let sum = waiting.due + waiting.held + waiting.delayed
         guard sum > 0 else { return nil }
         let parts = [
-            (waiting.due, "for its turn, or until it reads"), (waiting.held, "until it is resumed"),
+            (waiting.due, explanation.status.flow == .open ? "for its turn" : "until it reads"),
+            (waiting.held, "until it is resumed"),
             (waiting.delayed, "for the end of an interval"),
         ]
         let kind = name.isEmpty ? "" : " of this name and object"
