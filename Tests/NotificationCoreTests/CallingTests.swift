@@ -27,20 +27,38 @@ struct CallingTests {
         func hold(_ byteCount: Int, of name: ClientName) -> Bool {
             center.center.holdParts(of: name, byteCount: byteCount, effects: &effects)
         }
-        #expect(hold(0, of: one) && hold(70_000, of: one) && !center.center.keepsCalls(of: one))
+        #expect(hold(0, of: one) && hold(70_000, of: one), "one alone may have all")
+        #expect(!center.center.keepsCalls(of: one))
         center.keepCall(100, of: one)
         #expect(center.statistics.waitingCallBytes == 70_100 && center.statistics.memoryBytes >= 70_100)
-        #expect(!hold(20_000, of: two) && hold(5000, of: two) && !hold(80_000, of: one))
-        #expect(center.statistics.waitingCallBytes == 75_100)
+        #expect(!hold(1, of: two) && hold(12_000, of: one) && hold(8000, of: two) && !hold(8001, of: two))
+        #expect(!center.mayKeep(60_000, of: three) && center.mayKeep(50_000, of: three))
+        #expect(center.statistics.waitingCallBytes == 20_100)
         center.center.callIsTaken(of: one, byteCount: 100)
-        #expect(!center.center.keepsCalls(of: one) && center.statistics.waitingCallBytes == 75_000)
+        #expect(!center.center.keepsCalls(of: one) && center.statistics.waitingCallBytes == 20_000)
         try center.center.checkInvariants()
-        #expect(hold(10, of: one) && center.statistics.waitingCallBytes == 5010)
+        #expect(hold(10, of: one) && center.statistics.waitingCallBytes == 8010)
         center.center.clientDisappeared(one, effects: &effects)
-        #expect(center.statistics.waitingCallBytes == 5000)
+        #expect(center.statistics.waitingCallBytes == 8000)
         center.center.channelGone(of: two, effects: &effects)
         #expect(center.statistics.waitingCallBytes == 0)
         try center.center.checkInvariants()
+    }
+
+    @Test("E4: for what comes in part the process that holds most gives up its largest")
+    func partsGivenUp() {
+        let center = Scenario([.waitingCallBytes: 80_000])
+        for (client, process) in [(one, 7), (two, 7), (three, 8)] { center.identify(client, as: UInt32(process)) }
+        var effects: [Effect] = []
+        #expect(center.center.partToGiveUp(for: three, byteCount: 1) == nil)
+        #expect(center.center.holdParts(of: one, byteCount: 9000, effects: &effects))
+        #expect(center.center.holdParts(of: two, byteCount: 10_000, effects: &effects))
+        #expect(center.center.partToGiveUp(for: three, byteCount: 18_999) == two)
+        #expect(center.center.partToGiveUp(for: three, byteCount: 19_000) == nil)
+        #expect(center.center.partToGiveUp(for: one, byteCount: 1) == nil, "they are of the same process")
+        center.identify(two, as: 9)
+        #expect(center.center.partToGiveUp(for: one, byteCount: 9500) == two)
+        #expect(center.center.partToGiveUp(for: one, byteCount: 10_000) == nil)
     }
 
     @Test("E4: all connections of a process share its part, and others always find some")

@@ -16,7 +16,7 @@ extension DistributedCenter {
     /// - Parameter byteCount: what is to be left for it, at least.
     public func mayKeepCall(of name: ClientName, byteCount: Int, wantsAnswer: Bool) -> Bool {
         let peer = waitingCaller(name) ?? peers[name]
-        let (limit, total) = (Int(limits[.waitingCallBytes]), totals[.waitingCallBytes] + byteCount)
+        let (limit, total) = (Int(limits[.waitingCallBytes]), waitingCallBytes + byteCount)
         if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog {
             return total <= limit && totals.lastingMemory + byteCount <= limits[.memoryBytes]
         }
@@ -29,8 +29,11 @@ extension DistributedCenter {
     /// The bytes that all waiting calls together may still take, without the reserve.
     public var roomForCalls: Int {
         let limit = Int(limits[.waitingCallBytes])
-        return max(0, limit - limit / Self.reserveDivisor - totals[.waitingCallBytes])
+        return max(0, limit - limit / Self.reserveDivisor - waitingCallBytes)
     }
+
+    /// With posts that have come in part.
+    var waitingCallBytes: Int { totals[.waitingCallBytes] + totals[.partBytes] }
 
     /// The largest backlog of a process that may use the reserve, in bytes: a few calls.
     private static let smallBacklog = 4096
@@ -63,33 +66,54 @@ extension DistributedCenter {
         defer { eventEnded() }
         guard let peer = waitingCaller(name) else { return }
         charge(peer, .waitingCallBytes, -byteCount)
-        guard peer.usage[.waitingCallBytes] == peer.partBytes else { return }
+        guard peer.usage[.waitingCallBytes] == 0 else { return }
         waitingCallers[name] = nil
         lastWaitingCaller = nil
         forgetIfUnused(peer)
     }
 
+    // MARK: Posts that have come in part
+
     /// Says how much the service holds of posts of a client that have come in part, or that wait for others to be taken
-    /// out: it is charged as calls that wait are.
+    /// out. They count with the calls that wait, and have no more than a quarter of their limit, or one of them alone: what
+    /// does not go on may stay for ever.
     ///
     /// - Parameter byteCount: all of it, in bytes.
-    /// - Returns: false where it is more than before and may not be kept. Nothing has changed then.
+    /// - Returns: false where it is more than before and there is no room for it; nothing has changed then.
+    ///   ``partToGiveUp(for:byteCount:)`` may make some.
     public func holdParts(of name: ClientName, byteCount: Int, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
-        let more = byteCount - (peers[name]?.partBytes ?? 0)
+        let more = byteCount - (peers[name]?.usage[.partBytes] ?? 0)
         guard more != 0 else { return true }
-        guard more < 0 || mayKeepCall(of: name, byteCount: more, wantsAnswer: true) else { return false }
+        let limit = Int(limits[.waitingCallBytes])
+        let hasRoom =
+            totals[.partBytes] + more <= limit / 4 && waitingCallBytes + more <= limit
+            && totals.lastingMemory + more <= limits[.memoryBytes]
+        guard more < 0 || hasRoom || totals[.partBytes] + more == byteCount else { return false }
         let peer = peer(name, effects: &effects)
-        charge(peer, .waitingCallBytes, more)
-        peer.partBytes = byteCount
+        charge(peer, .partBytes, more)
+        partHolders[name] = byteCount > 0 ? peer : nil
         forgetIfUnused(peer)
         return true
     }
 
+    /// The client whose part is to be given up for another one: the largest of the process that holds most, which is to be
+    /// more than that of the other one would hold.
+    ///
+    /// - Parameter byteCount: what is to be held for the client.
+    public func partToGiveUp(for name: ClientName, byteCount: Int) -> ClientName? {
+        meter.count(partHolders.count)
+        let own = peers[name]?.account
+        let held = (own?.usage[.partBytes] ?? 0) - (peers[name]?.usage[.partBytes] ?? 0) + byteCount
+        func size(_ peer: Peer) -> (Int, Int) { (peer.account.usage[.partBytes], peer.usage[.partBytes]) }
+        let largest = partHolders.values.lazy.filter { $0.account !== own }.max { size($0) < size($1) }
+        return largest.flatMap { $0.account.usage[.partBytes] > held ? $0.name : nil }
+    }
+
     /// Nothing is held of posts of a client that have come in part.
     func releaseParts(of peer: Peer) {
-        charge(peer, .waitingCallBytes, -peer.partBytes)
-        peer.partBytes = 0
+        charge(peer, .partBytes, -peer.usage[.partBytes])
+        partHolders[peer.name] = nil
     }
 
     private func waitingCaller(_ name: ClientName) -> Peer? {

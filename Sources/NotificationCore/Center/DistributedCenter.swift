@@ -82,6 +82,8 @@ public final class DistributedCenter {
         @exclusivity(unchecked)
     #endif
     var waitingCallers: [ClientName: Peer] = [:]
+    /// Connections of which posts have come in part.
+    var partHolders: [ClientName: Peer] = [:]
     /// That of them that was looked up last: a flood comes from few.
     var lastWaitingCaller: Peer?
     /// Whether so much is on its way that confirmations are asked for early.
@@ -425,7 +427,7 @@ public final class DistributedCenter {
         statistics.answerBytes = UInt64(totals[.answerBytes])
         statistics.retained = UInt64(totals[.retained])
         statistics.retainedBytes = UInt64(totals[.retainedBytes])
-        statistics.waitingCallBytes = UInt64(totals[.waitingCallBytes])
+        statistics.waitingCallBytes = UInt64(waitingCallBytes)
         statistics.observerBytes = UInt64(totals[.observerBytes])
         statistics.memoryBytes = UInt64(heldBytes)
         return statistics

@@ -67,8 +67,6 @@ final class Peer: Sizable {
     var confirmedBeforeChannel: UInt64?
     /// Bytes that it has read whatever becomes of the bus and the service.
     var surelyConfirmedBytes: UInt64 { confirmedBeforeChannel ?? confirmedBytes }
-    /// What its channel holds of posts that have come in part, in bytes: a part of its calls that wait.
-    var partBytes = 0
     /// The sizes of the answers that are kept for it, the oldest first.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)

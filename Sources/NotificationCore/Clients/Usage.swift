@@ -18,6 +18,8 @@ enum Resource: Int, CaseIterable {
     case inFlightBytes
     /// Calls that wait to be served, in bytes.
     case waitingCallBytes
+    /// Posts of which a part has come on a channel, in bytes. They count with the calls that wait.
+    case partBytes
     /// Values that are kept.
     case retained
     /// The same, in bytes.
@@ -33,7 +35,7 @@ enum Resource: Int, CaseIterable {
         case .queuedPostBytes: .queuedPostBytes
         case .answerBytes: .answerBytes
         case .inFlightBytes: .inFlightBytes
-        case .waitingCallBytes: .waitingCallBytes
+        case .waitingCallBytes, .partBytes: .waitingCallBytes
         case .retained: .retained
         case .retainedBytes: .retainedBytes
         }
@@ -49,7 +51,7 @@ extension Resource {
         switch self {
         case .clients: amount * Self.clientSize
         case .observerBytes, .queuedBytes, .intervalBytes, .queuedPostBytes, .answerBytes, .waitingCallBytes,
-            .retainedBytes:
+            .partBytes, .retainedBytes:
             amount
         case .observers, .retained, .inFlightBytes: 0
         }
@@ -78,7 +80,7 @@ struct Usage: Equatable {
     /// The memory of what can't be taken back, in bytes.
     var lastingMemory: Int {
         Resource.clients.memory(self[.clients]) + self[.observerBytes] + self[.queuedPostBytes] + self[.answerBytes]
-            + self[.waitingCallBytes] + self[.retainedBytes]
+            + self[.waitingCallBytes] + self[.partBytes] + self[.retainedBytes]
     }
     /// That of what waits for clients, in bytes.
     var waitingMemory: Int { self[.queuedBytes] + self[.intervalBytes] }

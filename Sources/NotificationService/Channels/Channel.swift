@@ -275,6 +275,13 @@ final class Channel: PolledSourceDelegate {
         return waiting == nil ? reader.heldBytes : max(reader.heldBytes, heldBytes)
     }
 
+    /// Gives up what has come of a post. Returns whether there was any: one that has come whole is about to be taken.
+    func giveUpPart() -> Bool {
+        guard heldBytes > 0, waiting == nil, !reader.hasNext, reader.passOver() else { return false }
+        heldBytes = 0
+        return true
+    }
+
     /// Whether all was taken that can be: there is nothing more, or it makes no sense.
     var isExhausted: Bool { waiting == nil && (fault != nil || isAtEnd && !reader.hasNext) }
 

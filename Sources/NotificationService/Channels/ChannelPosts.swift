@@ -143,8 +143,9 @@ final class ChannelPosts {
                 if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
                 guard channel.waiting == nil else { break }
             }
-            // What is passed over for want of room comes as the next, and gives up what is held.
-            if !hold(channel.endPiece(), of: channel, &effects) { _ = channel.reader.passOver() }
+            if !hold(channel.endPiece(), of: channel, &effects), channel.reader.passOver() {
+                _ = hold(0, of: channel, &effects)
+            }
         }
         for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
         let answers = results.compactMap { result -> ChannelAnswer? in
@@ -174,12 +175,17 @@ final class ChannelPosts {
         }
     }
 
-    /// Charges a channel's client for what the channel holds.
+    /// Charges a channel's client for what the channel holds. Who holds more gives up some of it.
     ///
     /// - Returns: false where there is no room for it; nothing has changed then.
     private func hold(_ byteCount: Int, of channel: Channel, _ effects: inout [Effect]) -> Bool {
         guard byteCount != channel.heldBytes else { return true }
-        guard driver.center.holdParts(of: channel.client, byteCount: byteCount, effects: &effects) else { return false }
+        while !driver.center.holdParts(of: channel.client, byteCount: byteCount, effects: &effects) {
+            guard let largest = driver.center.partToGiveUp(for: channel.client, byteCount: byteCount),
+                let other = channels[largest], other.giveUpPart()
+            else { return false }
+            _ = driver.center.holdParts(of: largest, byteCount: 0, effects: &effects)
+        }
         channel.heldBytes = byteCount
         return true
     }

@@ -14,7 +14,8 @@ public final class ChannelFrameReader {
     private var (first, end) = (0, 0)
     /// What is left of a body that is passed over.
     private var skipped = 0
-    private var passesOver = false
+    /// The one of which ``passOver()`` has given up the rest, until ``next()`` gives it.
+    private var cut: (kind: ChannelFrame.Kind, number: UInt64)?
     private var fault: ChannelFrame.Fault?
 
     /// - Parameters:
@@ -42,7 +43,7 @@ public final class ChannelFrameReader {
     }
 
     /// Whether what was read so far ends with a frame.
-    public var isBetweenFrames: Bool { byteCount == 0 && skipped == 0 }
+    public var isBetweenFrames: Bool { byteCount == 0 && skipped == 0 && cut == nil }
 
     /// Reads more. Call when ``next()`` has given all there is.
     ///
@@ -63,6 +64,7 @@ public final class ChannelFrameReader {
     /// - Throws: what is no frame. So does every later call.
     public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
         if let fault { throw fault }
+        if let (kind, number) = cut.take() { return Self.cut(kind, number, .room) }
         let passed = min(skipped, byteCount)
         first += passed
         skipped -= passed
@@ -77,13 +79,10 @@ public final class ChannelFrameReader {
             return try fail(.kind(code))
         }
         guard length <= ChannelFrame.mostBytesOfBody else { return try fail(.length(length)) }
-        if Int(length) > mostKept || passesOver {
-            let cut = Int(length) > mostKept ? ChannelFrame.Cut.length : .room
-            passesOver = false
+        if Int(length) > mostKept {
             first += ChannelFrame.headerSize
             skipped = Int(length)
-            return ChannelFrame(
-                kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: cut)
+            return Self.cut(kind, number, .length)
         }
         let size = ChannelFrame.headerSize + Int(length)
         guard byteCount >= size else { return nil }
@@ -92,12 +91,21 @@ public final class ChannelFrameReader {
         return ChannelFrame(kind: kind, number: number, body: body, cut: nil)
     }
 
-    /// There is no room for the frame that has begun: its body is passed over. Call when ``next()`` has given all there is.
+    private static func cut(_ kind: ChannelFrame.Kind, _ number: UInt64, _ cut: ChannelFrame.Cut) -> ChannelFrame {
+        ChannelFrame(kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: cut)
+    }
+
+    /// There is no room for the frame that has begun: what has come of it is given up, and its rest is passed over. Call when
+    /// ``next()`` has given all there is.
     ///
-    /// - Returns: whether its header has come, so that ``next()`` gives it.
+    /// - Returns: whether its header has come, so that ``next()`` gives it, without a body.
     public func passOver() -> Bool {
-        guard fault == nil, skipped == 0, byteCount >= ChannelFrame.headerSize else { return false }
-        passesOver = true
+        guard fault == nil, skipped == 0, cut == nil, byteCount >= ChannelFrame.headerSize,
+            let kind = ChannelFrame.Kind(rawValue: header(at: 4, as: UInt32.self))
+        else { return false }
+        cut = (kind, header(at: 8, as: UInt64.self))
+        skipped = ChannelFrame.headerSize + Int(header(at: 0, as: UInt32.self)) - byteCount
+        giveUpRoom()
         return true
     }
 
@@ -109,10 +117,10 @@ public final class ChannelFrameReader {
 
     /// Whether ``next()`` has something to say without more being read.
     public var hasNext: Bool {
-        if fault != nil { return true }
+        if fault != nil || cut != nil { return true }
         guard byteCount - skipped >= ChannelFrame.headerSize else { return false }
         let length = header(at: skipped, as: UInt32.self)
-        return length > mostKept || passesOver || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
+        return length > mostKept || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
             || ChannelFrame.Kind(rawValue: header(at: skipped + 4, as: UInt32.self))?.sender != sender
     }
 
