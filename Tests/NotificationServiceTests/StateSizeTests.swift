@@ -73,6 +73,32 @@ struct StateSizeTests: StateTests {
         #expect(deliveries(effects).isEmpty)
     }
 
+    @Test("E3: an orderly end leaves no less than a kill: what is kept stays, though it could not be written anew")
+    func orderlyEnd() throws {
+        var limits = Limits()
+        limits[.stateBytes] = 1 << 20
+        for isOrderly in [false, true] {
+            let directory = try TemporaryDirectory()
+            let count = 800
+            let (center, effects) = try afterKill(in: directory, limits: limits) { center, store in
+                var effects: [Effect] = []
+                let hold = ObserverOptions(suspensionBehavior: .hold)
+                _ = try center.addObserver(of: ":1.1", name: "", object: "", options: hold, effects: &effects)
+                try center.setSuspended(true, of: ":1.1", effects: &effects)
+                for _ in 0..<count {
+                    _ = try center.post(
+                        name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
+                        from: ":1.9", effects: &effects)
+                    carryOut(&effects, in: store)
+                    store.tidy(from: center)
+                }
+                #expect(try store.isWhole && size(directory) > 700_000)
+                if isOrderly { store.finish(from: center) }
+            }
+            #expect(center.waiting(for: ":1.1") == count && losses(effects).isEmpty)
+        }
+    }
+
     @Test("E8, E3: whether what waits is kept changes part by part, and a kill at any moment loses nothing unannounced")
     func extents() throws {
         var limits = Limits()

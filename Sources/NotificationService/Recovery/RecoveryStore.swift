@@ -363,14 +363,20 @@ final class RecoveryStore {
         return log.size > min(2 * rewrittenSize + Self.smallSize, limit)
     }
 
-    /// Leaves as little as possible behind: the process ends.
+    /// Leaves as little as possible behind, and no less than a crash would: the process ends.
     func finish(from center: DistributedCenter) {
         flush()
         giveUpRewriting()
         guard !isSuspended else { return }
         attempt { () throws(FileError) in
             try noteWaiting(in: center)
-            try rewrite(from: center, numbers: (center.lastSerial, center.lastObserver))
+            do throws(FileError) {
+                try rewrite(
+                    from: center, numbers: (center.lastSerial, center.lastObserver), mayGiveUpQueues: extent != .whole)
+            } catch {
+                // What may be kept for the time to come is less than what the log has.
+                guard case .tooLarge = error.reason, extent == .whole else { throw error }
+            }
         }
     }
 
@@ -457,10 +463,13 @@ final class RecoveryStore {
 
     /// Writes the log anew at once: all of it, or, where that is more than two thirds of what it may be, without queues.
     ///
-    /// - Parameter countsFirst: whether what waits is counted before a log without queues takes the place of one with them. Not
-    ///   where the counts of an earlier process are still of use.
+    /// - Parameters:
+    ///   - countsFirst: whether what waits is counted before a log without queues takes the place of one with them. Not where
+    ///     the counts of an earlier process are still of use.
+    ///   - mayGiveUpQueues: whether it is written without queues where it is too large with them.
     private func rewrite(
-        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil, countsFirst: Bool = true
+        from center: DistributedCenter, numbers: (serial: UInt64, observer: UInt64)? = nil, countsFirst: Bool = true,
+        mayGiveUpQueues: Bool = true
     ) throws(FileError) {
         // It is known to be too large then.
         let isTooLarge = rewriting?.isSecond == true
@@ -473,7 +482,7 @@ final class RecoveryStore {
                 try write(center, .whole)
                 return kept(.whole)
             } catch {
-                guard case .tooLarge = error.reason else { throw error }
+                guard case .tooLarge = error.reason, mayGiveUpQueues else { throw error }
             }
         }
         if countsFirst, extent != .withoutQueues { try count(slots.keys, in: center) }
