@@ -269,15 +269,17 @@ final class Channel: PolledSourceDelegate {
 
     /// The piece is over. What only reading takes is given up.
     ///
-    /// - Returns: the bytes that are still held for posts that have not come whole, and for one that waits.
+    /// - Returns: the bytes that are still held for posts that have not come whole, and for one that waits. Where another one
+    ///   is about to be taken they stay what they were.
     func endPiece() -> Int {
-        if !reader.hasNext { reader.releaseRoom() }
+        guard !reader.hasNext else { return heldBytes }
+        reader.releaseRoom()
         return waiting == nil ? reader.heldBytes : max(reader.heldBytes, heldBytes)
     }
 
     /// Gives up what has come of a post. Returns whether there was any: one that has come whole is about to be taken.
     func giveUpPart() -> Bool {
-        guard heldBytes > 0, waiting == nil, !reader.hasNext, reader.passOver() else { return false }
+        guard heldBytes > 0, waiting == nil, reader.passOver() else { return false }
         heldBytes = 0
         return true
     }

@@ -95,12 +95,12 @@ public final class ChannelFrameReader {
         ChannelFrame(kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: cut)
     }
 
-    /// There is no room for the frame that has begun: what has come of it is given up, and its rest is passed over. Call when
-    /// ``next()`` has given all there is.
+    /// There is no room for the frame that has begun: what has come of it is given up, and its rest is passed over.
     ///
-    /// - Returns: whether its header has come, so that ``next()`` gives it, without a body.
+    /// - Returns: whether that is so, and ``next()`` gives it without a body: not where that has something else to give, or its
+    ///   header has not come.
     public func passOver() -> Bool {
-        guard fault == nil, skipped == 0, cut == nil, byteCount >= ChannelFrame.headerSize,
+        guard !hasNext, skipped == 0, byteCount >= ChannelFrame.headerSize,
             let kind = ChannelFrame.Kind(rawValue: header(at: 4, as: UInt32.self))
         else { return false }
         cut = (kind, header(at: 8, as: UInt64.self))
