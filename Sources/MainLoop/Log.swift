@@ -94,8 +94,8 @@ public enum Log {
     /// The same for what several may be at fault for: each of them is named once at least, if they are few.
     package struct Throttle<Culprit: Hashable> {
         private var count: UInt64 = 0
-        /// Those that were named since the count has doubled last.
-        private var named: Set<Culprit> = []
+        /// The hashes of those that were named since the count has doubled last: nothing of one that left is kept.
+        private var named: Set<Int> = []
         private static var maxNamed: Int { 32 }
 
         package init() {}
@@ -103,10 +103,10 @@ public enum Log {
         /// - Returns: how often it happened, by all together, when that is to be logged.
         package mutating func note(_ culprit: Culprit, times: UInt64 = 1) -> UInt64? {
             if let count = Log.throttle(&count, times: times) {
-                named = [culprit]
+                named = [culprit.hashValue]
                 return count
             }
-            guard named.count < Self.maxNamed, named.insert(culprit).inserted else { return nil }
+            guard named.count < Self.maxNamed, named.insert(culprit.hashValue).inserted else { return nil }
             return count
         }
     }

@@ -75,11 +75,14 @@ struct LostPosts {
         unannounced += counts.map { post, count in
             LostPost(count, reaching: post.reach, from: post.poster)
         }
-        for (post, lost) in counts {
-            guard let count = logged.note(post.poster, times: lost) else { continue }
+        var lost = counts.values.reduce(0, +)
+        for poster in counts.keys.lazy.map(\.poster) {
+            let count = logged.note(poster, times: lost)
+            lost = 0
+            guard let count else { continue }
             Log.warning(
-                "posts come faster than they can be served, some of them from \(post.poster): \(count) are lost so far, of all",
-                ["CARILLON_CLIENT": post.poster.rawValue, "CARILLON_REASON": DropReason.overload.rawValue])
+                "posts come faster than they can be served, some of them from \(poster): \(count) are lost so far, of all",
+                ["CARILLON_CLIENT": poster.rawValue, "CARILLON_REASON": DropReason.overload.rawValue])
         }
     }
 }
