@@ -111,7 +111,7 @@ struct ArrivedPostsTests {
         #expect(runs(of: mixed(), limits: limits) == nil)
     }
 
-    @Test("E4: posts in a row that are for the same are one run, and each of another kind begins one")
+    @Test("E4: posts that are for the same are one run, in whatever order they and a few others come")
     func runs() throws {
         let kinds = [
             ("a", "", false, 3), ("a", "o", false, 1), ("b", "o", false, 2), ("b", "o", true, 2), ("a", "", false, 1),
@@ -128,13 +128,28 @@ struct ArrivedPostsTests {
         }
         let call = PostMany(posts).message()
         let found = try #require(runs(of: call))
-        #expect(found.map(\.name) == kinds.map(\.0) && found.map(\.object) == kinds.map(\.1))
-        #expect(found.map(\.isImmediate) == kinds.map(\.2) && found.map(\.count) == kinds.map { UInt64($0.3) })
+        #expect(found.map(\.name) == ["a", "a", "b", "b"] && found.map(\.object) == ["", "o", "o", "o"])
+        #expect(found.map(\.isImmediate) == [false, false, false, true] && found.map(\.count) == [4, 1, 2, 2])
         let ofOne = try #require(runs(of: call, isName: { $0.elementsEqual("a".utf8) }, isObject: { _ in false }))
-        #expect(ofOne.map(\.name) == ["a", nil, nil, "a"] && ofOne.map(\.count) == [4, 2, 2, 1])
-        #expect(ofOne.allSatisfy { $0.object.isEmpty } && ofOne.map(\.isImmediate) == [false, false, true, false])
+        #expect(ofOne.map(\.name) == ["a", nil, nil] && ofOne.map(\.count) == [5, 2, 2])
+        #expect(ofOne.allSatisfy { $0.object.isEmpty } && ofOne.map(\.isImmediate) == [false, false, true])
         let ofObject = try #require(runs(of: call, isName: { _ in false }, isObject: { $0.elementsEqual("o".utf8) }))
-        #expect(ofObject.map(\.object) == ["", "o", "o", ""] && ofObject.map(\.count) == [3, 3, 2, 1])
+        #expect(ofObject.map(\.object) == ["", "o", "o"] && ofObject.map(\.count) == [4, 3, 2])
+    }
+
+    @Test("E4: of whatever many kinds none is left out, and a few that take turns are as many runs", arguments: 1...30)
+    func manyKinds(kinds: Int) throws {
+        let posts = try (0..<60).map { number in
+            var options = PostOptions()
+            options.deliverImmediately = number % kinds % 2 == 1
+            return try PostCall(name: "n\(number % kinds)", object: "", userInfo: [:], options: options)
+        }
+        let found = try #require(runs(of: PostMany(posts).message()))
+        #expect(found.count == (kinds <= 8 ? kinds : 60))
+        for kind in 0..<kinds {
+            let ofKind = found.filter { $0.name == "n\(kind)" && $0.isImmediate == (kind % 2 == 1) }
+            #expect(ofKind.reduce(0) { $0 + $1.count } == UInt64((0..<60).count { $0 % kinds == kind }))
+        }
     }
 
     @Test("E1: what could not have been posted is in no run")

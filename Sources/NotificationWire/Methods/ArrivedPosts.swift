@@ -73,7 +73,7 @@ public struct ArrivedPosts {
         return (name, post)
     }
 
-    /// Posts in a row that would have reached the same observers.
+    /// Posts that would have reached the same observers.
     public struct Run: Equatable {
         /// Nil for any that nobody observes.
         public let name: String?
@@ -84,7 +84,8 @@ public struct ArrivedPosts {
     }
 
     /// The runs of all posts of a call that could be posted, without a look at the rest; nil for a call that is not laid out
-    /// as its types say, or has more than one may have.
+    /// as its types say, or has more than one may have. Posts that take turns with a few others are one run as well; of many
+    /// kinds there may be several runs that are the same.
     ///
     /// - Parameters:
     ///   - call: of ``PostMany``.
@@ -119,12 +120,19 @@ public struct ArrivedPosts {
             guard one.count == other.count, let start = body.baseAddress else { return false }
             return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
         }
+        // Those that were met last.
+        var options = RecentlyMet<(options: Range<Int>, isImmediate: Bool?)>()
+        var kinds = RecentlyMet<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
+        func isImmediate(_ range: Range<Int>) -> Bool? {
+            if let met = options.first(where: { isSame($0.options, range) }) { return met.isImmediate }
+            let found = try? PostOptions(at: range, of: MarshalledReader(body)).deliverImmediately
+            options.insert((range, found))
+            return found
+        }
         var reader = MarshalledReader(body)
         guard reader.readArray(alignedTo: 8) != nil else { return nil }
         var runs: [Run] = []
         var count = 0
-        // The last one. A text that nobody observes is nil; whether it is immediate is nil where that can't be read.
-        var last: (name: Range<Int>?, object: Range<Int>?, options: Range<Int>, isImmediate: Bool?)?
         while !reader.isAtEnd {
             count += 1
             guard count <= limits[.postsPerCall], let place = passOver(&reader) else { return nil }
@@ -136,19 +144,14 @@ public struct ArrivedPosts {
             let observed = (
                 name: isName(text(name)) ? name : nil, object: !object.isEmpty && isObject(text(object)) ? object : nil
             )
-            let isImmediate: Bool? =
-                if let last, isSame(last.options, place.options) {
-                    last.isImmediate
-                } else {
-                    try? PostOptions(at: place.options, of: MarshalledReader(body)).deliverImmediately
-                }
-            defer { last = (observed.name, observed.object, place.options, isImmediate) }
-            guard let isImmediate else { continue }
-            if let last, last.isImmediate == isImmediate, isSame(last.name, observed.name),
-                isSame(last.object, observed.object)
-            {
-                runs[runs.count - 1].count += 1
+            guard let isImmediate = isImmediate(place.options) else { continue }
+            let kind = kinds.first {
+                $0.isImmediate == isImmediate && isSame($0.name, observed.name) && isSame($0.object, observed.object)
+            }
+            if let kind {
+                runs[kind.run].count += 1
             } else {
+                kinds.insert((observed.name, observed.object, isImmediate, runs.count))
                 runs.append(
                     Run(
                         name: observed.name.map { String(decoding: body[$0], as: UTF8.self) },
@@ -185,6 +188,21 @@ public struct ArrivedPosts {
             do throws(Failure) { return .success(try body(bytes)) } catch { return .failure(error) }
         }
         return try result.get()
+    }
+}
+
+/// A few values, of which a new one takes the place of the one that was put in first.
+private struct RecentlyMet<Value> {
+    private static var most: Int { 8 }
+    private var values: [Value] = []
+    private var oldest = 0
+
+    func first(where isWanted: (Value) -> Bool) -> Value? { values.first(where: isWanted) }
+
+    mutating func insert(_ value: Value) {
+        guard values.count == Self.most else { return values.append(value) }
+        values[oldest] = value
+        oldest = (oldest + 1) % Self.most
     }
 }
 
