@@ -67,8 +67,8 @@ final class ReadingWitness {
     static let processorShare = 0.04
     /// Descriptors that one piece of work looks at.
     private static let descriptorsAtOnce = 64
-    /// Sockets of a process beyond which nothing is looked for among them.
-    private static let maxSockets = 262_144
+    /// Descriptors of a process beyond which nothing is looked for among them: others wait meanwhile.
+    private static let maxDescriptors = 131_072
     /// Processes for which something is asked that has a descriptor of this one's. The others wait.
     private static let maxBegun = 16
     /// Connections of a process that one look is for.
@@ -160,8 +160,12 @@ final class ReadingWitness {
         var wait = ReadingWitness.firstWait
         var timer: (source: EventSource, end: Instant)?
         var task: Task?
-        /// Whether it is among those whose questions have a descriptor.
+        /// Whether a descriptor of this process's belongs to the task.
+        var needsDescriptor = false
+        /// Whether it is among those whose questions have one.
         var isBegun = false
+        /// The descriptors that a search has looked at so far.
+        var looked = 0
 
         init(_ id: UInt32, at now: Instant) {
             self.id = id
@@ -375,13 +379,15 @@ final class ReadingWitness {
 
     private func ask(_ process: Process, _ task: Task) {
         process.task = task
-        if process.isBegun || !task.takesDescriptor { line.append(process) } else { later.append(process) }
+        // Looked at here, where no thread has it.
+        process.needsDescriptor = task.takesDescriptor
+        if process.isBegun || !process.needsDescriptor { line.append(process) } else { later.append(process) }
         askNext()
     }
 
     /// Has others begin where nothing that is asked for this process has a descriptor any more.
     private func noteEnd(of process: Process) {
-        let goesOn = processes[process.id] === process && process.task?.takesDescriptor == true
+        let goesOn = processes[process.id] === process && process.task != nil && process.needsDescriptor
         guard process.isBegun, !goesOn else { return }
         process.isBegun = false
         begun -= 1
@@ -492,12 +498,13 @@ final class ReadingWitness {
         case (.list(let last, let since), .list(let list)):
             guard let list else { return searchEnded(process, found: [], since: since) }
             process.searchedThrough = last
-            process.found = []
+            (process.found, process.looked) = ([], 0)
             ask(process, .search(list, through: last, since: since))
         case (.search(let list, let last, let since), .found(let some)):
             if let some {
                 process.found += some
-                guard process.found.count <= Self.maxSockets else {
+                process.looked += Self.descriptorsAtOnce
+                guard process.looked <= Self.maxDescriptors else {
                     process.found = []
                     return searchEnded(process, found: [], since: since)
                 }

@@ -7,6 +7,8 @@ final class SocketExamination: @unchecked Sendable {
 
     /// Sockets about which the kernel is asked one by one. Where more are to be looked at, all are listed.
     private static let socketsAtOnce = 8
+    /// Those that two listings have not shown and that are asked about all the same. More are no unix sockets, or closed.
+    private static let maxLeftOut = 64
 
     /// Nil once they are in ``left``.
     private var sockets: [UInt32]?
@@ -18,6 +20,7 @@ final class SocketExamination: @unchecked Sendable {
     private(set) var leadingToBus: [UInt32] = []
     /// Those of which nothing is known yet.
     private var left: Set<UInt32> = []
+    private var listings = 0
     /// Where all of the machine are listed.
     private var list: (any SocketList)?
     private(set) var systemCalls = 0
@@ -35,7 +38,7 @@ final class SocketExamination: @unchecked Sendable {
         if let sockets = sockets.take() {
             left = Set(sockets)
             guard left.count > Self.socketsAtOnce else { return askAboutSome(in: table) }
-            list = table.all()
+            beginListing(in: table)
             return true
         }
         guard let list else { return askAboutSome(in: table) }
@@ -46,8 +49,16 @@ final class SocketExamination: @unchecked Sendable {
         } else {
             // It may have left out some, or have ended early.
             self.list = nil
+            if left.count > Self.maxLeftOut {
+                if listings < 2 { beginListing(in: table) } else { left = [] }
+            }
         }
         return !left.isEmpty
+    }
+
+    private func beginListing(in table: any SocketTable) {
+        listings += 1
+        list = table.all()
     }
 
     private func askAboutSome(in table: any SocketTable) -> Bool {
@@ -66,8 +77,10 @@ final class SocketExamination: @unchecked Sendable {
     private func note(_ inode: UInt32, _ socket: UnixSocket) {
         if busName == nil {
             if left.remove(inode) != nil, socket.peer != nil { unread[inode] = socket.unreadBytes }
-        } else if let peer = socket.peer, left.remove(peer) != nil, socket.name == busName {
-            leadingToBus.append(peer)
+        } else if let peer = socket.peer {
+            if left.remove(peer) != nil, socket.name == busName { leadingToBus.append(peer) }
+        } else {
+            left.remove(inode)
         }
     }
 }
