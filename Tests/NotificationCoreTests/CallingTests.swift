@@ -50,15 +50,22 @@ struct CallingTests {
         let center = Scenario([.waitingCallBytes: 80_000])
         for (client, process) in [(one, 7), (two, 7), (three, 8)] { center.identify(client, as: UInt32(process)) }
         var effects: [Effect] = []
-        #expect(center.center.partToGiveUp(for: three, byteCount: 1) == nil)
+        func givenUp(for name: ClientName, _ byteCount: Int, but kept: ClientName? = nil) -> [ClientName] {
+            center.center.partsToGiveUp(for: name, byteCount: byteCount) { $0 != kept }
+        }
         #expect(center.center.holdParts(of: one, byteCount: 9000, effects: &effects))
         #expect(center.center.holdParts(of: two, byteCount: 10_000, effects: &effects))
-        #expect(center.center.partToGiveUp(for: three, byteCount: 18_999) == two)
-        #expect(center.center.partToGiveUp(for: three, byteCount: 19_000) == nil)
-        #expect(center.center.partToGiveUp(for: one, byteCount: 1) == nil, "they are of the same process")
+        #expect(givenUp(for: three, 1001) == [two] && givenUp(for: three, 8999) == [two])
+        #expect(givenUp(for: three, 9001) == [two] && givenUp(for: three, 11_001).isEmpty, "it would hold more")
+        #expect(givenUp(for: three, 2000, but: two) == [one])
+        #expect(givenUp(for: one, 20_000).isEmpty, "they are of the same process")
         center.identify(two, as: 9)
-        #expect(center.center.partToGiveUp(for: one, byteCount: 9500) == two)
-        #expect(center.center.partToGiveUp(for: one, byteCount: 10_000) == nil)
+        #expect(givenUp(for: one, 9500).isEmpty, "there is room")
+        #expect(center.center.holdParts(of: three, byteCount: 1000, effects: &effects))
+        #expect(givenUp(for: one, 9500) == [two] && givenUp(for: one, 10_000).isEmpty)
+        #expect(!center.center.holdParts(of: three, byteCount: 50_000, effects: &effects))
+        #expect(center.center.holdParts(of: three, byteCount: 50_000, isWhole: true, effects: &effects))
+        #expect(center.statistics.waitingCallBytes == 69_000 && givenUp(for: one, 40_000).isEmpty)
     }
 
     @Test("E4: all connections of a process share its part, and others always find some")

@@ -78,18 +78,18 @@ extension DistributedCenter {
     /// out. They count with the calls that wait, and have no more than a quarter of their limit, or one of them alone: what
     /// does not go on may stay for ever.
     ///
-    /// - Parameter byteCount: all of it, in bytes.
+    /// - Parameters:
+    ///   - byteCount: all of it, in bytes.
+    ///   - isWhole: whether it can't be given up any more, and counts whether there is room or not.
     /// - Returns: false where it is more than before and there is no room for it; nothing has changed then.
-    ///   ``partToGiveUp(for:byteCount:)`` may make some.
-    public func holdParts(of name: ClientName, byteCount: Int, effects: inout [Effect]) -> Bool {
+    ///   ``partsToGiveUp(for:byteCount:isGivable:)`` may make some.
+    public func holdParts(of name: ClientName, byteCount: Int, isWhole: Bool = false, effects: inout [Effect]) -> Bool {
         defer { eventEnded() }
         let more = byteCount - (peers[name]?.usage[.partBytes] ?? 0)
         guard more != 0 else { return true }
-        let limit = Int(limits[.waitingCallBytes])
-        let hasRoom =
-            totals[.partBytes] + more <= limit / 4 && waitingCallBytes + more <= limit
-            && totals.lastingMemory + more <= limits[.memoryBytes]
-        guard more < 0 || hasRoom || totals[.partBytes] + more == byteCount else { return false }
+        guard more < 0 || isWhole || partsMissing(for: more) <= 0 || totals[.partBytes] + more == byteCount else {
+            return false
+        }
         let peer = peer(name, effects: &effects)
         charge(peer, .partBytes, more)
         partHolders[name] = byteCount > 0 ? peer : nil
@@ -97,17 +97,55 @@ extension DistributedCenter {
         return true
     }
 
-    /// The client whose part is to be given up for another one: the largest of the process that holds most, which is to be
-    /// more than that of the other one would hold.
+    /// The bytes that have to be given up before so many more may be held.
+    private func partsMissing(for more: Int) -> Int {
+        let limit = Int(limits[.waitingCallBytes])
+        return more
+            + max(
+                totals[.partBytes] - limit / 4, waitingCallBytes - (limit - limit / Self.reserveDivisor),
+                totals.lastingMemory - Int(limits[.memoryBytes]))
+    }
+
+    /// The clients whose parts are to be given up for another one: the largest of the process that holds most, and so on, as
+    /// long as that is more than the process of the other one would hold.
     ///
-    /// - Parameter byteCount: what is to be held for the client.
-    public func partToGiveUp(for name: ClientName, byteCount: Int) -> ClientName? {
-        meter.count(partHolders.count)
-        let own = peers[name]?.account
-        let held = (own?.usage[.partBytes] ?? 0) - (peers[name]?.usage[.partBytes] ?? 0) + byteCount
-        func size(_ peer: Peer) -> (Int, Int) { (peer.account.usage[.partBytes], peer.usage[.partBytes]) }
-        let largest = partHolders.values.lazy.filter { $0.account !== own }.max { size($0) < size($1) }
-        return largest.flatMap { $0.account.usage[.partBytes] > held ? $0.name : nil }
+    /// - Parameters:
+    ///   - byteCount: what is to be held for the client.
+    ///   - isGivable: whether a client's part can be given up.
+    /// - Returns: none where that would not do.
+    public func partsToGiveUp(
+        for name: ClientName, byteCount: Int, isGivable: (ClientName) -> Bool
+    ) -> [ClientName] {
+        let own = peers[name]
+        let more = byteCount - (own?.usage[.partBytes] ?? 0)
+        let held = (own?.account.usage[.partBytes] ?? 0) + more
+        var missing = partsMissing(for: more)
+        // Of each process, the largest part last.
+        var accounts: [AccountID: (held: Int, parts: [Peer])] = [:]
+        meter.count(2 * partHolders.count)
+        for peer in partHolders.values where peer.account !== own?.account && peer.account.usage[.partBytes] > held {
+            guard isGivable(peer.name) else { continue }
+            accounts[peer.account.id, default: (peer.account.usage[.partBytes], [])].parts.append(peer)
+        }
+        meter.countSort(of: partHolders.count)
+        func size(_ peer: Peer) -> (Int, ClientName) { (peer.usage[.partBytes], peer.name) }
+        for id in accounts.keys { accounts[id]?.parts.sort { size($0) < size($1) } }
+        func order(_ account: (held: Int, parts: [Peer])) -> (Int, ClientName) {
+            (account.held, account.parts.last?.name ?? name)
+        }
+        var givenUp: [ClientName] = []
+        while missing > 0 {
+            meter.count(accounts.count)
+            guard let (id, largest) = accounts.max(by: { order($0.value) < order($1.value) }), largest.held > held,
+                let part = largest.parts.last
+            else { return [] }
+            givenUp.append(part.name)
+            missing -= part.usage[.partBytes]
+            accounts[id] =
+                largest.parts.count > 1
+                ? (largest.held - part.usage[.partBytes], largest.parts.dropLast()) : nil
+        }
+        return givenUp
     }
 
     /// Nothing is held of posts of a client that have come in part.

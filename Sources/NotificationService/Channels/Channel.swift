@@ -94,8 +94,9 @@ final class Channel: PolledSourceDelegate {
     /// Whether a client for which outcomes are kept may have more kept.
     var isServed: (() -> Bool)?
     private(set) var isAtEnd = false
-    /// What is charged to the client for posts that have not come whole, and for one that waits, in bytes.
+    /// What is charged to the client of ``bytesToHold``.
     var heldBytes = 0
+    private var sizeOfLast = 0
     private var hasReceived = false
     private(set) var fault: ChannelFrame.Fault?
     private var readsLeft = 0
@@ -249,7 +250,10 @@ final class Channel: PolledSourceDelegate {
         guard isOpen, fault == nil else { return nil }
         do throws(ChannelFrame.Fault) {
             while true {
-                if let frame = try reader.next() { return frame }
+                if let frame = try reader.next() {
+                    sizeOfLast = frame.body.count
+                    return frame
+                }
                 guard !isAtEnd, readsLeft > 0 else { return nil }
                 let wanted = reader.wantedBytes
                 if wanted > heldBytes, !hold(wanted), reader.passOver() { continue }
@@ -268,20 +272,19 @@ final class Channel: PolledSourceDelegate {
     }
 
     /// The piece is over. What only reading takes is given up.
-    ///
-    /// - Returns: the bytes that are still held for posts that have not come whole, and for one that waits. Where another one
-    ///   is about to be taken they stay what they were.
-    func endPiece() -> Int {
-        guard !reader.hasNext else { return heldBytes }
-        reader.releaseRoom()
-        return waiting == nil ? reader.heldBytes : max(reader.heldBytes, heldBytes)
+    func endPiece() {
+        if !reader.hasNext { reader.releaseRoom() }
     }
 
-    /// Gives up what has come of a post. Returns whether there was any: one that has come whole is about to be taken.
-    func giveUpPart() -> Bool {
-        guard heldBytes > 0, waiting == nil, reader.passOver() else { return false }
-        heldBytes = 0
-        return true
+    /// The bytes that are held for posts that have not come whole or were not taken, and for one that waits.
+    var bytesToHold: Int { reader.heldBytes + (waiting == nil ? 0 : sizeOfLast) }
+
+    /// Whether what is held has come in part, so that it can be given up.
+    var mayGiveUpPart: Bool { waiting == nil && !reader.hasNext && reader.byteCount >= ChannelFrame.headerSize }
+
+    /// Gives up what has come of a post. What is charged for it is to be charged no longer.
+    func giveUpPart() {
+        _ = reader.passOver()
     }
 
     /// Whether all was taken that can be: there is nothing more, or it makes no sense.

@@ -143,8 +143,10 @@ final class ChannelPosts {
                 if let result = take(next, of: channel, &waitsForIdleness, &effects) { results.append(result) }
                 guard channel.waiting == nil else { break }
             }
-            if !hold(channel.endPiece(), of: channel, &effects), channel.reader.passOver() {
-                _ = hold(0, of: channel, &effects)
+            channel.endPiece()
+            if !hold(channel.bytesToHold, of: channel, isWhole: !channel.mayGiveUpPart, &effects) {
+                channel.giveUpPart()
+                _ = hold(channel.bytesToHold, of: channel, isWhole: true, &effects)
             }
         }
         for _ in 0..<(piece.count + 7) / 8 { turns.noteActivity() }
@@ -178,13 +180,19 @@ final class ChannelPosts {
     /// Charges a channel's client for what the channel holds. Who holds more gives up some of it.
     ///
     /// - Returns: false where there is no room for it; nothing has changed then.
-    private func hold(_ byteCount: Int, of channel: Channel, _ effects: inout [Effect]) -> Bool {
+    private func hold(
+        _ byteCount: Int, of channel: Channel, isWhole: Bool = false, _ effects: inout [Effect]
+    ) -> Bool {
         guard byteCount != channel.heldBytes else { return true }
-        while !driver.center.holdParts(of: channel.client, byteCount: byteCount, effects: &effects) {
-            guard let largest = driver.center.partToGiveUp(for: channel.client, byteCount: byteCount),
-                let other = channels[largest], other.giveUpPart()
-            else { return false }
-            _ = driver.center.holdParts(of: largest, byteCount: 0, effects: &effects)
+        let (center, client) = (driver.center, channel.client)
+        if !center.holdParts(of: client, byteCount: byteCount, isWhole: isWhole, effects: &effects) {
+            let others = center.partsToGiveUp(for: client, byteCount: byteCount) { channels[$0]?.mayGiveUpPart == true }
+            guard !others.isEmpty else { return false }
+            for other in others.compactMap({ channels[$0] }) {
+                other.giveUpPart()
+                _ = hold(other.bytesToHold, of: other, &effects)
+            }
+            guard center.holdParts(of: client, byteCount: byteCount, effects: &effects) else { return false }
         }
         channel.heldBytes = byteCount
         return true
