@@ -45,13 +45,17 @@ def waited_for_processor(pid):
 def processor_seconds(pid):
     """Seconds of processor time that the threads that it has now have used, or None when it is gone."""
     try:
-        total = 0
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
-                total += int(file.read().split()[0])
-        return total / 1e9
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return None
+    total = 0
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[0])
+        except OSError:
+            continue  # it has ended
+    return total / 1e9
 
 
 #: Bytes that are unread between the service and the bus although both keep up: dbus-broker writes up to 32 messages at a
@@ -73,7 +77,8 @@ def is_idle(earlier, later):
     keep_up = all(
         after == 0 or after <= MOST_ON_THE_WAY and after != before for before, after in zip(earlier[1:3], later[1:3])
     )
-    return keep_up and later[3] - earlier[3] < ALL_THE_TIME * seconds
+    # Less than nothing where a thread has ended.
+    return keep_up and 0 <= later[3] - earlier[3] < ALL_THE_TIME * seconds
 
 
 class Process:

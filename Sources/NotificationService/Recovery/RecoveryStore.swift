@@ -368,14 +368,16 @@ final class RecoveryStore {
         flush()
         giveUpRewriting()
         guard !isSuspended else { return }
+        let hasLog = log != nil
         attempt { () throws(FileError) in
             try noteWaiting(in: center)
             do throws(FileError) {
                 try rewrite(
-                    from: center, numbers: (center.lastSerial, center.lastObserver), mayGiveUpQueues: extent != .whole)
+                    from: center, numbers: (center.lastSerial, center.lastObserver),
+                    mayGiveUpQueues: extent != .whole || !hasLog)
             } catch {
                 // What may be kept for the time to come is less than what the log has.
-                guard case .tooLarge = error.reason, extent == .whole else { throw error }
+                guard case .tooLarge = error.reason, extent == .whole, hasLog else { throw error }
             }
         }
     }

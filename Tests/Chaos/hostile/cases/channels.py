@@ -249,8 +249,8 @@ def channel_parts(scene):
 
     before = scene.statistics()["waiting-call-bytes"]
     with scene.processes(*[hold] * scene.much(10)):
-        # More than 64 MiB are no news: each process has its share.
-        scene.reach("waiting-call-bytes", before + min(64 << 20, scene.much(10) * 16 << 20))
+        # All of them have a quarter of the limit.
+        scene.reach("waiting-call-bytes", before + min(31 << 20, scene.much(10) * 16 << 20))
         scene.act()
         states.pause_until(scene, lambda: False, 1000)
 
