@@ -216,14 +216,15 @@ struct ChannelFrameTests {
         while reader.byteCount < 200_016 { read(.max) }
         #expect(try reader.next()?.body.count == 200_000)
         read(1000)
-        #expect(try reader.next() == nil && reader.wantedBytes == 300_016 && reader.passOver() && reader.hasNext)
-        #expect(!reader.passOver() && reader.heldBytes == 0, "it was given up")
-        let third = try #require(try reader.next())
-        #expect(third.number == 3 && third.cut == .room && third.body.isEmpty)
+        #expect(try reader.next() == nil && reader.wantedBytes == 300_016 && reader.passOver())
+        #expect(!reader.passOver() && reader.heldBytes == 0 && !reader.isBetweenFrames, "it was given up")
         while !rest.isEmpty {
-            #expect(try reader.next() == nil && reader.wantedBytes == 0)
+            #expect(try !reader.hasNext && reader.next() == nil && reader.wantedBytes == 0)
             read(.max)
         }
+        #expect(reader.hasNext && !reader.passOver())
+        let third = try #require(try reader.next())
+        #expect(third.number == 3 && third.cut == .room && third.body.isEmpty)
         #expect(reader.hasNext && !reader.passOver(), "one that has come whole is there to be taken")
         let fourth = try #require(try reader.next())
         #expect(fourth.cut == nil && fourth.body.count == 5 && reader.isBetweenFrames)

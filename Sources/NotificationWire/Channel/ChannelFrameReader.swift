@@ -64,10 +64,10 @@ public final class ChannelFrameReader {
     /// - Throws: what is no frame. So does every later call.
     public func next() throws(ChannelFrame.Fault) -> ChannelFrame? {
         if let fault { throw fault }
-        if let (kind, number) = cut.take() { return Self.cut(kind, number, .room) }
         let passed = min(skipped, byteCount)
         first += passed
         skipped -= passed
+        if skipped == 0, let (kind, number) = cut.take() { return Self.cut(kind, number, .room) }
         guard skipped == 0, byteCount >= ChannelFrame.headerSize else {
             if first == end { giveUpRoom() }
             return nil
@@ -95,10 +95,10 @@ public final class ChannelFrameReader {
         ChannelFrame(kind: kind, number: number, body: UnsafeRawBufferPointer(start: nil, count: 0), cut: cut)
     }
 
-    /// There is no room for the frame that has begun: what has come of it is given up, and its rest is passed over.
+    /// There is no room for the frame that has begun: what has come of it is given up, and its rest is passed over. When that
+    /// has come, ``next()`` gives it without a body: one of which the end never comes was not sent.
     ///
-    /// - Returns: whether that is so, and ``next()`` gives it without a body: not where that has something else to give, or its
-    ///   header has not come.
+    /// - Returns: whether that is so: not where ``next()`` has something to give, or the header has not come.
     public func passOver() -> Bool {
         guard !hasNext, skipped == 0, byteCount >= ChannelFrame.headerSize,
             let kind = ChannelFrame.Kind(rawValue: header(at: 4, as: UInt32.self))
@@ -117,7 +117,8 @@ public final class ChannelFrameReader {
 
     /// Whether ``next()`` has something to say without more being read.
     public var hasNext: Bool {
-        if fault != nil || cut != nil { return true }
+        if fault != nil { return true }
+        if cut != nil { return byteCount >= skipped }
         guard byteCount - skipped >= ChannelFrame.headerSize else { return false }
         let length = header(at: skipped, as: UInt32.self)
         return length > mostKept || byteCount - skipped >= ChannelFrame.headerSize + Int(length)
