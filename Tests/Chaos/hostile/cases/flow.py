@@ -28,8 +28,9 @@ def silent(scene, count):
             time.sleep(10)
 
     # A process of its own: what it leaves unread holds up its answers, too.
+    before = scene.statistics()["clients"]
     scene.fork(observe)
-    scene.reach("clients", scene.much(count))
+    scene.reach("clients", before + scene.much(count))
     poster = scene.connect()
     contents = template * 19 + post(states.NAME, answer=True)
     for _ in range(12):
