@@ -46,6 +46,24 @@ struct StateSizeTests: StateTests {
         #expect(!store.isSuspended)
     }
 
+    /// Has so many notifications of 1000 bytes be held for a client that is suspended.
+    private func hold(
+        _ count: Int, in center: DistributedCenter, _ store: RecoveryStore, afterEach: () throws -> Void
+    ) throws {
+        var effects: [Effect] = []
+        let hold = ObserverOptions(suspensionBehavior: .hold)
+        _ = try center.addObserver(of: ":1.1", name: "", object: "", options: hold, effects: &effects)
+        try center.setSuspended(true, of: ":1.1", effects: &effects)
+        for _ in 0..<count {
+            _ = try center.post(
+                name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)), from: ":1.9",
+                effects: &effects)
+            carryOut(&effects, in: store)
+            store.tidy(from: center)
+            try afterEach()
+        }
+    }
+
     @Test("E4, E3: over state-bytes queues are not kept, registrations are, and what so is lost is announced")
     func stateBytes() throws {
         var limits = Limits()
@@ -53,18 +71,9 @@ struct StateSizeTests: StateTests {
         let directory = try TemporaryDirectory()
         let count = 1500
         let (center, effects) = try afterKill(in: directory, limits: limits) { center, store in
-            var effects: [Effect] = []
-            let hold = ObserverOptions(suspensionBehavior: .hold)
-            _ = try center.addObserver(of: ":1.1", name: "", object: "", options: hold, effects: &effects)
-            try center.setSuspended(true, of: ":1.1", effects: &effects)
-            for _ in 0..<count {
-                _ = try center.post(
-                    name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
-                    from: ":1.9", effects: &effects)
-                carryOut(&effects, in: store)
-                store.tidy(from: center)
+            try hold(count, in: center, store) {
                 // A quarter more, at most, while it is written anew part by part.
-                #expect(try size(directory) <= 5 << 18)
+                try #expect(size(directory) <= 5 << 18)
             }
             #expect(!store.isSuspended)
         }
@@ -81,18 +90,8 @@ struct StateSizeTests: StateTests {
             let directory = try TemporaryDirectory()
             let count = 800
             let (center, effects) = try afterKill(in: directory, limits: limits) { center, store in
-                var effects: [Effect] = []
-                let hold = ObserverOptions(suspensionBehavior: .hold)
-                _ = try center.addObserver(of: ":1.1", name: "", object: "", options: hold, effects: &effects)
-                try center.setSuspended(true, of: ":1.1", effects: &effects)
-                for _ in 0..<count {
-                    _ = try center.post(
-                        name: "Ding", object: "", userInfo: try userInfo(String(repeating: "x", count: 1000)),
-                        from: ":1.9", effects: &effects)
-                    carryOut(&effects, in: store)
-                    store.tidy(from: center)
-                }
-                #expect(try store.isWhole && size(directory) > 700_000)
+                try hold(count, in: center, store) {}
+                try #expect(store.isWhole && size(directory) > 700_000)
                 if isOrderly { store.finish(from: center) }
             }
             #expect(center.waiting(for: ":1.1") == count && losses(effects).isEmpty)

@@ -94,7 +94,7 @@ final class Channel: PolledSourceDelegate {
     /// Whether a client for which outcomes are kept may have more kept.
     var isServed: (() -> Bool)?
     private(set) var isAtEnd = false
-    /// What is charged to the client of ``bytesToHold``.
+    /// The part of ``bytesToHold`` that is charged to the client.
     var heldBytes = 0
     private var sizeOfLast = 0
     private var hasReceived = false
@@ -271,7 +271,7 @@ final class Channel: PolledSourceDelegate {
         }
     }
 
-    /// The piece is over. What only reading takes is given up.
+    /// The piece is over: memory that only reading takes is given up.
     func endPiece() {
         if !reader.hasNext { reader.releaseRoom() }
     }
@@ -282,7 +282,7 @@ final class Channel: PolledSourceDelegate {
     /// Whether what is held has come in part, so that it can be given up.
     var mayGiveUpPart: Bool { waiting == nil && !reader.hasNext && reader.byteCount >= ChannelFrame.headerSize }
 
-    /// Gives up what has come of a post. What is charged for it is to be charged no longer.
+    /// Gives up what has come of a post. The caller takes back the charge for it.
     func giveUpPart() {
         _ = reader.passOver()
     }

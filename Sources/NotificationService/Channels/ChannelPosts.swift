@@ -177,7 +177,7 @@ final class ChannelPosts {
         }
     }
 
-    /// Charges a channel's client for what the channel holds. Who holds more gives up some of it.
+    /// Charges a channel's client for what the channel holds. Processes that hold more give up some of it.
     ///
     /// - Returns: false where there is no room for it; nothing has changed then.
     private func hold(

@@ -61,8 +61,6 @@ final class ReadingWitness {
 
     /// For all processes together.
     static let systemCallsPerSecond = 10_000
-    /// The maximum of that at once.
-    private static let callsAtOnce = 400
     /// Seconds of processor time, of each second, for all processes together: a look costs more the more sockets there are.
     static let processorShare = 0.04
     /// Descriptors that one piece of work looks at.
@@ -171,29 +169,6 @@ final class ReadingWitness {
             self.id = id
             nextSearch = now
             passesEnd = now
-        }
-    }
-
-    /// How many system calls may be made now, and how much processor time may be used, which counts as some.
-    private struct Budget {
-        private var left = Double(ReadingWitness.callsAtOnce)
-        private var last: Instant?
-
-        /// So much processor time counts as a call.
-        private static let secondsPerCall = ReadingWitness.processorShare / Double(ReadingWitness.systemCallsPerSecond)
-
-        mutating func spend(_ calls: Int, _ time: Duration) {
-            left -= max(Double(calls), time.inMilliseconds / 1000 / Self.secondsPerCall)
-        }
-
-        /// How long to wait until some may be made; nil when some may be now.
-        mutating func wait(at now: Instant) -> UInt32? {
-            let rate = Double(ReadingWitness.systemCallsPerSecond) / 1000
-            if let last {
-                left = min(Double(ReadingWitness.callsAtOnce), left + (now - last).inMilliseconds * rate)
-            }
-            last = now
-            return left > 0 ? nil : UInt32(-left / rate) + 1
         }
     }
 
@@ -600,12 +575,5 @@ final class ReadingWitness {
             }
             if !findings.isEmpty { tellSome(after: 1) }
         }
-    }
-}
-
-extension Duration {
-    fileprivate var inMilliseconds: Double {
-        let (seconds, attoseconds) = components
-        return Double(seconds) * 1000 + Double(attoseconds) / 1e15
     }
 }

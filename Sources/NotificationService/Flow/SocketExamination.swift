@@ -12,7 +12,8 @@ final class SocketExamination: @unchecked Sendable {
 
     /// Nil once they are in ``left``.
     private var sockets: [UInt32]?
-    /// What the bus's ends are bound to, where those are looked for that lead there; nil where it is asked what lies unread.
+    /// The name that the bus's ends are bound to, where those are looked for that lead there; nil where it is asked what lies
+    /// unread.
     private let busName: [UInt8]?
     /// Where nothing leads anywhere but to the bus: of those that are there, the bytes that lie unread.
     private(set) var unread: [UInt32: UInt32] = [:]

@@ -368,16 +368,16 @@ final class RecoveryStore {
         flush()
         giveUpRewriting()
         guard !isSuspended else { return }
-        let hasLog = log != nil
+        let isInLog = log != nil && extent == .whole
         attempt { () throws(FileError) in
             try noteWaiting(in: center)
             do throws(FileError) {
                 try rewrite(
                     from: center, numbers: (center.lastSerial, center.lastObserver),
-                    mayGiveUpQueues: extent != .whole || !hasLog)
+                    mayGiveUpQueues: !isInLog)
             } catch {
-                // What may be kept for the time to come is less than what the log has.
-                guard case .tooLarge = error.reason, extent == .whole, hasLog else { throw error }
+                // The log has all of it, which is more than may be kept for the time to come.
+                guard case .tooLarge = error.reason, isInLog else { throw error }
             }
         }
     }
