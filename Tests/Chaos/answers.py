@@ -266,12 +266,12 @@ def missing(report):
 
 
 def excused(trial, answers, sent, seconds):
-    """Of the seconds that an answer took, those that are not the service's: as long as the bus took for one, as the
-    service had no processor, or as most likely nobody but the bus had what it waited for."""
+    """Of the seconds that an answer took, those that are not the service's: as long as the bus took for one, or as the
+    service had no processor or nothing to do."""
     bus = slowest(answers["bus"], sent, seconds)
     waited = trial.samples.without_processor(sent, sent + seconds, 2 * DELAY_INTERVAL)
-    held = trial.samples.seconds_at_bus(sent, sent + seconds)
-    return {"the bus answered": bus, "without a processor": waited, "at the bus": held}
+    elsewhere = trial.samples.seconds_elsewhere(sent, sent + seconds)
+    return {"the bus answered": bus, "without a processor": waited, "without a processor or at the bus": elsewhere}
 
 
 def own(trial, answers):

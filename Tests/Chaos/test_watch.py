@@ -18,29 +18,41 @@ def samples(*unread):
     return made
 
 
-class AtTheBus(unittest.TestCase):
+class Elsewhere(unittest.TestCase):
+    """Samples: time, unread by the service, unread by the bus, and of the loop: ran, without a processor, sleeps."""
+
     def test_all_is_read(self):
-        found = samples((0, 0, 0, 0), (1, 0, 0, 0.1), (3, 0, 0, 0.2)).seconds_at_bus(0.5, 2)
-        self.assertAlmostEqual(found, 1.5)
+        found = samples((0, 0, 0, 0, 0, 0), (1, 0, 0, 0.1, 0, 0), (3, 0, 0, 0.5, 0, 0)).seconds_elsewhere(0.5, 2)
+        self.assertAlmostEqual(found, 0.45 + 0.8)
 
     def test_a_service_that_is_frozen_has_the_same_unread(self):
-        self.assertEqual(samples((0, 200, 0, 0), (1, 200, 0, 0), (2, 200, 0, 0)).seconds_at_bus(0, 2), 0)
+        found = samples((0, 200, 0, 0, 0, 5), (1, 200, 0, 0, 0, 5), (2, 200, 0, 0, 0, 6)).seconds_elsewhere(0, 2)
+        self.assertEqual(found, 0)
 
-    def test_a_service_that_reads(self):
-        found = samples((0, 200, 0, 0), (1, 300, 0, 0), (2, MOST_ON_THE_WAY + 1, 0, 0)).seconds_at_bus(0, 2)
-        self.assertAlmostEqual(found, 1)
+    def test_a_service_that_reads_a_little(self):
+        found = samples((0, 200, 0, 0, 0, 0), (1, 300, 0, 0, 0, 0), (2, MOST_ON_THE_WAY + 1, 0, 0, 0, 0))
+        self.assertAlmostEqual(found.seconds_elsewhere(0, 2), 1)
+
+    def test_a_service_that_reads_much_as_it_comes(self):
+        found = samples((0, 200_000, 0, 0, 0, 10), (1, 180_000, 0, 0.3, 0.1, 15)).seconds_elsewhere(0, 1)
+        self.assertAlmostEqual(found, 0.7)
+
+    def test_a_service_that_hangs_while_more_comes(self):
+        found = samples((0, 20_000, 0, 0, 0, 10), (1, 180_000, 0, 0.2, 0.1, 11)).seconds_elsewhere(0, 1)
+        self.assertAlmostEqual(found, 0.1)
 
     def test_a_bus_that_does_not_read(self):
-        self.assertEqual(samples((0, 0, 100, 0), (1, 0, 100, 0)).seconds_at_bus(0, 1), 0)
+        self.assertEqual(samples((0, 0, 100, 0, 0, 0), (1, 0, 100, 0, 0, 0)).seconds_elsewhere(0, 1), 0)
 
     def test_a_service_that_runs_has_something_to_do(self):
-        found = samples((0, 0, 0, 0), (1, 0, 0, 0.95), (2, 0, 0, 1.5)).seconds_at_bus(0, 2)
-        self.assertAlmostEqual(found, 1)
+        found = samples((0, 0, 0, 0, 0, 0), (1, 0, 0, 1.02, 0, 2), (2, 0, 0, 1.5, 0, 4)).seconds_elsewhere(0, 2)
+        self.assertAlmostEqual(found, 0.52)
 
     def test_without_samples_nothing_is_known(self):
-        self.assertEqual(samples().seconds_at_bus(0, 1), 0)
-        self.assertEqual(samples((0, 0, 0, 0)).seconds_at_bus(0, 1), 0)
-        self.assertAlmostEqual(samples((0, 0, 0, 0), (1, 0, 0, 0)).seconds_at_bus(0.9, 5), 0.1)
+        self.assertEqual(samples().seconds_elsewhere(0, 1), 0)
+        self.assertEqual(samples((0, 0, 0, 0, 0, 0)).seconds_elsewhere(0, 1), 0)
+        found = samples((0, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0)).seconds_elsewhere(0.9, 5)
+        self.assertAlmostEqual(found, 0.1)
 
     def test_an_answer_of_the_bus_explains_no_more_than_the_time_that_both_took(self):
         bus = [(0, 10), (20, 1)]

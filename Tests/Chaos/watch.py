@@ -61,8 +61,8 @@ def processor_seconds(pid):
 #: Bytes that are unread between the service and the bus although both keep up: dbus-broker writes up to 32 messages at a
 #: time, and the next when others had their turn.
 MOST_ON_THE_WAY = 12 << 10
-#: The part of the time that a process runs which has nothing to wait for.
-ALL_THE_TIME = 0.9
+#: A loop that goes to sleep so often between two samples came to the end of what was there to read.
+RESTS = 2
 #: Seconds for which a process may keep memory that it has freed.
 KEPT_AFTER_USE = 3
 
@@ -71,14 +71,32 @@ KEPT_AFTER_USE = 3
 NEAR = 0.15
 
 
-def is_idle(earlier, later):
-    """Of two samples of what lies unread: whether both sides had read all, or went on reading, and the service slept."""
+def loop_times(pid):
+    """Of the process's first thread: seconds of processor time, seconds without a processor, and how often it slept. None
+    when it is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as file:
+            ran, waited = (int(word) / 1e9 for word in file.read().split()[:2])
+        with open(f"/proc/{pid}/task/{pid}/status", encoding="ascii") as file:
+            (sleeps,) = (int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches:"))
+    except OSError:
+        return None
+    return ran, waited, sleeps
+
+
+def part_elsewhere(earlier, later):
+    """Of the time between two samples of the loop, the part that was not the service's.
+
+    Without a processor it can't do anything. A loop that reads all that it is given sleeps when there is nothing, and
+    what a client waits for is at the bus then: between samples that find nothing unread, or when it slept repeatedly. One
+    that hangs in a single system call does not."""
     seconds = later[0] - earlier[0]
-    keep_up = all(
+    keeps_up = all(
         after == 0 or after <= MOST_ON_THE_WAY and after != before for before, after in zip(earlier[1:3], later[1:3])
     )
-    # Less than nothing where a thread has ended.
-    return keep_up and 0 <= later[3] - earlier[3] < ALL_THE_TIME * seconds
+    ran, waited, sleeps = (after - before for before, after in zip(earlier[3:], later[3:]))
+    part = 1 - ran / seconds if keeps_up or sleeps >= RESTS else waited / seconds
+    return min(1, max(0, part))
 
 
 class Process:
@@ -104,7 +122,7 @@ class Samples:
         self.delays = []
         #: (time, pid, resident bytes, descriptors, resident bytes of the bus)
         self.sizes = []
-        #: (time, bytes that the service has not read, bytes of it that the bus has not, its seconds of processor time)
+        #: (time, bytes that the service has not read, bytes of it that the bus has not, then the times of its loop)
         self.unread = []
         #: (time, resident bytes of the service that are in no file)
         self.memory = []
@@ -122,18 +140,17 @@ class Samples:
             self.memory.append((now(), memory))
 
     def take_unread(self, socket, pid):
-        unread, processor = socket.unread(), processor_seconds(pid)
-        if None not in (unread, processor):
-            self.unread.append((now(), *unread, processor))
+        unread, times = socket.unread(), loop_times(pid)
+        if None not in (unread, times):
+            self.unread.append((now(), *unread, *times))
 
-    def seconds_at_bus(self, start, end):
-        """Seconds within that time in which what a client waited for was most likely at the bus, and no receiver could have
-        read it sooner: in which the service read what the bus handed on, and the bus what the service did, and the service
-        did not run all the time, as it would with something to do that it had read before."""
+    def seconds_elsewhere(self, start, end):
+        """Seconds within that time in which the service could not do anything for a client: it had no processor, or what
+        the client waited for was at the bus, as no receiver could have read it sooner."""
         return sum(
-            max(0, min(end, later[0]) - max(start, earlier[0]))
+            (min(end, later[0]) - max(start, earlier[0])) * part_elsewhere(earlier, later)
             for earlier, later in zip(self.unread, self.unread[1:])
-            if later[0] > start and earlier[0] < end and is_idle(earlier, later)
+            if later[0] > start and earlier[0] < end
         )
 
     def uncounted(self, held, most_per_held, besides):
