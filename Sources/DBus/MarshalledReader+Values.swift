@@ -34,10 +34,10 @@ extension MarshalledReader {
         if let count = readUInt32(), count == recent.utf8.count, Int(count) < bytes.count - offset,
             bytes[offset + Int(count)] == 0, hasText(recent)
         {
-            offset += Int(count) + 1
+            place += Int(count) + 1
             return recent
         }
-        offset = start
+        place = start
         return readString()
     }
 

@@ -133,6 +133,9 @@ struct ArrivedPostsTests {
         let ofOne = try #require(runs(of: call, isName: { $0.elementsEqual("a".utf8) }, isObject: { _ in false }))
         #expect(ofOne.map(\.name) == ["a", nil, nil] && ofOne.map(\.count) == [5, 2, 2])
         #expect(ofOne.allSatisfy { $0.object.isEmpty } && ofOne.map(\.isImmediate) == [false, false, true])
+        // The same bytes again, also behind those of another.
+        let twice = try #require(runs(of: PostMany(posts + posts + posts.reversed()).message()))
+        #expect(twice.map(\.name) == found.map(\.name) && twice.map(\.count) == [12, 3, 6, 6])
         let ofObject = try #require(runs(of: call, isName: { _ in false }, isObject: { $0.elementsEqual("o".utf8) }))
         #expect(ofObject.map(\.object) == ["", "o", "o"] && ofObject.map(\.count) == [4, 3, 2])
     }

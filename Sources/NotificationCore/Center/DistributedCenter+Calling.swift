@@ -198,9 +198,6 @@ extension DistributedCenter {
             deliverImmediately: deliverImmediately)
     }
 
-    /// Whether an observer may be registered for this text as a name or an object: false for most that nobody observes.
-    public func mayBeObserved(_ text: UnsafeRawBufferPointer) -> Bool { observedTexts.mayContain(text) }
-
     /// - Returns: how many observers it matches.
     private func lose(_ post: LostPost, touched: inout [Client], effects: inout [Effect]) -> Int {
         lastSerial += post.count

@@ -27,7 +27,7 @@ public final class DistributedCenter {
     #endif
     var index = ObserverIndex<ExactText, ExactText, Observer>()
     /// The names and objects that somebody observes.
-    var observedTexts = TextFilter()
+    public internal(set) var observedTexts = TextFilter()
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
     #endif

@@ -473,9 +473,10 @@ final class CallQueue {
                 return false
             }
         } else {
+            let texts = driver.center.observedTexts
             let runs = ArrivedPosts.runs(
-                of: call, limits: driver.center.limits, isName: isObservedName(for: caller),
-                isObject: driver.center.mayBeObserved)
+                of: call, limits: driver.center.limits, isName: isObservedName(among: texts, for: caller),
+                isObject: texts.mayContain)
             guard let runs else { return false }
             lose(runs, of: caller)
         }
@@ -490,9 +491,10 @@ final class CallQueue {
             message.interface.map({ $0 == Wire.interface }) ?? true
         else { return false }
         if message.hasMember(PostMany.member), message.hasSignature(PostMany.inputs[0].signature) {
+            let texts = driver.center.observedTexts
             let runs = ArrivedPosts.runs(
-                of: message, limits: driver.center.limits, isName: isObservedName(for: caller),
-                isObject: driver.center.mayBeObserved)
+                of: message, limits: driver.center.limits, isName: isObservedName(among: texts, for: caller),
+                isObject: texts.mayContain)
             if let runs { lose(runs, of: caller) }
             return runs != nil
         }
@@ -527,9 +529,11 @@ final class CallQueue {
     }
 
     /// Tells of a name's bytes whether it makes a difference: each does for a caller who may not post all.
-    private func isObservedName(for caller: UniqueName) -> (UnsafeRawBufferPointer) -> Bool {
+    private func isObservedName(
+        among texts: TextFilter, for caller: UniqueName
+    ) -> (UnsafeRawBufferPointer) -> Bool {
         guard mayPost(caller) == nil else { return { _ in true } }
-        return driver.center.mayBeObserved
+        return texts.mayContain
     }
 
     /// Announces what was lost, some of it where that is much.

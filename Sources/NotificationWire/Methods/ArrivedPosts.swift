@@ -61,7 +61,7 @@ public struct ArrivedPosts {
             var reader = MarshalledReader(body, at: offset)
             guard let place = Self.passOver(&reader) else { preconditionFailure("it was looked at") }
             end = reader.offset
-            var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place.whole]))
+            var post = MarshalledReader(UnsafeRawBufferPointer(rebasing: body[place]))
             return Result { () throws(BusError) in
                 try Post<WireUserInfo>(at: &post, limits: limits) { postName, object throws(BusError) in
                     name = postName
@@ -116,13 +116,22 @@ public struct ArrivedPosts {
     ) -> [Run]? {
         func text(_ range: Range<Int>) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: body[range]) }
         func isSame(_ one: Range<Int>?, _ other: Range<Int>?) -> Bool {
-            guard let one, let other else { return one == other }
-            guard one.count == other.count, let start = body.baseAddress else { return false }
+            guard one != other else { return true }
+            guard let one, let other, one.count == other.count, let start = body.baseAddress else { return false }
             return memcmp(start + one.lowerBound, start + other.lowerBound, one.count) == 0
         }
+        let limits = (posts: limits[.postsPerCall], name: limits[.nameLength], object: limits[.objectLength])
         // Those that were met last.
+        var names = RecentlyMet<(name: Range<Int>, isPossible: Bool, isObserved: Bool)>()
         var options = RecentlyMet<(options: Range<Int>, isImmediate: Bool?)>()
         var kinds = RecentlyMet<(name: Range<Int>?, object: Range<Int>?, isImmediate: Bool, run: Int)>()
+        func found(_ name: Range<Int>) -> (name: Range<Int>, isPossible: Bool, isObserved: Bool) {
+            if let met = names.first(where: { isSame($0.name, name) }) { return met }
+            let isPossible = !name.isEmpty && name.count <= limits.name && MarshalledReader.isText(text(name))
+            let found = (name, isPossible, isObserved: isPossible && isName(text(name)))
+            names.insert(found)
+            return found
+        }
         func isImmediate(_ range: Range<Int>) -> Bool? {
             if let met = options.first(where: { isSame($0.options, range) }) { return met.isImmediate }
             let found = try? PostOptions(at: range, of: MarshalledReader(body)).deliverImmediately
@@ -135,49 +144,54 @@ public struct ArrivedPosts {
         var count = 0
         while !reader.isAtEnd {
             count += 1
-            guard count <= limits[.postsPerCall], let place = passOver(&reader) else { return nil }
-            var texts = MarshalledReader(text(place.whole))
-            guard let name = texts.readText()?.moved(by: place.whole.lowerBound),
-                let object = texts.readText()?.moved(by: place.whole.lowerBound),
-                !name.isEmpty, name.count <= limits[.nameLength], object.count <= limits[.objectLength]
+            guard count <= limits.posts, reader.align(to: 8), let (postName, postObject) = passOverTexts(&reader),
+                let options = passOverArrays(&reader)
+            else { return nil }
+            let met = found(postName)
+            guard met.isPossible, postObject.count <= limits.object, MarshalledReader.isText(text(postObject)),
+                let isImmediate = isImmediate(options)
             else { continue }
-            let observed = (
-                name: isName(text(name)) ? name : nil, object: !object.isEmpty && isObject(text(object)) ? object : nil
-            )
-            guard let isImmediate = isImmediate(place.options) else { continue }
+            let name = met.isObserved ? met.name : nil
+            let object = !postObject.isEmpty && isObject(text(postObject)) ? postObject : nil
             let kind = kinds.first {
-                $0.isImmediate == isImmediate && isSame($0.name, observed.name) && isSame($0.object, observed.object)
+                $0.isImmediate == isImmediate && isSame($0.name, name) && isSame($0.object, object)
             }
             if let kind {
                 runs[kind.run].count += 1
             } else {
-                kinds.insert((observed.name, observed.object, isImmediate, runs.count))
+                kinds.insert((name, object, isImmediate, runs.count))
                 runs.append(
                     Run(
-                        name: observed.name.map { String(decoding: body[$0], as: UTF8.self) },
-                        object: observed.object.map { String(decoding: body[$0], as: UTF8.self) } ?? "",
+                        name: name.map { String(decoding: body[$0], as: UTF8.self) },
+                        object: object.map { String(decoding: body[$0], as: UTF8.self) } ?? "",
                         isImmediate: isImmediate))
             }
         }
         return runs
     }
 
-    /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it. It ends where its last array does.
-    private static func passOver(_ reader: inout MarshalledReader) -> Place? {
+    /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it, and returns where it stands. It ends where
+    /// its last array does.
+    private static func passOver(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard reader.align(to: 8) else { return nil }
         let start = reader.offset
-        guard reader.skipText(), reader.skipText() else { return nil }
+        guard passOverTexts(&reader) != nil, let options = passOverArrays(&reader) else { return nil }
+        return start..<options.upperBound
+    }
+
+    /// Passes over name and object, and returns where they stand.
+    private static func passOverTexts(_ reader: inout MarshalledReader) -> (name: Range<Int>, object: Range<Int>)? {
+        guard let name = reader.passOverText(), let object = reader.passOverText() else { return nil }
+        return (name, object)
+    }
+
+    /// Passes over userInfo and options, and returns where the options stand.
+    private static func passOverArrays(_ reader: inout MarshalledReader) -> Range<Int>? {
         guard let userInfo = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: userInfo.upperBound)
         guard let options = reader.readArray(alignedTo: 8) else { return nil }
         reader.move(to: options.upperBound)
-        return Place(whole: start..<options.upperBound, options: options)
-    }
-
-    /// Where a post stands in the arguments of a call.
-    private struct Place {
-        let whole: Range<Int>
-        let options: Range<Int>
+        return options
     }
 
     private static func withBody<Result, Failure: Error>(
@@ -196,16 +210,20 @@ private struct RecentlyMet<Value> {
     private static var most: Int { 8 }
     private var values: [Value] = []
     private var oldest = 0
+    private var found = 0
 
-    func first(where isWanted: (Value) -> Bool) -> Value? { values.first(where: isWanted) }
+    /// The one that was found last is asked for first.
+    @inline(__always)
+    mutating func first(where isWanted: (Value) -> Bool) -> Value? {
+        if found < values.count, isWanted(values[found]) { return values[found] }
+        guard let place = values.firstIndex(where: isWanted) else { return nil }
+        found = place
+        return values[place]
+    }
 
     mutating func insert(_ value: Value) {
         guard values.count == Self.most else { return values.append(value) }
         values[oldest] = value
         oldest = (oldest + 1) % Self.most
     }
-}
-
-extension Range<Int> {
-    fileprivate func moved(by count: Int) -> Range<Int> { lowerBound + count..<upperBound + count }
 }
