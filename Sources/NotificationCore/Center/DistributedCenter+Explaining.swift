@@ -44,8 +44,7 @@ extension DistributedCenter {
         func isWanted(_ notification: Notification) -> Bool {
             name.isEmpty || notification.has(name: name, object: object)
         }
-        client.queue.forEachDue { entry, _ in if isWanted(entry.notification) { waiting.due += 1 } }
-        client.queue.forEachHeld { if isWanted($0.notification) { waiting.held += 1 } }
+        (waiting.due, waiting.held) = client.queue.count(where: isWanted)
         client.queue.forEachDelayed { notification, _ in if isWanted(notification) { waiting.delayed += 1 } }
         return Explanation(
             status: ClientStatus(client.peer, client),

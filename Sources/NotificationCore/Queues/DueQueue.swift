@@ -44,6 +44,10 @@ struct DueQueue {
         return low < entries.count && entries[low].notification.serial == serial
     }
 
+    func count(where isWanted: (Notification) -> Bool) -> Int {
+        entries.indices.count { isWanted(entries[$0].notification) }
+    }
+
     mutating func append(_ entry: Entry) {
         invariant(entry.notification.serial > lastSerial, "D4: within a lane order is global")
         lastSerial = entry.notification.serial
@@ -79,6 +83,9 @@ struct DueQueue {
         guard !isEmpty else { return }
         meter.count(entries.count)
         var taking = ObserverList.Removal(removed, meter: meter)
+        guard entries.indices.contains(where: { taking(entries[$0].observers) != entries[$0].observers }) else {
+            return
+        }
         var (place, flushed) = (0, flushedCount)
         let rest = entries.compactMap { entry -> Entry? in
             defer { place += 1 }

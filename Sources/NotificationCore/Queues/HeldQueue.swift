@@ -23,12 +23,31 @@ struct HeldQueue {
         var coalescingBytes: Int { coalescing?.byteCount ?? 0 }
     }
 
+    /// A place in the list: an entry in its parts, so that one of them can be looked at alone, or a free one.
     fileprivate struct Node {
         /// Nil in a free one.
-        var entry: Entry?
+        var notification: Notification?
+        var observers: ObserverList
+        var coalescing: ObserverList?
         var previous: Int32
         /// Of a free one, the next that is free.
         var next: Int32
+
+        init(_ entry: Entry, previous: Int32) {
+            (notification, observers, coalescing) = (entry.notification, entry.observers, entry.coalescing)
+            self.previous = previous
+            next = none
+        }
+
+        var entry: Entry? {
+            notification.map { Entry(notification: $0, observers: observers, coalescing: coalescing) }
+        }
+
+        mutating func free(before next: Int32) {
+            (notification, observers, coalescing) = (nil, .many([]), nil)
+            previous = none
+            self.next = next
+        }
     }
 
     private let meter: StepMeter
@@ -90,6 +109,17 @@ struct HeldQueue {
         return all.contains { $0.notification.serial == serial }
     }
 
+    /// How many of what was released, and of the rest, are wanted.
+    func count(where isWanted: (Notification) -> Bool) -> (due: Int, held: Int) {
+        meter.count(count / DeliveryQueue.entriesInStep)
+        var found = (due: 0, held: 0)
+        for node in nodes {
+            guard let notification = node.notification, isWanted(notification) else { continue }
+            if notification.serial <= releasedThrough { found.due += 1 } else { found.held += 1 }
+        }
+        return found
+    }
+
     /// The newest entries, in their order.
     func newest(_ count: Int) -> [Entry] {
         meter.count(count)
@@ -139,7 +169,7 @@ struct HeldQueue {
         return entry
     }
 
-    private func isReleased(_ place: Int32) -> Bool { isReleased(nodes[Int(place)].entry!) }
+    private func isReleased(_ place: Int32) -> Bool { nodes[Int(place)].notification!.serial <= releasedThrough }
 
     private func isReleased(_ entry: Entry) -> Bool { entry.notification.serial <= releasedThrough }
 
@@ -149,15 +179,16 @@ struct HeldQueue {
         var taking = ObserverList.Removal(removed, meter: meter)
         var takingCoalescing = ObserverList.Removal(removed, meter: meter)
         var next = head
-        while let entry = entry(at: next) {
+        while next != none {
             let place = next
             next = nodes[Int(place)].next
-            let coalescing = entry.coalescing.flatMap { takingCoalescing($0) }
-            if let observers = taking(entry.observers) {
-                change(place, to: observers, coalescing)
-            } else {
+            guard let observers = taking(nodes[Int(place)].observers) else {
                 clear(place)
+                continue
             }
+            // Nobody coalesces who is not among them.
+            guard observers != nodes[Int(place)].observers else { continue }
+            change(place, to: observers, nodes[Int(place)].coalescing.flatMap { takingCoalescing($0) })
         }
     }
 
@@ -172,17 +203,17 @@ struct HeldQueue {
     }
 
     private mutating func change(_ place: Int32, to observers: ObserverList, _ coalescing: ObserverList?) {
-        let before = nodes[Int(place)].entry!
-        if before.coalescing != nil, coalescing == nil { forgetNewest(before, at: place) }
-        nodes[Int(place)].entry!.observers = observers
-        nodes[Int(place)].entry!.coalescing = coalescing
-        let after = nodes[Int(place)].entry!
-        byteCount += after.dueBytes - before.dueBytes
-        if isReleased(before) {
-            released.byteCount += after.dueBytes - before.dueBytes
+        if nodes[Int(place)].coalescing != nil, coalescing == nil { forgetNewest(nodes[Int(place)].entry!, at: place) }
+        let more = observers.byteCount - nodes[Int(place)].observers.byteCount
+        let moreCoalescing = (coalescing?.byteCount ?? 0) - (nodes[Int(place)].coalescing?.byteCount ?? 0)
+        nodes[Int(place)].observers = observers
+        nodes[Int(place)].coalescing = coalescing
+        byteCount += more
+        if isReleased(place) {
+            released.byteCount += more
         } else {
-            byteCount += after.coalescingBytes - before.coalescingBytes
-            coalescingBytes += after.coalescingBytes - before.coalescingBytes
+            byteCount += moreCoalescing
+            coalescingBytes += moreCoalescing
         }
     }
 
@@ -219,7 +250,7 @@ struct HeldQueue {
 
     /// - Returns: the place of the entry, which is the newest now.
     private mutating func link(_ entry: Entry) -> Int32 {
-        let node = Node(entry: entry, previous: tail, next: none)
+        let node = Node(entry, previous: tail)
         let place = firstFree == none ? Int32(nodes.count) : firstFree
         if firstFree == none {
             nodes.append(node)
@@ -236,7 +267,7 @@ struct HeldQueue {
         let node = nodes[Int(place)]
         if node.previous == none { head = node.next } else { nodes[Int(node.previous)].next = node.next }
         if node.next == none { tail = node.previous } else { nodes[Int(node.next)].previous = node.previous }
-        nodes[Int(place)] = Node(entry: nil, previous: none, next: firstFree)
+        nodes[Int(place)].free(before: firstFree)
         firstFree = place
         return node.entry!
     }
@@ -247,7 +278,7 @@ struct HeldQueue {
             ($0.count + 1, $0.byteCount + $1.dueBytes + (isReleased($1) ? 0 : $1.coalescingBytes))
         }
         try require(sum == (count, byteCount), "E1: what is held is the sum of its entries")
-        try require(nodes.count(where: { $0.entry != nil }) == count, "S2: what is held is in the list")
+        try require(nodes.count(where: { $0.notification != nil }) == count, "S2: what is held is in the list")
         var (free, place) = (0, firstFree)
         while place != none, free < nodes.count { (free, place) = (free + 1, nodes[Int(place)].next) }
         try require(free == nodes.count - count, "E4: the memory of what has gone is used again")
