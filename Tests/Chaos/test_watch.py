@@ -18,41 +18,60 @@ def samples(*unread):
     return made
 
 
-class Elsewhere(unittest.TestCase):
-    """Samples: time, unread by the service, unread by the bus, and of the loop: ran, without a processor, sleeps."""
+def elsewhere(*unread, between=0.02, blocked=False):
+    """The part of the time between samples: of each, what lies unread at the service and the bus, the times in which the
+    loop ran and had no processor, and how often it slept."""
+    found = samples(*((between * number, *sample, blocked) for number, sample in enumerate(unread)))
+    return found.seconds_elsewhere(0, between * (len(unread) - 1)) / (between * (len(unread) - 1))
 
+
+class Elsewhere(unittest.TestCase):
     def test_all_is_read(self):
-        found = samples((0, 0, 0, 0, 0, 0), (1, 0, 0, 0.1, 0, 0), (3, 0, 0, 0.5, 0, 0)).seconds_elsewhere(0.5, 2)
-        self.assertAlmostEqual(found, 0.45 + 0.8)
+        self.assertAlmostEqual(elsewhere((0, 0, 0, 0, 0), (0, 0, 0.002, 0, 0), (0, 0, 0.010, 0, 0)), 0.75)
+
+    def test_only_the_time_within_counts(self):
+        found = samples((0, 0, 0, 0, 0, 0, False), (0.04, 0, 0, 0, 0, 0, False)).seconds_elsewhere(0.03, 5)
+        self.assertAlmostEqual(found, 0.01)
 
     def test_a_service_that_is_frozen_has_the_same_unread(self):
-        found = samples((0, 200, 0, 0, 0, 5), (1, 200, 0, 0, 0, 5), (2, 200, 0, 0, 0, 6)).seconds_elsewhere(0, 2)
-        self.assertEqual(found, 0)
+        self.assertEqual(elsewhere((200, 0, 0, 0, 5), (200, 0, 0, 0, 5), (200, 0, 0, 0, 5)), 0)
+
+    def test_a_service_that_is_frozen_while_more_comes(self):
+        self.assertEqual(elsewhere((200, 0, 0, 0, 5), (300, 0, 0, 0, 5)), 0)
 
     def test_a_service_that_reads_a_little(self):
-        found = samples((0, 200, 0, 0, 0, 0), (1, 300, 0, 0, 0, 0), (2, MOST_ON_THE_WAY + 1, 0, 0, 0, 0))
-        self.assertAlmostEqual(found.seconds_elsewhere(0, 2), 1)
+        self.assertAlmostEqual(elsewhere((200, 0, 0, 0, 1), (300, 0, 0, 0, 2), (MOST_ON_THE_WAY + 1, 0, 0, 0, 3)), 0.5)
 
     def test_a_service_that_reads_much_as_it_comes(self):
-        found = samples((0, 200_000, 0, 0, 0, 10), (1, 180_000, 0, 0.3, 0.1, 15)).seconds_elsewhere(0, 1)
-        self.assertAlmostEqual(found, 0.7)
+        self.assertAlmostEqual(elsewhere((200_000, 0, 0, 0, 10), (180_000, 0, 0.006, 0.002, 15)), 0.7)
+
+    def test_a_service_that_wakes_up_for_its_timers_only(self):
+        self.assertEqual(elsewhere((200_000, 0, 0, 0, 10), (210_000, 0, 0, 0, 13)), 0)
+
+    def test_a_service_that_does_not_read_and_wakes_up_often(self):
+        self.assertEqual(elsewhere((200_000, 0, 0, 0, 10), (200_000, 0, 0, 0, 30)), 0)
 
     def test_a_service_that_hangs_while_more_comes(self):
-        found = samples((0, 20_000, 0, 0, 0, 10), (1, 180_000, 0, 0.2, 0.1, 11)).seconds_elsewhere(0, 1)
-        self.assertAlmostEqual(found, 0.1)
+        self.assertAlmostEqual(elsewhere((20_000, 0, 0, 0, 10), (180_000, 0, 0.004, 0.002, 11)), 0.1)
+
+    def test_a_service_that_hangs_with_what_it_has_read(self):
+        self.assertEqual(elsewhere((0, 0, 0, 0, 10), (0, 0, 0, 0, 10), blocked=True), 0)
+
+    def test_samples_that_are_too_far_apart(self):
+        self.assertEqual(elsewhere((0, 0, 0, 0, 10), (0, 0, 0, 0, 100), between=0.5), 0)
 
     def test_a_bus_that_does_not_read(self):
-        self.assertEqual(samples((0, 0, 100, 0, 0, 0), (1, 0, 100, 0, 0, 0)).seconds_elsewhere(0, 1), 0)
+        self.assertEqual(elsewhere((0, 100, 0, 0, 0), (0, 100, 0, 0, 0)), 1)
+
+    def test_a_bus_that_has_much_of_the_service_to_read(self):
+        self.assertEqual(elsewhere((0, 90_000, 0, 0, 0), (0, 100_000, 0, 0, 9)), 0)
 
     def test_a_service_that_runs_has_something_to_do(self):
-        found = samples((0, 0, 0, 0, 0, 0), (1, 0, 0, 1.02, 0, 2), (2, 0, 0, 1.5, 0, 4)).seconds_elsewhere(0, 2)
-        self.assertAlmostEqual(found, 0.52)
+        self.assertAlmostEqual(elsewhere((0, 0, 0, 0, 0), (0, 0, 0.0201, 0, 2), (0, 0, 0.03, 0, 4)), 0.2525)
 
     def test_without_samples_nothing_is_known(self):
         self.assertEqual(samples().seconds_elsewhere(0, 1), 0)
-        self.assertEqual(samples((0, 0, 0, 0, 0, 0)).seconds_elsewhere(0, 1), 0)
-        found = samples((0, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0)).seconds_elsewhere(0.9, 5)
-        self.assertAlmostEqual(found, 0.1)
+        self.assertEqual(samples((0, 0, 0, 0, 0, 0, False)).seconds_elsewhere(0, 1), 0)
 
     def test_an_answer_of_the_bus_explains_no_more_than_the_time_that_both_took(self):
         bus = [(0, 10), (20, 1)]

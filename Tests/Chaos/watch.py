@@ -61,8 +61,12 @@ def processor_seconds(pid):
 #: Bytes that are unread between the service and the bus although both keep up: dbus-broker writes up to 32 messages at a
 #: time, and the next when others had their turn.
 MOST_ON_THE_WAY = 12 << 10
-#: A loop that goes to sleep so often between two samples came to the end of what was there to read.
-RESTS = 2
+#: Seconds between two ticks of the service's fastest timer: it wakes up for those whether or not it reads.
+TICK = 0.01
+#: Seconds between two samples beyond which nobody knows what was between them.
+LONGEST_BETWEEN = 0.06
+#: The system calls in which a loop waits for whatever comes: poll, epoll_wait, ppoll, epoll_pwait, epoll_pwait2.
+WAITING_CALLS = {"x86_64": {7, 232, 271, 281, 441}, "aarch64": {22, 73, 441}}.get(os.uname().machine)
 #: Seconds for which a process may keep memory that it has freed.
 KEPT_AFTER_USE = 3
 
@@ -72,8 +76,8 @@ NEAR = 0.15
 
 
 def loop_times(pid):
-    """Of the process's first thread: seconds of processor time, seconds without a processor, and how often it slept. None
-    when it is gone."""
+    """Of the process's first thread: seconds of processor time, seconds without a processor, how often it slept, and
+    whether it is in a system call in which it waits for one thing only. None when it is gone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/schedstat", encoding="ascii") as file:
             ran, waited = (int(word) / 1e9 for word in file.read().split()[:2])
@@ -81,21 +85,34 @@ def loop_times(pid):
             (sleeps,) = (int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches:"))
     except OSError:
         return None
-    return ran, waited, sleeps
+    return ran, waited, sleeps, is_blocked(pid)
+
+
+def is_blocked(pid):
+    """Whether the first thread is in a system call that is none of a loop's. No where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/syscall", encoding="ascii") as file:
+            call = file.read().split()[0]
+    except (OSError, IndexError):
+        return False
+    return WAITING_CALLS is not None and call.isdigit() and int(call) not in WAITING_CALLS
 
 
 def part_elsewhere(earlier, later):
     """Of the time between two samples of the loop, the part that was not the service's.
 
     Without a processor it can't do anything. A loop that reads all that it is given sleeps when there is nothing, and
-    what a client waits for is at the bus then: between samples that find nothing unread, or when it slept repeatedly. One
-    that hangs in a single system call does not."""
+    what a client waits for is at the bus then. That it was so is believed where nothing was left unread; where little was,
+    and another amount each time, and it slept; and where another amount was, and it fell asleep more often than its timers
+    tell. It is not believed where the bus has much of it unread, behind which an answer waits, nor of a loop that is in a
+    system call in which it waits for one thing, nor where samples are too far apart."""
     seconds = later[0] - earlier[0]
-    keeps_up = all(
-        after == 0 or after <= MOST_ON_THE_WAY and after != before for before, after in zip(earlier[1:3], later[1:3])
-    )
-    ran, waited, sleeps = (after - before for before, after in zip(earlier[3:], later[3:]))
-    part = 1 - ran / seconds if keeps_up or sleeps >= RESTS else waited / seconds
+    unread_before, unread, unread_by_bus = earlier[1], later[1], later[2]
+    ran, waited, sleeps = (after - before for before, after in zip(earlier[3:6], later[3:6]))
+    sleeps_before_all_is_read = 0 if unread <= MOST_ON_THE_WAY else 2 + seconds / TICK
+    has_read = unread == 0 or unread != unread_before and sleeps > sleeps_before_all_is_read
+    rests = has_read and unread_by_bus <= MOST_ON_THE_WAY and not later[6] and seconds <= LONGEST_BETWEEN
+    part = 1 - ran / seconds if rests else waited / seconds
     return min(1, max(0, part))
 
 
