@@ -318,26 +318,34 @@ struct OverflowTests {
         #expect([one, two, three].map { center.status($0)?.dropped } == [0, 1, 1])
     }
 
-    @Test("E8: a limit that was lowered costs no event more than a part of a queue, and those that come take the rest")
+    @Test("E8: where a limit was lowered, a post costs a client a part of its queue, and those that come take the rest")
     func loweredLimitInParts() throws {
         let center = Scenario()
         try center.observe(one, "A", "", .hold)
         center.stop(one)
         try center.suspend(one)
-        try center.perform { effects throws(CenterError) in
-            for _ in 0..<17_000 {
-                _ = try center.center.post(
-                    name: "A", object: "", userInfo: Scenario.Payload(byteCount: 0, tag: 0), options: PostOptions(),
-                    from: ":1.0",
-                    effects: &effects)
+        func fillAtOnce() throws {
+            let nothing = Scenario.Payload(byteCount: 0, tag: 0)
+            try center.perform { effects throws(CenterError) in
+                for _ in 0..<17_000 {
+                    _ = try center.center.post(
+                        name: "A", object: "", userInfo: nothing, options: PostOptions(), from: ":1.0",
+                        effects: &effects)
+                }
             }
         }
+        try fillAtOnce()
         center.center.limits[.queuedPerClient] = 10
         try center.post("A")
         #expect(center.status(one)?.dropped == 16_384)
         try center.post("A")
         #expect(center.status(one)?.queued == 10)
+        center.center.limits[.queuedPerClient] = 100_000
+        try fillAtOnce()
         center.center.limits[.queuedBytes] = 1
+        let dropped = try #require(center.status(one)?.dropped)
+        try center.post("A")
+        #expect(center.status(one)?.dropped == dropped + 16_384)
         try center.post("A")
         #expect(center.status(one)?.queued == 0)
     }

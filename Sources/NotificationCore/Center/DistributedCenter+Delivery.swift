@@ -103,8 +103,8 @@ extension DistributedCenter {
 
     // MARK: Limits (S4, E1)
 
-    /// Notifications that one event loses of a queue at most (E8): more than what grew can have made room for. Where a limit
-    /// was lowered since, what comes next goes on.
+    /// Notifications that are lost at once for what comes to one client (E8), unless that is still less than what came may
+    /// have added. Where a limit was lowered since, what comes next goes on.
     private static let maxLostForRoom = 16_384
 
     /// Makes room where a queue is over a limit: by delivering what it holds to a client that reads, otherwise by
@@ -115,8 +115,10 @@ extension DistributedCenter {
         guard isOverTotal || isNearLimits(client) else { return }
         // Sent while an eighth of it is free, as what follows has to wait there until the client has confirmed.
         if client.reads, isNearLimits(client) { sendAll(to: client, effects: &effects) }
+        let (before, atLeast) = (totals.waitingMemory, 2 * Int(limits[.userInfoBytes]))
         var rest = Self.maxLostForRoom
-        while isOverLimits(client), rest > 0 {
+        func mayGoOn() -> Bool { rest > 0 || before - totals.waitingMemory < atLeast }
+        while isOverLimits(client), mayGoOn() {
             rest -= 1
             if isOverBytes(client), forgetIdleIntervals(of: client) { continue }
             // Where too many observers wait for intervals, it is of these notifications that the oldest goes.
@@ -130,7 +132,7 @@ extension DistributedCenter {
         // What only waits for its turn costs nobody anything.
         takeAllTurns(effects: &effects)
         // Without what grew, the rest is no more than it was: it was within a limit that has been lowered since.
-        while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal, rest > 0 {
+        while !client.queue.isEmpty || client.queue.intervalBytes > 0, self.isOverTotal, mayGoOn() {
             rest -= 1
             guard loseFromLargest(effects: &effects) else { return }
         }
