@@ -38,12 +38,13 @@ public enum ObserverList: Equatable, Sendable {
         if let other, other == self { other } else { self }
     }
 
-    /// What is left without `removed`; nil when nothing is.
+    /// What is left without `removed`, in the same memory where that is all of it; nil when nothing is.
     func removing(_ removed: Set<ObserverID>) -> ObserverList? {
         switch self {
         case .one(let id): return removed.contains(id) ? nil : self
         case .many(let ids):
             let rest = ids.filter { !removed.contains($0) }
+            if rest.count == ids.count { return self }
             return rest.isEmpty ? nil : ObserverList(rest)
         }
     }

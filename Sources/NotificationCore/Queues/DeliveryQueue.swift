@@ -115,12 +115,9 @@ struct DeliveryQueue: ~Copyable {
         for (entry, lane) in snapshot.due { body(entry, lane) }
     }
 
-    /// A look at an entry of a row, with nothing else, takes half as long as a step, as measured.
-    static let entriesInStep = 2
-
     /// How many of what is due, and of what is held, are wanted.
     func count(where isWanted: (Notification) -> Bool) -> (due: Int, held: Int) {
-        meter.count(laneCount / Self.entriesInStep)
+        meter.count(laneCount)
         var count = held.count(where: isWanted)
         for lane in lanes { count.due += lane.count(where: isWanted) }
         return count

@@ -80,22 +80,21 @@ struct DueQueue {
 
     /// Takes the observers out of everything; what has none left goes.
     mutating func remove(_ removed: Set<ObserverID>) {
-        guard !isEmpty else { return }
         meter.count(entries.count)
         var taking = ObserverList.Removal(removed, meter: meter)
-        guard entries.indices.contains(where: { taking(entries[$0].observers) != entries[$0].observers }) else {
-            return
-        }
-        var (place, flushed) = (0, flushedCount)
-        let rest = entries.compactMap { entry -> Entry? in
-            defer { place += 1 }
-            var entry = entry
-            guard let observers = taking(entry.observers) else {
-                if place < flushedCount { flushed -= 1 }
-                return nil
+        let changed = entries.indices.first { taking(entries[$0].observers) != entries[$0].observers }
+        guard let changed else { return }
+        meter.count(entries.count)
+        var rest = Array(entries.prefix(changed))
+        var flushed = flushedCount
+        for place in changed..<entries.count {
+            var entry = entries[place]
+            if let observers = taking(entry.observers) {
+                entry.observers = observers
+                rest.append(entry)
+            } else if place < flushedCount {
+                flushed -= 1
             }
-            entry.observers = observers
-            return entry
         }
         flushedCount = flushed
         entries = Deque(rest)

@@ -111,10 +111,10 @@ struct HeldQueue {
 
     /// How many of what was released, and of the rest, are wanted.
     func count(where isWanted: (Notification) -> Bool) -> (due: Int, held: Int) {
-        meter.count(count / DeliveryQueue.entriesInStep)
+        meter.count(nodes.count)
         var found = (due: 0, held: 0)
-        for node in nodes {
-            guard let notification = node.notification, isWanted(notification) else { continue }
+        for place in nodes.indices {
+            guard let notification = nodes[place].notification, isWanted(notification) else { continue }
             if notification.serial <= releasedThrough { found.due += 1 } else { found.held += 1 }
         }
         return found

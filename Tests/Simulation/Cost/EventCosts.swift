@@ -9,7 +9,7 @@ package enum EventCosts {
         switch state {
         case .observersOfAll: ["losePosts", "post", "postQueued"]
         case .suspendedClients: ["post"]
-        case .held, .coalescing, .due: ["removeObserver"]
+        case .held, .coalescing, .due: ["explanation", "removeObserver"]
         case .observersOfOne, .clients, .retained, .connectionValues, .expiring, .owed, .intervals, .interest,
             .queuedPosts, .atExitPosts, .answers, .blockedPeers:
             []
