@@ -62,44 +62,7 @@ struct SafetyRulesTests {
         #expect(!file.code.contains("unchecked:"), "\(file)")
     }
 
-    /// A build for use has no meter, and leaves out what it would count.
-    @Test("What is given to the meter of steps changes nothing: it calls nothing", arguments: SourceFile.all)
-    func countedSteps(file: SourceFile) {
-        for argument in countedArguments(in: file.code) where argument.contains("(") {
-            Issue.record("\(file): \(argument)")
-        }
-    }
-
-    @Test(
-        "The check of what is counted tells good from bad",
-        arguments: [
-            ("meter.count()", false), ("meter.count(2 * a.count + b[c].count)", false),
-            ("meter.countCopy(of: Int(a - b))", false), ("full.meter.count(a.insert(b))", true),
-            ("meter.countSort(of: a.sorted().count)", true), ("a.count(b())", false),
-        ])
-    func countedStepsChecked(text: String, isFound: Bool) {
-        #expect(countedArguments(in: text).contains { $0.contains("(") } == isFound)
-    }
-
     // MARK: Reading
-
-    /// What is given to the meter, without conversions to `Int`.
-    private func countedArguments(in code: String) -> [String] {
-        var arguments: [String] = []
-        var rest = code[...]
-        while let found = rest.range(of: "meter.count", options: []) {
-            rest = rest[found.upperBound...]
-            guard let open = rest.firstIndex(of: "(") else { break }
-            rest = rest[rest.index(after: open)...]
-            var depth = 1
-            let argument = rest.prefix { character in
-                depth += character == "(" ? 1 : character == ")" ? -1 : 0
-                return depth > 0
-            }
-            arguments.append(argument.replacingOccurrences(of: "Int(", with: ""))
-        }
-        return arguments
-    }
 
     /// The numbers, from 0, of the lines that switch a check of the compiler off without a `//` comment near. A `///`
     /// comment says what a thing is, not why this is right.
