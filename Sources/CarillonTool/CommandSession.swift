@@ -55,6 +55,9 @@ final class CommandSession: @unchecked Sendable {
         return session.exitCode ?? .done
     }
 
+    /// Whether the run is over, and nothing is told any more.
+    var hasEnded: Bool { exitCode != nil }
+
     /// Ends the run. The first code counts.
     func finish(_ code: ExitCode) {
         exitCode = exitCode ?? code
@@ -145,7 +148,7 @@ extension CommandSession: ServiceReceiver {
         if case .notAnswering(let reason) = state, listener == nil, exitCode == nil {
             printError("carillon: \(reason); waiting for it")
         }
-        listener?.stateChanged(state)
+        if !hasEnded { listener?.stateChanged(state) }
     }
 
     func registrationRefused(_: RegistrationKey, because error: ServiceError) { fail(error) }

@@ -71,6 +71,7 @@ final class Watch: CommandSession.Listener, @unchecked Sendable {
     }
 
     private func begin() {
+        guard !session.hasEnded else { return }
         hasBegun = true
         if registered == nil { registered = .now }
         let what = scope.names.isEmpty ? scope.filter.glob ?? "all names" : scope.names.joined(separator: ", ")
