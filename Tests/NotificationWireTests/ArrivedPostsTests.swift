@@ -165,6 +165,14 @@ struct ArrivedPostsTests {
         #expect(runs(of: call, limits: limits)?.map(\.name) == ["a", "12345678"])
         let unobserved = runs(of: call, limits: limits, isName: { _ in false }, isObject: { _ in false })
         #expect(unobserved?.map(\.count) == [2])
+        // What is no text, twice, so that the second is one that was met.
+        var bytes = PostMany(
+            try ["aa", "aa", "bb", "bb"].map { try PostCall(name: $0, object: $0 == "bb" ? "oo" : "", userInfo: [:]) }
+        ).message().marshalledBody
+        for place in bytes.indices where bytes[place] == UInt8(ascii: "a") || bytes[place] == UInt8(ascii: "o") {
+            bytes[place] = 0xFF
+        }
+        #expect(runs(of: try #require(arrived(bytes)), limits: limits) == [])
         limits[.nameLength] = 0
         #expect(runs(of: call, limits: limits) == [], "it can be read, and nothing of it posted")
     }
