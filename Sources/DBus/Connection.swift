@@ -14,6 +14,9 @@ public final class Connection: BusConnection {
 
     /// Called with every method call and signal that arrives. Returns whether it took the message; a method call that
     /// nobody takes is answered with UnknownMethod.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
     public var onMessage: ((Message) -> Bool)?
 
     /// Called with a method call before anything else, while it still lies in the buffer of the socket. Returns whether it

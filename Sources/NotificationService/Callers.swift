@@ -87,6 +87,9 @@ final class Callers {
     private var asked: [UniqueName: UInt64] = [:]
     private var departed = Departed()
     /// In the order of their arrival.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
     private var waiting = Deque<Waiting>()
     /// How many of them are a connection's.
     private var waitingOf: [UniqueName: Int] = [:]
@@ -105,6 +108,9 @@ final class Callers {
     /// The bytes that may wait while more is read.
     private static let maxWaitingBytes = 8 << 20
     /// Messages that wait for the look at their own caller's process; below, the maximum of each caller in bytes.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
     private var putOff: [UniqueName: PutOff] = [:]
     private static let maxPutOff = 256 << 10
     /// The same in bytes, of all together.

@@ -22,6 +22,9 @@ final class CallsInParts {
     private var begun: [ObjectIdentifier: Begun] = [:]
     private var count = 0
     /// Posts that were taken since somebody asked.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
     private var posts = 0
     /// Whether somebody goes on with what has been begun: otherwise nothing is left over.
     var isContinued = false

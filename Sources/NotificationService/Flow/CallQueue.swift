@@ -95,6 +95,9 @@ final class CallQueue {
     #endif
     private var lines = FairLines<AccountID, Call>()
     /// The rows at the end of their lines, of those who called last: what comes next from these goes there.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
     private var openRows: [Call] = []
     private static let maxOpenRows = 8
     /// The messages that are kept, in bytes; and when the connection was told last. Rows are none of the connection's.
@@ -295,6 +298,9 @@ final class CallQueue {
 
     private var isStopped = false
     /// Those that have left, as the bus has told behind calls that are kept.
+    #if !DEBUG && !CARILLON_METER
+        @exclusivity(unchecked)
+    #endif
     private var left: Set<UniqueName> = []
 
     // MARK: Keeping

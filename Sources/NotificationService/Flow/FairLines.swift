@@ -15,10 +15,22 @@ struct FairLines<Caller: Hashable, Item> {
         #endif
         var items = Deque<Item>()
         /// In which slot `used` and `count` were begun.
+        #if !DEBUG && !CARILLON_METER
+            @exclusivity(unchecked)
+        #endif
         var slot: UInt64 = 0
+        #if !DEBUG && !CARILLON_METER
+            @exclusivity(unchecked)
+        #endif
         var used = Duration.zero
         /// What it might use in that slot.
+        #if !DEBUG && !CARILLON_METER
+            @exclusivity(unchecked)
+        #endif
         var part = Duration.zero
+        #if !DEBUG && !CARILLON_METER
+            @exclusivity(unchecked)
+        #endif
         var count = 0
     }
 
@@ -82,8 +94,11 @@ struct FairLines<Caller: Hashable, Item> {
         let part = max(pressure.timeAtOnce / callersBefore, Self.leastTime)
         if line.slot != slot {
             // One item may take longer than a slot: that is made up for, but not for ever.
-            let passed = Int(min(slot - line.slot, Self.mostSlots)) - 1
-            line.used = min(max(.zero, line.used - line.part - part * passed), part * (Int(Self.mostSlots) - passed))
+            line.used = max(.zero, line.used - line.part)
+            if line.used > .zero {
+                let passed = Int(min(slot - line.slot, Self.mostSlots)) - 1
+                line.used = min(max(.zero, line.used - part * passed), part * (Int(Self.mostSlots) - passed))
+            }
             (line.slot, line.count, line.part) = (slot, 0, part)
             callers += 1
         }
@@ -138,8 +153,8 @@ struct FairLines<Caller: Hashable, Item> {
     }
 
     private mutating func begin(at now: Instant) {
+        if let slotStart, now - slotStart < Self.slotTime { return }
         let slots = slotStart.map { Int(min((now - $0) / Self.slotTime, Double(Self.mostSlots))) } ?? 1
-        guard slots > 0 else { return }
         slotStart = now
         slot += UInt64(slots)
         callersBefore = max(1, callers)
