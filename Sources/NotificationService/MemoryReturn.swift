@@ -6,7 +6,8 @@ import MainLoop
 ///
 /// The C library keeps what was freed for later allocations, all of it when something that is still used lies above.
 /// Looking for whole pages takes milliseconds, so that is done in a quiet moment, and only after something that may have
-/// left many: a long row of events, or much that was kept and is not any more.
+/// left many: a long row of events, or much that was kept and is not any more. Where there is no quiet moment within two
+/// seconds, so much of the latter is given back all the same that it pays.
 ///
 /// Behind the first call, and then behind each load, it also lets go of what is mapped of files (``UnusedPages``).
 final class MemoryReturn {
@@ -26,6 +27,9 @@ final class MemoryReturn {
     private static let manyBytes = 2 << 20
     /// In milliseconds.
     private static let pause: UInt32 = 500
+    /// After so many pauses a load is no reason to wait where ``muchBytes``, and half of what was kept, are kept no more.
+    private static let maxPauses = 4
+    private static let muchBytes = 16 << 20
 
     init(context: MainContext, letGoOfPages: (() -> Void)?) {
         self.context = context
@@ -57,10 +61,14 @@ final class MemoryReturn {
         if timer == nil { start() }
     }
 
-    private func start() {
+    private func start(pauses: Int = 1) {
         eventsSeen = events
         timer = .once(milliseconds: Self.pause, on: context, priority: .of(.queuedWhenIdle)) { [unowned self] in
-            guard events - eventsSeen <= Self.fewEvents else { return start() }
+            let isQuiet = events - eventsSeen <= Self.fewEvents
+            let isMuch = mostHeld - held >= max(Self.muchBytes, held)
+            guard isQuiet || isMuch && pauses >= Self.maxPauses else {
+                return start(pauses: min(pauses + 1, Self.maxPauses))
+            }
             timer = nil
             events = 0
             mostHeld = held
