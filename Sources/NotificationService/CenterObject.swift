@@ -381,6 +381,7 @@ package final class CenterObject {
                     message: "calls come faster than they can be served, and too many wait"),
                 from: answers)
         }
+        calls.onRefusedPosts = { [refusals] poster, count in refusals.noteLost(count, of: poster) }
         calls.mayTakeAtGlance = { [unowned self] in !driver.isOver && !callers.isAnythingWaiting }
         calls.onGlance = { [unowned turns] in turns.noteGlance() }
         calls.onPart = { [unowned turns] posts in turns.notePart(posts: posts) }
@@ -419,7 +420,9 @@ package final class CenterObject {
 
     private func applyConfiguration() {
         let configuration = configuration.current
+        let hasLimits = driver.center.limits == configuration.limits
         driver.center.limits = configuration.limits
+        if !hasLimits { driver.perform { effects in driver.center.limitsChanged(effects: &effects) } }
         driver.perform { effects in
             driver.center.setAutomaticSuspension(configuration.suspendsAutomatically, effects: &effects)
         }

@@ -49,6 +49,16 @@ final class Refusals {
             "refused a post of \(sender), who wants no answer (\(count) so far): \(error.name)", fields)
     }
 
+    /// Posts that would have been refused were lost with others of their call, whose sender wants no answer.
+    func noteLost(_ count: Int, of sender: UniqueName) {
+        refused += UInt64(count)
+        driver.center.postWasRefused(of: sender, count: UInt64(count))
+        guard let calls = clients.countRefusal(of: sender) else { return }
+        Log.warning(
+            "refused \(count) posts of a call of \(sender), who wants no answer (\(calls) so far)",
+            ["CARILLON_CLIENT": sender.rawValue, "CARILLON_REASON": "overload"])
+    }
+
     /// A call was dropped, as its sender wants an answer and reads none.
     func noteUnserved(_ call: Message, of sender: UniqueName) {
         refused += 1

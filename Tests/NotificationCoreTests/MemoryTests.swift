@@ -55,7 +55,8 @@ struct MemoryTests {
         let first = fill { try kind.take(center, one, $0) }
         #expect(first > 0)
         let taken = center.statistics.memoryBytes
-        #expect(taken <= Self.most / 8 * 7 + 1)
+        // Besides connections, which can't be refused.
+        #expect(taken <= Self.most / 8 * 7 + 1 + 2 * 1280)
         #expect(taken > Self.most / 8 * 6)
         let second = fill { try kind.take(center, two, $0) }
         #expect(second > 0 && second < first / 4)
@@ -139,13 +140,13 @@ struct MemoryTests {
         try center.observe(one, "A")
         center.stop(one)
         try center.post(2000, of: "A")
-        center.center.limits[.memoryBytes] = 10_000
+        center.center.limits[.memoryBytes] = 30_000
         #expect(center.center.isOverMemory)
         let before = try #require(center.status(one)?.queued)
         center.perform { effects in center.center.giveWay(effects: &effects) }
         #expect(center.status(one)?.queued == before - 256 && center.center.isOverMemory)
         center.giveWay()
-        #expect(!center.center.isOverMemory && center.statistics.memoryBytes <= 10_000)
+        #expect(!center.center.isOverMemory && center.statistics.memoryBytes <= 30_000)
     }
 
     @Test("E4: a client counts with what the service keeps of it")

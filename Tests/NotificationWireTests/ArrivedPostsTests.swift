@@ -163,6 +163,9 @@ struct ArrivedPostsTests {
         let posts = [("a", "12345"), ("a", "1234"), ("123456789", ""), ("12345678", "")]
         let call = PostMany(try posts.map { try PostCall(name: $0.0, object: $0.1, userInfo: [:]) }).message()
         #expect(runs(of: call, limits: limits)?.map(\.name) == ["a", "12345678"])
+        let outline = try #require(
+            ArrivedPosts.runs(of: call, limits: limits, isName: { _ in true }, isObject: { _ in true }))
+        #expect(outline.refused == 2, "an object and a name are too long")
         let unobserved = runs(of: call, limits: limits, isName: { _ in false }, isObject: { _ in false })
         #expect(unobserved?.map(\.count) == [2])
         // What is no text, twice, so that the second is one that was met.
@@ -181,7 +184,7 @@ struct ArrivedPostsTests {
         of call: Message, limits: Limits = Limits(), isName: (UnsafeRawBufferPointer) -> Bool = { _ in true },
         isObject: (UnsafeRawBufferPointer) -> Bool = { _ in true }
     ) -> [ArrivedPosts.Run]? {
-        ArrivedPosts.runs(of: call, limits: limits, isName: isName, isObject: isObject)
+        ArrivedPosts.runs(of: call, limits: limits, isName: isName, isObject: isObject)?.runs
     }
 
     /// The call as a bus hands it on that has not looked at its arguments.

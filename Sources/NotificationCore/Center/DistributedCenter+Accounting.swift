@@ -22,6 +22,9 @@ extension DistributedCenter {
         before.clients.remove(peer)
         before.usage -= peer.usage
         after.usage += peer.usage
+        if !excess.isZero {
+            for resource in Self.withExcess { noteGivenBack(peer.usage[resource], of: before, resource) }
+        }
         before.peers -= 1
         after.peers += 1
         peer.account = after
@@ -78,6 +81,7 @@ extension DistributedCenter {
         peer.usage[resource] += amount
         account.usage[resource] += amount
         totals[resource] += amount
+        if amount < 0, excess[resource] > 0 { noteGivenBack(-amount, of: account, resource) }
         invariant(
             peer.usage[resource] >= 0 && account.usage[resource] >= peer.usage[resource]
                 && totals[resource] >= account.usage[resource], "E4: nobody gives back what it does not use")
@@ -105,14 +109,14 @@ extension DistributedCenter {
     func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
-        try limits.check(key, max(0, totals[resource] - givingWay(resource, to: peer) + amount))
+        try limits.check(key, max(0, used(resource) - givingWay(resource, to: peer) + amount))
         guard amount > 0 else { return }
         if limit >= Self.smallestShared, !isWithinShare(peer, resource, adding: amount) {
             throw .shareExceeded(key, value: limit)
         }
         let bytes = resource.memory(amount)
         guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
-            let isFull = totals.lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > maxLastingMemory
+            let isFull = lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > maxLastingMemory
             let memory = limits[.memoryBytes]
             throw isFull
                 ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
@@ -122,12 +126,18 @@ extension DistributedCenter {
     // MARK: Everything together
 
     /// The size of everything that is kept, in bytes: at most ``Limits/Key/memoryBytes``, but for a moment.
-    public var heldBytes: Int { totals.lastingMemory + totals.waitingMemory }
+    public var heldBytes: Int { lastingMemory + totals.waitingMemory }
+
+    /// The memory of what can't be taken back, in bytes, also that of connections that have nothing.
+    var lastingMemory: Int { totals.lastingMemory + (peers.count - clients.count) * Self.connectionSize }
+
+    /// The memory of a connection that is no client, in bytes: its entries in tables.
+    static let connectionSize = 1280
 
     /// Whether everything together has room for more of what can't be taken back, and the share of an account in it, which
     /// is that of ``checkRoom(for:_:adding:)``. Notifications that wait for clients give way to it, down to an eighth of all.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
-        let left = maxLastingMemory - totals.lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
+        let left = maxLastingMemory - lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
         return left >= 0 && (peer?.account.usage.lastingMemory ?? 0) + bytes <= share * left
     }
 
@@ -138,7 +148,7 @@ extension DistributedCenter {
 
     /// The bytes that may wait for all clients.
     var maxWaitingMemory: Int {
-        min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - totals.lastingMemory)
+        min(Int(limits[.queuedBytes]), Int(limits[.memoryBytes]) - lastingMemory)
     }
 
     /// Whether ``giveWay(effects:)`` is due.
@@ -147,7 +157,7 @@ extension DistributedCenter {
     }
 
     private var isValueInTheWay: Bool {
-        totals.lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
+        lastingMemory > maxLastingMemory && departed.usage(.retainedBytes) > 0
     }
 
     /// Where everything together is too much, as much as one event may is taken out: values that were left behind, and of
@@ -168,7 +178,7 @@ extension DistributedCenter {
 
     /// Whether an account stays within so many times what is left to others.
     func isWithinShare(_ peer: Peer?, _ resource: Resource, adding amount: Int, times share: Int = 7) -> Bool {
-        let left = Int(limits[resource.limit]) - totals[resource] + givingWay(resource, to: peer) - amount
+        let left = Int(limits[resource.limit]) - used(resource) + givingWay(resource, to: peer) - amount
         return (peer?.account.usage[resource] ?? 0) + amount <= share * left
     }
 
@@ -209,10 +219,18 @@ extension DistributedCenter {
             ofAccounts[payer.account.id, default: Usage()] += payer.usage
         }
         try require(sum == totals, "E4: totals are the sums of what connections use")
+        for resource in Resource.allCases {
+            try require(
+                accountsByID.values.reduce(0) { $0 + $1.excess[resource] } == excess[resource],
+                "E4: what does not count is the sum of the accounts'")
+        }
         try departed.checkInvariants(payers)
         for (id, account) in accountsByID {
             try require(account.usage == ofAccounts[id] ?? Usage(), "E4: what \(id) uses is the sum of its connections")
             try require(account.peers == connections[id] ?? 0, "E4: \(id) has as many connections as it counts")
+            try require(
+                Resource.allCases.allSatisfy { account.excess[$0] <= max(0, account.usage[$0]) },
+                "E4: no more of what \(id) uses does not count than there is")
             try require(account.peers > 0 || !account.usage.isZero, "D8: an account without anything is forgotten")
             try require(
                 account.clients.kept.allSatisfy { $0.isKnown && $0.account === account },

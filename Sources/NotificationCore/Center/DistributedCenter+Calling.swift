@@ -18,7 +18,7 @@ extension DistributedCenter {
         let peer = waitingCaller(name) ?? peers[name]
         let (limit, total) = (Int(limits[.waitingCallBytes]), waitingCallBytes + byteCount)
         if (peer?.account.usage[.waitingCallBytes] ?? 0) + byteCount <= Self.smallBacklog {
-            return total <= limit && totals.lastingMemory + byteCount <= limits[.memoryBytes]
+            return total <= limit && lastingMemory + byteCount <= limits[.memoryBytes]
         }
         guard total <= limit - limit / Self.reserveDivisor else { return false }
         let share = wantsAnswer ? 63 : 31
@@ -103,7 +103,7 @@ extension DistributedCenter {
         return more
             + max(
                 totals[.partBytes] - limit / 4, waitingCallBytes - (limit - limit / Self.reserveDivisor),
-                totals.lastingMemory - Int(limits[.memoryBytes]))
+                lastingMemory - Int(limits[.memoryBytes]))
     }
 
     /// The clients whose parts are to be given up for another one: the largest of the process that holds most, and so on, as

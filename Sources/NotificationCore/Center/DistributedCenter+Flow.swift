@@ -37,10 +37,14 @@ extension DistributedCenter {
         // Those that pay for values are bounded by these.
         guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
-        // All else that there is leaves room for a few at least.
-        let memory = Int(limits[.memoryBytes]) - (totals.lastingMemory - totals[.answerBytes])
-        let left = min(Int(limits[.answerBytes]), max(memory, Self.leastForAnswers)) - totals[.answerBytes]
+        let left = answerLimit - used(.answerBytes)
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
+    }
+
+    /// The bytes that answers may have together. All else that there is leaves room for a few at least.
+    var answerLimit: Int {
+        let memory = Int(limits[.memoryBytes]) - (lastingMemory - totals[.answerBytes])
+        return min(Int(limits[.answerBytes]), max(memory, Self.leastForAnswers))
     }
 
     /// The room that answers have together, whatever else there is, in bytes.
@@ -116,7 +120,7 @@ extension DistributedCenter {
     /// When half of what may be on its way is, nobody's confirmation waits for a whole window any more: who has read
     /// what there is gives the room back.
     func lookForRoom(effects: inout [Effect]) {
-        let (all, limit) = (totals[.inFlightBytes], Int(limits[.inFlightBytes]))
+        let (all, limit) = (used(.inFlightBytes), Int(limits[.inFlightBytes]))
         if isShortOfRoom {
             isShortOfRoom = all > limit / 4
         } else if all > limit / 2 {
@@ -142,7 +146,7 @@ extension DistributedCenter {
     ///
     /// - Parameter before: what goes there before, together with it.
     func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
-        let all = totals[.inFlightBytes] + before
+        let all = used(.inFlightBytes) + before
         guard all > 0 else { return true }  // the largest notification has its turn as well
         let left = Int(limits[.inFlightBytes]) - all - byteCount
         let own = peer.account.usage[.inFlightBytes] + before

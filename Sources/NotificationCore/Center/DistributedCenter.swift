@@ -47,6 +47,8 @@ public final class DistributedCenter {
     var accounts = LargestFirst<Account>()
     /// What all together use.
     var totals = Usage()
+    /// The part of it that does not count, as a limit was lowered.
+    var excess = Usage()
     /// Those whose queues are half full though they read; also some that are gone or suspended since.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
@@ -464,9 +466,9 @@ public final class DistributedCenter {
         return Array(posters.sorted { $0.precedes($1) }.prefix(most))
     }
 
-    /// A post of a connection was refused, by the center or before it came here.
-    public func postWasRefused(of poster: ClientName) {
-        peers[poster]?.refused += 1
+    /// Posts of a connection were refused, by the center or before they came here.
+    public func postWasRefused(of poster: ClientName, count: UInt64 = 1) {
+        peers[poster]?.refused += count
     }
 
     /// What `client` was sent so far: of its losses, those that it was told of.

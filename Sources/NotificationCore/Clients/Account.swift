@@ -21,6 +21,8 @@ final class Account: Sizable {
     var usage = Usage()
     /// The part of it that its connections have left behind.
     var departed = Usage()
+    /// The part of it that does not count in the total, as a limit was lowered.
+    var excess = Usage()
     /// Its clients, by what waits for them.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)

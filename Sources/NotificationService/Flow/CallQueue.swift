@@ -130,6 +130,8 @@ final class CallQueue {
     var serveChannel: ((Channel) -> (count: Int, isMore: Bool))!
     /// Refuses a call for which there is no room.
     var refuse: ((Message) -> Void)!
+    /// Called for each lost call of many posts of which some would have been refused, with their number.
+    var onRefusedPosts: ((UniqueName, Int) -> Void)!
     /// Whether nothing that arrived before is still to be looked at.
     var mayTakeAtGlance: (() -> Bool)!
     /// Called for each call that was taken or lost so.
@@ -480,11 +482,11 @@ final class CallQueue {
             }
         } else {
             let texts = driver.center.observedTexts
-            let runs = ArrivedPosts.runs(
+            let outline = ArrivedPosts.runs(
                 of: call, limits: driver.center.limits, isName: isObservedName(among: texts, for: caller),
                 isObject: texts.mayContain)
-            guard let runs else { return false }
-            lose(runs, of: caller)
+            guard let outline else { return false }
+            lose(outline, of: caller)
         }
         noteReading(call.byteCount)
         start()
@@ -498,11 +500,11 @@ final class CallQueue {
         else { return false }
         if message.hasMember(PostMany.member), message.hasSignature(PostMany.inputs[0].signature) {
             let texts = driver.center.observedTexts
-            let runs = ArrivedPosts.runs(
+            let outline = ArrivedPosts.runs(
                 of: message, limits: driver.center.limits, isName: isObservedName(among: texts, for: caller),
                 isObject: texts.mayContain)
-            if let runs { lose(runs, of: caller) }
-            return runs != nil
+            if let outline { lose(outline, of: caller) }
+            return outline != nil
         }
         let outline =
             if message.hasMember(PostCall.member) {
@@ -526,12 +528,18 @@ final class CallQueue {
     }
 
     /// Those that came in one call, as far as the caller may post them.
-    private func lose(_ runs: [ArrivedPosts.Run], of caller: UniqueName) {
+    private func lose(_ outline: ArrivedPosts.Outline, of caller: UniqueName) {
         let mayPost = mayPost(caller)
-        for run in runs where run.name.map({ mayPost?($0) != false }) ?? true {
+        var refused = outline.refused
+        for run in outline.runs {
+            guard run.name.map({ mayPost?($0) != false }) ?? true else {
+                refused += Int(run.count)
+                continue
+            }
             let reach = driver.center.reach(ofPost: run.name, object: run.object, deliverImmediately: run.isImmediate)
             if let reach { lost.add(run.count, from: caller, reaching: reach) }
         }
+        if refused > 0 { onRefusedPosts(caller, refused) }
     }
 
     /// Tells of a name's bytes whether it makes a difference: each does for a caller who may not post all.

@@ -83,9 +83,16 @@ public struct ArrivedPosts {
         public fileprivate(set) var count: UInt64 = 1
     }
 
-    /// The runs of all posts of a call that could be posted, without a look at the rest; nil for a call that is not laid out
-    /// as its types say, or has more than one may have. Posts that take turns with a few others are one run as well; of many
-    /// kinds there may be several runs that are the same.
+    /// What a call would have posted.
+    public struct Outline {
+        public fileprivate(set) var runs: [Run] = []
+        /// How many of its posts would have been refused for their names, objects or options.
+        public fileprivate(set) var refused = 0
+    }
+
+    /// The runs of all posts of a call that could be posted, without a look at their userInfo; nil for a call that is not laid
+    /// out as its types say, or has more than one may have. Posts that take turns with a few others are one run as well; of
+    /// many kinds there may be several runs that are the same.
     ///
     /// - Parameters:
     ///   - call: of ``PostMany``.
@@ -95,7 +102,7 @@ public struct ArrivedPosts {
     public static func runs(
         of call: Message, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
-    ) -> [Run]? {
+    ) -> Outline? {
         call.withMarshalledBody { runs(inBody: $0, limits: limits, isName: isName, isObject: isObject) }
     }
 
@@ -103,7 +110,7 @@ public struct ArrivedPosts {
     public static func runs(
         of call: ArrivingCall, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
-    ) -> [Run]? {
+    ) -> Outline? {
         guard call.hasMember(PostMany.member), call.hasPath(Wire.path), call.mayBeOf(Wire.interface),
             call.hasSignature(PostMany.inputs[0].signature)
         else { return nil }
@@ -113,7 +120,7 @@ public struct ArrivedPosts {
     private static func runs(
         inBody body: UnsafeRawBufferPointer, limits: Limits, isName: (UnsafeRawBufferPointer) -> Bool,
         isObject: (UnsafeRawBufferPointer) -> Bool
-    ) -> [Run]? {
+    ) -> Outline? {
         func text(_ range: Range<Int>) -> UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: body[range]) }
         func isSame(_ one: Range<Int>?, _ other: Range<Int>?) -> Bool {
             guard one != other else { return true }
@@ -140,7 +147,7 @@ public struct ArrivedPosts {
         }
         var reader = MarshalledReader(body)
         guard reader.readArray(alignedTo: 8) != nil else { return nil }
-        var runs: [Run] = []
+        var outline = Outline()
         var count = 0
         while !reader.isAtEnd {
             count += 1
@@ -150,24 +157,27 @@ public struct ArrivedPosts {
             let met = found(postName)
             guard met.isPossible, postObject.count <= limits.object, MarshalledReader.isText(text(postObject)),
                 let isImmediate = isImmediate(options)
-            else { continue }
+            else {
+                outline.refused += 1
+                continue
+            }
             let name = met.isObserved ? met.name : nil
             let object = !postObject.isEmpty && isObject(text(postObject)) ? postObject : nil
             let kind = kinds.first {
                 $0.isImmediate == isImmediate && isSame($0.name, name) && isSame($0.object, object)
             }
             if let kind {
-                runs[kind.run].count += 1
+                outline.runs[kind.run].count += 1
             } else {
-                kinds.insert((name, object, isImmediate, runs.count))
-                runs.append(
+                kinds.insert((name, object, isImmediate, outline.runs.count))
+                outline.runs.append(
                     Run(
                         name: name.map { String(decoding: body[$0], as: UTF8.self) },
                         object: object.map { String(decoding: body[$0], as: UTF8.self) } ?? "",
                         isImmediate: isImmediate))
             }
         }
-        return runs
+        return outline
     }
 
     /// Passes over a structure `(ssa{sv}a{sv})`, without a look at what is in it, and returns where it stands. It ends where

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+import NotificationCore
+import TestLimits
+import Testing
+
+/// Limits that are lowered below what is in use.
+@Suite("Limits that are lowered", .limited)
+struct ExcessTests {
+    private let center = Scenario()
+
+    /// Clients of as many processes that stop, with two windows on their way to each.
+    private func fill(_ clients: [ClientName], perClient bytes: Int = 100_000) throws {
+        for (number, client) in clients.enumerated() {
+            center.identify(client, as: UInt32(100 + number))
+            try center.observe(client, "Fill")
+            center.stop(client)
+        }
+        for _ in 0..<4 { try center.post("Fill", bytes: bytes) }
+    }
+
+    private func lower(_ key: Limits.Key, to value: UInt64) throws {
+        center.center.limits[key] = value
+        center.perform { effects in center.center.limitsChanged(effects: &effects) }
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: those who have more on their way than there may be now leave room for others", arguments: [1, 3])
+    func inFlight(hogs: Int) throws {
+        try fill((0..<hogs).map { client(50 + $0) })
+        try center.observe(two, "B")
+        center.identify(two, as: 2)
+        center.center.limits[.inFlightBytes] = 32_768
+        #expect(center.statistics.inFlightBytes > 100_000)
+        try center.post("B", bytes: 1000)
+        #expect(center.received(two) == [] && !center.answer(to: three), "until it is said that limits have changed")
+        try lower(.inFlightBytes, to: 32_768)
+        #expect(center.received(two).count == 1 && center.sentAnswers[three] == 1)
+        for _ in 0..<20 { try center.post("B", bytes: 1000) }
+        #expect(center.received(two).count == 21)
+        try center.post("Fill", bytes: 10)
+        #expect((0..<hogs).allSatisfy { center.status(client(50 + $0))?.queued ?? 0 > 0 }, "they get nothing more")
+    }
+
+    @Test("E4: room that there is again is given at once")
+    func raised() throws {
+        try fill([client(50)])
+        try center.observe(two, "B")
+        center.identify(two, as: 2)
+        center.center.limits[.inFlightBytes] = 4096
+        try center.post("B", bytes: 8000)
+        try lower(.inFlightBytes, to: 4096)
+        #expect(center.received(two) == [], "it is larger than what others leave")
+        try lower(.inFlightBytes, to: 32 << 20)
+        #expect(center.received(two).count == 1)
+    }
+
+    @Test("E4: what is given back counts as before")
+    func givenBack() throws {
+        try fill([client(50), client(51), client(52)])
+        try lower(.inFlightBytes, to: 65_536)
+        for number in 50...52 {
+            center.goOn(client(number))
+            try center.center.checkInvariants()
+        }
+        #expect(center.statistics.inFlightBytes == 0)
+        center.stop(client(50))
+        for _ in 0..<8 { try center.post("Fill", bytes: 10_000) }
+        #expect(center.statistics.inFlightBytes <= 65_536)
+        #expect(center.status(client(50))?.queued ?? 0 > 0, "half of the limit is all that one gets")
+    }
+
+    @Test("E4: of an account that has lost its connection to another no more is left out than it has")
+    func identifiedLater() throws {
+        try fill([client(50)])
+        try lower(.inFlightBytes, to: 32_768)
+        center.identify(client(50), as: 7)
+        try center.center.checkInvariants()
+        center.disappear(client(50))
+        try center.center.checkInvariants()
+        #expect(center.statistics.inFlightBytes == 0)
+    }
+
+    @Test("E4: who keeps more answers than there may be now does not keep others from being served")
+    func answers() throws {
+        center.identify(one, as: 1)
+        center.stop(one)
+        for _ in 0..<1000 { _ = center.answer(to: one, bytes: 1000) }
+        center.identify(two, as: 2)
+        center.stop(two)
+        for _ in 0..<200 { _ = center.answer(to: two) }
+        center.center.limits[.answerBytes] = 500_000
+        #expect(!center.center.isServed(two))
+        try lower(.answerBytes, to: 500_000)
+        #expect(center.center.isServed(two) && !center.center.isServed(one))
+        center.goOn(one)
+        center.goOn(two)
+        try center.center.checkInvariants()
+        #expect(center.statistics.answerBytes == 0)
+    }
+
+    @Test("E4: who has more observers than there may be now leaves room for those of others")
+    func observers() throws {
+        center.identify(one, as: 1)
+        for _ in 0..<200 { try center.observe(one, "A") }
+        center.identify(two, as: 2)
+        try lower(.observers, to: 80)
+        #expect(throws: CenterError.self) { try center.observe(one, "A") }
+        for _ in 0..<8 { try center.observe(two, "A") }
+        try center.removeEveryObserver(of: one)
+        try center.center.checkInvariants()
+        for _ in 0..<60 { try center.observe(two, "A") }
+        #expect(center.statistics.observers == 68)
+    }
+}
+
+extension Scenario {
+    fileprivate func removeEveryObserver(of client: ClientName) throws {
+        for registration in center.registrations(of: client) ?? [] { try remove(registration.id, of: client) }
+    }
+}
