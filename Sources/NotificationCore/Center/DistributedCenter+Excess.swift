@@ -23,14 +23,15 @@ extension DistributedCenter {
     /// What all together use of a resource, as far as it counts against its limit.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
-    /// Of those that have most everything above one level is excess, so that all together use as much as one account may.
+    /// Of those that have most everything above one level is excess, so that all together use what one account may.
     private func findExcess(of resource: Resource) {
         excess[resource] = 0
         meter.count(accountsByID.count)
         for account in accountsByID.values { account.excess[resource] = 0 }
         let limit = resource == .answerBytes ? answerLimit : Int(limits[resource.limit])
         guard totals[resource] > limit else { return }
-        let share = resource == .inFlightBytes ? limit / 2 : limit / 8 * 7
+        // As much as one account may have of it where the limit is no other.
+        let share = resource == .inFlightBytes || resource == .answerBytes ? limit / 2 : limit / 8 * 7
         var rest = totals[resource] - share
         let sorted = accountsByID.values.sorted {
             ($0.usage[resource], $1.id) > ($1.usage[resource], $0.id)
