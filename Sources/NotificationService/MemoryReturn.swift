@@ -7,7 +7,7 @@ import MainLoop
 /// The C library keeps what was freed for later allocations, all of it when something that is still used lies above.
 /// Looking for whole pages takes milliseconds, so that is done in a quiet moment, and only after something that may have
 /// left many: a long row of events, or much that was kept and is not any more. Where there is no quiet moment within two
-/// seconds, so much of the latter is given back all the same that it pays.
+/// seconds, and so much of the latter that it pays, any moment will do in which the loop has nothing else to do.
 ///
 /// Behind the first call, and then behind each load, it also lets go of what is mapped of files (``UnusedPages``).
 final class MemoryReturn {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Limits that were lowered below what is in use (E1, E4).
+/// Limits that were lowered below the total in use (E1, E4).
 ///
-/// Nothing is taken away for that. But what those who have most hold beyond the new limit would leave no room for anybody
-/// else, for as long as they hold it. So that part, their **excess**, does not count in the total, until they have given it
-/// back. They themselves get nothing more meanwhile.
+/// Nothing is taken away for that. But all that the largest accounts hold beyond the new limit would leave no room for anybody
+/// else, for as long as they hold it. This part, their **excess**, does not count in the total until they have given it back.
+///
+/// Excess is found when the limits change, and only where the total is beyond the new one: a process that restarts begins
+/// without.
 extension DistributedCenter {
     /// The resources that have one: of what waits for clients the largest gives up some, values that were left behind give way,
     /// and calls that wait are soon served.
@@ -20,7 +22,7 @@ extension DistributedCenter {
         letGo(effects: &effects)
     }
 
-    /// What all together use of a resource, as far as it counts against its limit.
+    /// The part of a total that counts against its limit.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
     /// Of those that have most everything above one level is excess, so that all together use what one account may.

@@ -38,7 +38,7 @@ public enum ObserverList: Equatable, Sendable {
         if let other, other == self { other } else { self }
     }
 
-    /// What is left without `removed`, in the same memory where that is all of it; nil when nothing is.
+    /// The list without `removed`, in the same memory where it has none of them; nil when nobody is left.
     func removing(_ removed: Set<ObserverID>) -> ObserverList? {
         switch self {
         case .one(let id): return removed.contains(id) ? nil : self

@@ -83,7 +83,7 @@ public struct ArrivedPosts {
         public fileprivate(set) var count: UInt64 = 1
     }
 
-    /// What a call would have posted.
+    /// The posts of a call that was lost.
     public struct Outline {
         public fileprivate(set) var runs: [Run] = []
         /// How many of its posts would have been refused for their names, objects or options.
