@@ -443,6 +443,32 @@ class Configuration(ConfigurationTestCase):
         self.assertEqual(self.control.limits(), self.standard)
         self.assertEqual(len(self.settled_changes()), 2)
 
+    def test_a_lowered_limit_leaves_room(self):
+        """E4: what one process has beyond a limit that was lowered does not keep others out."""
+        for _ in range(200):
+            self.control.add_observer("Lowered.Own")
+        self.configure(observers=100)
+        self.assert_refused(carillon_interop.LIMIT_EXCEEDED, self.control.add_observer, "Lowered.More")
+        other = carillon_interop.second_process("observe", "Lowered.Other", "", 0)
+        self.assertEqual(other.communicate(timeout=carillon_interop.PATIENCE)[0], "ready\n")
+
+    def test_refused_posts_of_lost_calls_count(self):
+        """D3: of calls of many posts that are lost for want of room, each post counts: as lost or as refused."""
+        self.configure(waiting_call_bytes=1 << 20)
+        name = "Lowered.Lost"
+        posts = [(name, str(index), {}, {}) for index in range(1000)]
+        posts += [("x" * 2000, "", {}, {}), ("", "", {}, {}), (name, "", {}, {"no-such-option": GLib.Variant("b", True)})]
+        many = GLib.Variant("(a(ssa{sv}a{sv}))", (posts,))
+        self.control.add_observer(name)
+        before, calls = self.control.statistics(), 200
+        for _ in range(calls):
+            self.control.send("PostMany", many)
+        self.control.ping()
+        after = self.control.statistics()
+        self.assertGreater(after["dropped"], before["dropped"], "there was room for all of it")
+        self.assertEqual(after["posted"] - before["posted"], calls * 1000)
+        self.assertEqual(after["refused"] - before["refused"], calls * 3)
+
     def test_reloading_what_is_the_same(self):
         """What did not change is not announced."""
         self.configure(name_length=self.standard["name-length"])

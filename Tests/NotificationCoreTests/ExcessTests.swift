@@ -26,7 +26,8 @@ struct ExcessTests {
 
     @Test("E4: those who have more on their way than there may be now leave room for others", arguments: [1, 3])
     func inFlight(hogs: Int) throws {
-        try fill((0..<hogs).map { client(50 + $0) })
+        let hogs = (0..<hogs).map { client(50 + $0) }
+        try fill(hogs)
         try center.observe(two, "B")
         center.identify(two, as: 2)
         center.center.limits[.inFlightBytes] = 32_768
@@ -37,8 +38,32 @@ struct ExcessTests {
         #expect(center.received(two).count == 1 && center.sentAnswers[three] == 1)
         for _ in 0..<20 { try center.post("B", bytes: 1000) }
         #expect(center.received(two).count == 21)
-        try center.post("Fill", bytes: 10)
-        #expect((0..<hogs).allSatisfy { center.status(client(50 + $0))?.queued ?? 0 > 0 }, "they get nothing more")
+        // They read some, and have more on their way than they may all the same.
+        let received = hogs.map { center.received($0).count }
+        for hog in hogs { center.answer(hog) }
+        #expect(hogs.map { center.received($0).count } == received, "they get nothing more")
+        #expect(hogs.allSatisfy { center.status($0)?.queued ?? 0 > 0 })
+    }
+
+    @Test("E4: a limit just above what one has leaves room as one below", arguments: [-1, 0, 1, 10, 25, 28])
+    func narrow(beyond: Int) throws {
+        center.identify(one, as: 1)
+        for _ in 0..<175 { try center.observe(one, "A") }
+        center.identify(two, as: 2)
+        try lower(.observers, to: UInt64(175 + beyond))
+        for _ in 0..<10 { try center.observe(two, "A") }
+        #expect(throws: CenterError.self) { for _ in 0..<50 { try center.observe(one, "A") } }
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: a limit just above what is on its way leaves room as one below")
+    func narrowInFlight() throws {
+        try fill([client(50)])
+        try center.observe(two, "B")
+        center.identify(two, as: 2)
+        try lower(.inFlightBytes, to: center.statistics.inFlightBytes + 100)
+        for _ in 0..<10 { try center.post("B", bytes: 1000) }
+        #expect(center.received(two).count == 10)
     }
 
     @Test("E4: room that there is again is given at once")
@@ -69,12 +94,13 @@ struct ExcessTests {
         #expect(center.status(client(50))?.queued ?? 0 > 0, "half of the limit is all that one gets")
     }
 
-    @Test("E4: of an account that has lost its connection to another no more is left out than it has")
+    @Test("E4: what does not count goes with the connection to another account")
     func identifiedLater() throws {
         try fill([client(50)])
         try lower(.inFlightBytes, to: 32_768)
         center.identify(client(50), as: 7)
         try center.center.checkInvariants()
+        #expect(center.answer(to: three, bytes: 1000), "what does not count has moved with it")
         center.disappear(client(50))
         try center.center.checkInvariants()
         #expect(center.statistics.inFlightBytes == 0)

@@ -22,9 +22,7 @@ extension DistributedCenter {
         before.clients.remove(peer)
         before.usage -= peer.usage
         after.usage += peer.usage
-        if !excess.isZero {
-            for resource in Self.withExcess { noteGivenBack(peer.usage[resource], of: before, resource) }
-        }
+        moveExcess(of: peer, from: before, to: after)
         before.peers -= 1
         after.peers += 1
         peer.account = after
@@ -111,7 +109,8 @@ extension DistributedCenter {
         let limit = limits[key]
         try limits.check(key, max(0, used(resource) - givingWay(resource, to: peer) + amount))
         guard amount > 0 else { return }
-        if limit >= Self.smallestShared, !isWithinShare(peer, resource, adding: amount) {
+        let isOver = peer.map { $0.account.excess[resource] > 0 } ?? false
+        if isOver || limit >= Self.smallestShared && !isWithinShare(peer, resource, adding: amount) {
             throw .shareExceeded(key, value: limit)
         }
         let bytes = resource.memory(amount)
@@ -187,7 +186,7 @@ extension DistributedCenter {
         departed.usage(resource) - (peer?.account.departed[resource] ?? 0)
     }
 
-    private static let smallestShared: UInt64 = 64
+    static let smallestShared: UInt64 = 64
 
     func account(_ id: AccountID) -> Account {
         if let account = accountsByID[id] { return account }

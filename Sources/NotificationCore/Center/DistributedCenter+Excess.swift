@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Limits that were lowered below the total in use (E1, E4).
+/// Limits that were lowered below what is in use (E1, E4).
 ///
-/// Nothing is taken away for that. But all that the largest accounts hold beyond the new limit would leave no room for anybody
-/// else, for as long as they hold it. This part, their **excess**, does not count in the total until they have given it back.
-///
-/// Excess is found when the limits change, and only where the total is beyond the new one: a process that restarts begins
-/// without.
+/// Nothing is taken away for that. But what those who have most hold beyond the new limit would leave no room for anybody
+/// else, for as long as they hold it. So that part, their **excess**, does not count in the total, until they have given it
+/// back. They themselves get nothing more meanwhile.
 extension DistributedCenter {
-    /// The resources that have one: of what waits for clients the largest gives up some, values that were left behind give way,
-    /// and calls that wait are soon served.
+    /// The resources that have one. What waits for clients, and values whose posters have left, give way instead; values of
+    /// those that are there, and calls that wait, leave others as much as they leave.
     static let withExcess: [Resource] = [
         .clients, .observers, .observerBytes, .queuedPostBytes, .answerBytes, .inFlightBytes,
     ]
@@ -17,49 +15,64 @@ extension DistributedCenter {
     /// The limits are others than before. Has those that wait for room look again.
     public func limitsChanged(effects: inout [Effect]) {
         defer { eventEnded() }
-        for resource in Self.withExcess { findExcess(of: resource) }
+        findExcess()
         lookForRoom(effects: &effects)
         letGo(effects: &effects)
     }
 
-    /// The part of a total that counts against its limit.
+    /// Finds out what does not count. Call when limits are others than before, or when all that there is may be other's than
+    /// it was.
+    func findExcess() {
+        for resource in Self.withExcess { findExcess(of: resource) }
+    }
+
+    /// What all together use of a resource, as far as it counts against its limit.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
-    /// Of those that have most everything above one level is excess, so that all together use what one account may.
+    /// What an account could not have by the limit is excess. Where the rest of all is still more than that, so is as much
+    /// of the largest besides that all together have what one account may.
     private func findExcess(of resource: Resource) {
+        meter.count(2 * accountsByID.count)
         excess[resource] = 0
-        meter.count(accountsByID.count)
         for account in accountsByID.values { account.excess[resource] = 0 }
-        let limit = resource == .answerBytes ? answerLimit : Int(limits[resource.limit])
-        guard totals[resource] > limit else { return }
-        // As much as one account may have of it where the limit is no other.
-        let share = resource == .inFlightBytes || resource == .answerBytes ? limit / 2 : limit / 8 * 7
-        var rest = totals[resource] - share
-        let sorted = accountsByID.values.sorted {
-            ($0.usage[resource], $1.id) > ($1.usage[resource], $0.id)
-        }
-        meter.countSort(of: sorted.count)
-        // The level is that of the first so many, which is at least what the next one has.
-        var (sum, count) = (0, 0)
-        for account in sorted {
-            guard sum - count * account.usage[resource] < rest else { break }
-            sum += account.usage[resource]
-            count += 1
-        }
-        let level = max(0, (sum - rest) / max(1, count))
-        for account in sorted.prefix(count) {
-            let beyond = min(rest, account.usage[resource] - level)
-            account.excess[resource] = beyond
-            excess[resource] += beyond
-            rest -= beyond
+        guard let share = maxShare(of: resource) else { return }
+        let counted = accountsByID.values.reduce(0) { $0 + min($1.usage[resource], share.one) }
+        guard counted < totals[resource] || counted > share.all else { return }
+        let smallestFirst = accountsByID.values.sorted { ($0.usage[resource], $0.id) < ($1.usage[resource], $1.id) }
+        meter.countSort(of: smallestFirst.count)
+        var rest = counted > share.all ? share.one : counted
+        for (number, account) in smallestFirst.enumerated() {
+            let usage = account.usage[resource]
+            let part = min(usage, share.one, rest / (smallestFirst.count - number))
+            rest -= part
+            account.excess[resource] = usage - part
+            excess[resource] += usage - part
         }
     }
 
-    /// An account gave something back, or has lost a connection to another one.
+    /// What all accounts together can have of a total, and what one alone. Small totals have no shares.
+    private func maxShare(of resource: Resource) -> (all: Int, one: Int)? {
+        let limit = resource == .answerBytes ? answerLimit : Int(limits[resource.limit])
+        switch resource {
+        case .inFlightBytes, .answerBytes: return (limit, limit / 2)
+        default: return UInt64(limit) < Self.smallestShared ? nil : (limit, limit / 8 * 7)
+        }
+    }
+
+    /// An account gave something back.
     func noteGivenBack(_ amount: Int, of account: Account, _ resource: Resource) {
         let less = min(amount, account.excess[resource])
-        guard less > 0 else { return }
         account.excess[resource] -= less
         excess[resource] -= less
+    }
+
+    /// A connection has another account from now on, with its part of what does not count.
+    func moveExcess(of peer: Peer, from before: Account, to after: Account) {
+        guard !excess.isZero else { return }
+        for resource in Self.withExcess {
+            let moved = min(peer.usage[resource], before.excess[resource])
+            before.excess[resource] -= moved
+            after.excess[resource] += moved
+        }
     }
 }

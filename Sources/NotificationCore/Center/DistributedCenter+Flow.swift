@@ -37,11 +37,14 @@ extension DistributedCenter {
         // Those that pay for values are bounded by these.
         guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
-        let left = answerLimit - used(.answerBytes)
+        let counted = used(.answerBytes)
+        // All else that there is leaves room for a few at least.
+        let memory = max(Int(limits[.memoryBytes]) - lastingMemory, Self.leastForAnswers - counted)
+        let left = min(Int(limits[.answerBytes]) - counted, memory)
         return peer.usage[.answerBytes] < limits[.answerBytesPerClient] && peer.account.usage[.answerBytes] < left
     }
 
-    /// The bytes that answers may have together. All else that there is leaves room for a few at least.
+    /// The bytes that answers may have together.
     var answerLimit: Int {
         let memory = Int(limits[.memoryBytes]) - (lastingMemory - totals[.answerBytes])
         return min(Int(limits[.answerBytes]), max(memory, Self.leastForAnswers))
@@ -150,6 +153,7 @@ extension DistributedCenter {
         guard all > 0 else { return true }  // the largest notification has its turn as well
         let left = Int(limits[.inFlightBytes]) - all - byteCount
         let own = peer.account.usage[.inFlightBytes] + before
+        guard peer.account.excess[.inFlightBytes] == 0 else { return false }
         return own == 0 ? left >= 0 : own + byteCount <= left
     }
 

@@ -269,6 +269,8 @@ extension DistributedCenter {
     /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
+        // The limits may be lower than an earlier process had them.
+        findExcess()
         meter.count(retained.count + clients.count)
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)

@@ -36,6 +36,7 @@ struct ModelCenter {
             let answer = try answer(to: step)
             settle()
             findWitnesses()
+            posters.settle()
             return (answer, outcomes)
         } catch {
             return (.refused(error), outcomes)
@@ -124,7 +125,9 @@ struct ModelCenter {
         case .witness(let number, let hasRead): witnessed(number, hasRead)
         case .batches(let number, let isWanted): try known(number).batches = isWanted
         case .leave(let number): leave(number)
-        case .limit(let key, let value): limits[key] = value
+        case .limit(let key, let value):
+            limits[key] = value
+            posters.findExcess(limits)
         case .restart: restart()
         }
         return .nothing
@@ -534,6 +537,7 @@ struct ModelCenter {
         turns = []
         isBusy = false
         if lastSerial % 2 == 0 { posters.beginAnew() }
+        posters.findExcess(limits)
         view = View()
         clients = clients.map { old in
             let client = ModelClient(old.number)

@@ -17,6 +17,40 @@ struct ModelPosters {
 
     var bytes: Int { queued.reduce(0) { $0 + $1.bytes } }
 
+    /// E1: the bytes of posters that do not count, as the limit was lowered, and what they had when that was found.
+    private var excess: [Int: Int] = [:]
+    private var lastBytes: [Int: Int] = [:]
+
+    private var bytesByPoster: [Int: Int] {
+        queued.reduce(into: [:]) { $0[$1.post.poster, default: 0] += $1.bytes }
+    }
+
+    /// Nobody counts with more than one may have; and where that is too much together, neither do all.
+    mutating func findExcess(_ limits: Limits) {
+        lastBytes = bytesByPoster
+        excess = [:]
+        let limit = Int(limits[.queuedPostBytes])
+        guard limit >= 64 else { return }
+        let one = limit / 8 * 7
+        var counted = lastBytes.mapValues { min($0, one) }
+        let all = counted.values.reduce(0, +)
+        for _ in 0..<(all > limit ? all - one : 0) {
+            // The largest gives a byte; of some alike the first.
+            counted[counted.max { ($0.value, $1.key) < ($1.value, $0.key) }!.key]! -= 1
+        }
+        excess = lastBytes.merging(counted) { $0 - $1 }
+    }
+
+    /// What is given back was excess first. Call behind each step.
+    mutating func settle() {
+        let now = bytesByPoster
+        for (poster, had) in excess {
+            let givenBack = max(0, lastBytes[poster, default: 0] - now[poster, default: 0])
+            excess[poster] = max(0, had - givenBack)
+        }
+        lastBytes = now
+    }
+
     /// R4: what waits for an exit takes the place of nothing else.
     private static func isSimilar(
         _ one: Queued, _ other: Post, _ style: PostingStyle, _ coalescing: Set<CoalescingKey>
@@ -32,10 +66,12 @@ struct ModelPosters {
         try limits.check(.queuedPostsPerClient, own.count)
         try limits.check(.queuedPostBytesPerClient, own.reduce(0) { $0 + $1.bytes })
         let all = rest.reduce(0) { $0 + $1.bytes }
-        try limits.check(.queuedPostBytes, all)
+        let counted = all - excess.values.reduce(0, +)
+        try limits.check(.queuedPostBytes, max(0, counted))
         // E4: of what is added, nobody gets more than seven times what is left to others.
         let limit = limits[.queuedPostBytes]
-        if limit >= 64, all > bytes, own.reduce(0, { $0 + $1.bytes }) > 7 * (Int(limit) - all) {
+        let isOver = excess[new.post.poster, default: 0] > 0
+        if limit >= 64, all > bytes, isOver || own.reduce(0, { $0 + $1.bytes }) > 7 * (Int(limit) - counted) {
             throw .shareExceeded(.queuedPostBytes, value: limit)
         }
     }

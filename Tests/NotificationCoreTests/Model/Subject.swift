@@ -138,7 +138,9 @@ final class Subject {
             try center.setOptions(
                 ClientOptionsChange(batches: isWanted), of: Step.clients[client], effects: &effects)
         case .leave(let client): center.clientDisappeared(Step.clients[client], effects: &effects)
-        case .limit(let key, let value): center.limits[key] = value
+        case .limit(let key, let value):
+            center.limits[key] = value
+            center.limitsChanged(effects: &effects)
         case .restart: restart(beside: model)
         }
         return .nothing
