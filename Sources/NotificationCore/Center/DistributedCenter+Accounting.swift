@@ -130,14 +130,18 @@ extension DistributedCenter {
     /// The memory of what can't be taken back, in bytes, also that of connections that have nothing.
     var lastingMemory: Int { totals.lastingMemory + (peers.count - clients.count) * Self.connectionSize }
 
+    private func lastingMemory(of account: Account) -> Int {
+        account.usage.lastingMemory + max(0, account.peers - account.usage[.clients]) * Self.connectionSize
+    }
+
     /// The memory of a connection that is no client, in bytes: its entries in tables.
-    static let connectionSize = 1280
+    private static let connectionSize = 1280
 
     /// Whether everything together has room for more of what can't be taken back, and the share of an account in it, which
     /// is that of ``checkRoom(for:_:adding:)``. Notifications that wait for clients give way to it, down to an eighth of all.
     func hasMemory(for peer: Peer?, adding bytes: Int, times share: Int = 7) -> Bool {
         let left = maxLastingMemory - lastingMemory + givingWay(.retainedBytes, to: peer) - bytes
-        return left >= 0 && (peer?.account.usage.lastingMemory ?? 0) + bytes <= share * left
+        return left >= 0 && (peer.map { lastingMemory(of: $0.account) } ?? 0) + bytes <= share * left
     }
 
     private var maxLastingMemory: Int {
