@@ -72,14 +72,15 @@ final class MemoryReturn {
             timer = nil
             events = 0
             mostHeld = held
-            giveBack()
+            giveBack(isQuiet: isQuiet)
         }
     }
 
-    private func giveBack() {
+    private func giveBack(isQuiet: Bool) {
         #if canImport(Glibc)
             _ = malloc_trim(0)
         #endif
-        letGoOfPages?()
+        // Under load they would be needed again at once.
+        if isQuiet { letGoOfPages?() }
     }
 }
