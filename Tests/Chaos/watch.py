@@ -95,7 +95,8 @@ def is_blocked(pid):
             call = file.read().split()[0]
     except (OSError, IndexError):
         return False
-    return WAITING_CALLS is not None and call.isdigit() and int(call) not in WAITING_CALLS
+    # "-1" is a wait outside of any call, as for a page of a file.
+    return WAITING_CALLS is not None and call != "running" and int(call) not in WAITING_CALLS
 
 
 def part_elsewhere(earlier, later):
