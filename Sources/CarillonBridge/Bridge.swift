@@ -19,30 +19,58 @@ public final class Bridge {
         case configuration(String)
     }
 
-    private let address: String
+    /// The life of the bridge. It changes here only.
+    private enum Phase {
+        /// It asks for its name on the bus.
+        case starting
+        case running
+        /// The crossing drains for another one.
+        case reloading(next: Crossing)
+        /// The crossing drains, and the process ends.
+        case ending
+        case ended
+    }
+
+    private let environment: BridgeEnvironment
     private let context: MainContext
     private let connection: Connection
     private let ended: (End) -> Void
+    private let center: CenterLink
+    private let losses: LossAnnouncer
+    private let presence: OwnPresence
+    private var phase = Phase.starting
     private var crossing: Crossing
     private var reading: BridgeConfiguration.Reading
     private var exporter: ObjectExporter!
+    /// Called when it has ended.
+    private var waiting: [() -> Void] = []
 
     /// - Parameters:
     ///   - reading: the configuration, in which the bridge is on.
     ///   - address: of the session bus.
     ///   - ended: called when the bridge can't go on.
     /// - Throws: ``End``.
-    public init(
+    public convenience init(
         _ reading: BridgeConfiguration.Reading, address: String, context: MainContext = .default,
         ended: @escaping (End) -> Void
     ) throws(End) {
-        self.address = address
+        try self.init(reading, .own(address: address, context: context), context: context, ended: ended)
+    }
+
+    package init(
+        _ reading: BridgeConfiguration.Reading, _ environment: BridgeEnvironment, context: MainContext,
+        ended: @escaping (End) -> Void
+    ) throws(End) {
+        self.environment = environment
         self.context = context
         self.ended = ended
         self.reading = reading
-        crossing = try Self.crossing(reading.configuration, address, context)
+        center = CenterLink(environment, context: context)
+        losses = LossAnnouncer(reading.configuration, center: center, context: context)
+        presence = OwnPresence(run: environment.makeToken())
+        crossing = try Self.crossing(reading.configuration, environment, center, losses, presence, context)
         do throws(BusError) {
-            connection = try Connection(address: address, context: context)
+            connection = try environment.connect(context)
         } catch {
             throw .noBus(error)
         }
@@ -52,10 +80,12 @@ public final class Bridge {
     }
 
     private static func crossing(
-        _ configuration: BridgeConfiguration, _ address: String, _ context: MainContext
+        _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, _ center: CenterLink,
+        _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext
     ) throws(End) -> Crossing {
         do throws(MQTTError) {
-            return try Crossing(configuration, sessionBus: address, context: context, state: StateFile())
+            return try Crossing(
+                configuration, environment, center: center, losses: losses, presence: presence, context: context)
         } catch {
             throw .configuration(error.description)
         }
@@ -67,7 +97,7 @@ public final class Bridge {
             guard case .success = result else { return ended(.disconnected) }
             connection.requestName(BridgeWire.busName) { [unowned self] result in
                 switch result {
-                case .success(.acquired): crossing.start()
+                case .success(.acquired): run()
                 case .success(.taken): ended(.nameTaken)
                 case .failure(let error): ended(.noBus(error))
                 }
@@ -75,37 +105,97 @@ public final class Bridge {
         }
     }
 
-    /// - Parameter done: called when the broker has been told, within about a second.
-    public func stop(_ done: @escaping () -> Void) { crossing.stop(done) }
+    private func run() {
+        guard case .starting = phase else { return }
+        phase = .running
+        center.start()
+        crossing.start(with: environment.state.take(), replacing: nil)
+    }
 
-    /// Reads the configuration again, and connects anew where it is another one.
+    /// Ends in order: messages that were taken are posted and sent, as far as there is time, and the rest is saved for the
+    /// next bridge of the session.
+    ///
+    /// - Parameter done: called when that is over, after about four seconds at most.
+    public func stop(_ done: @escaping () -> Void) {
+        waiting.append(done)
+        switch phase {
+        case .starting: didEnd()
+        case .running, .reloading:
+            phase = .ending
+            crossing.drain(for: .end) { [self] state in
+                center.stop { [self] in
+                    save(state)
+                    didEnd()
+                }
+            }
+        case .ending: break
+        case .ended: didEnd()
+        }
+    }
+
+    private func didEnd() {
+        phase = .ended
+        let actions = waiting
+        waiting = []
+        for action in actions { action() }
+    }
+
+    private func save(_ state: SavedState) {
+        guard !environment.state.save(state) else { return }
+        let (queued, taken) = (state.queue.count, state.inbox.count)
+        guard queued + taken > 0 else { return }
+        Log.warning(
+            "lost as the state can't be saved: \(queued) notifications that the broker has not confirmed, and \(taken) "
+                + "of others")
+    }
+
+    /// Reads the configuration again, and connects anew where it is another one. Calls that come while that goes on count as
+    /// one.
     ///
     /// - Throws: what is wrong with it; then everything stays as it is.
     public func reload() throws(BusError) {
         let next: Crossing
-        reading = .ofMachine()
+        let reading = environment.readConfiguration()
+        self.reading = reading
         do {
             for fault in reading.faults.dropFirst() { Log.warning("configuration refused: \(fault)") }
             if let first = reading.faults.first { throw first }
             let configuration = reading.configuration
-            guard configuration != crossing.configuration else { return }
             guard configuration.isOn else {
                 throw End.configuration("no broker is configured any more; end the bridge instead")
             }
-            next = try Self.crossing(configuration, address, context)
+            switch phase {
+            // The first crossing, or the next one, has not started.
+            case .reloading(let due) where due.configuration == configuration: return
+            case .running where crossing.configuration == configuration: return
+            case .starting, .running, .reloading: break
+            case .ending, .ended: return
+            }
+            next = try Self.crossing(configuration, environment, center, losses, presence, context)
         } catch {
             let reason = if case End.configuration(let reason) = error { reason } else { "\(error)" }
             Log.warning("configuration refused, the old one stays: \(reason)")
             throw BusError(.invalidConfiguration, message: reason)
         }
         Log.notice("the configuration is another one: connecting anew")
+        switch phase {
+        case .starting: crossing = next
+        case .running, .reloading:
+            phase = .reloading(next: next)
+            crossing.drain(for: .reload(keepsPresence: crossing.hasPresence(of: next))) { [self] state in
+                begin(after: state)
+            }
+        case .ending, .ended: break
+        }
+    }
+
+    /// The crossing has drained.
+    private func begin(after state: SavedState) {
+        guard case .reloading(let next) = phase else { return }
+        phase = .running
         let last = crossing
         crossing = next
-        // Held until it has said good-bye.
-        last.stop {
-            next.start()
-            withExtendedLifetime(last) {}
-        }
+        next.start(with: state, replacing: last)
     }
 
     // MARK: The object on the bus

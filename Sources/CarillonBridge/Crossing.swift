@@ -5,72 +5,94 @@ import NotificationCore
 import NotificationWire
 import ServiceClient
 
-/// The way between the session and the broker, under one configuration: whatever comes from one side is handed to the
-/// part that it concerns.
+/// The connection of the session with a broker, under one configuration. It distributes the messages of both sides to the
+/// exporter, the importer and the rest.
+///
+/// A crossing is used once: it starts, runs, drains and hands its state over. ``Bridge`` is the one owner of that order.
 final class Crossing {
-    /// Without a service for so long the broker keeps what comes, and not this process.
-    private static let patienceWithoutService: UInt32 = 20_000
-    /// Within this time the broker has told, after a connection was made anew, whether another bridge is there.
-    private static let timeOfOwnPresence: UInt32 = 500
-    /// Within this time the broker has sent what it keeps of this host.
-    private static let timeOfOwnValues: UInt32 = 3_000
-    /// A round trip that takes longer has failed.
-    private static let timeOfTest: UInt32 = 10_000
+    /// The life of a crossing, in this order.
+    enum Phase {
+        case created
+        case running
+        /// Queued messages are sent, as far as there is time.
+        case draining
+        /// The connection to the broker ends.
+        case leaving
+        /// Messages that were taken from the broker are posted, as far as there is time.
+        case posting
+        case ended
+    }
+
+    /// Why it drains.
+    enum DrainReason: Equatable {
+        /// Another crossing follows.
+        ///
+        /// - Parameter keepsPresence: whether it has the same presence at the same broker, so that nobody needs to see the
+        ///   host go offline.
+        case reload(keepsPresence: Bool)
+        /// The process ends.
+        case end
+    }
+
+    /// Times in milliseconds.
+    private enum Time {
+        /// Without a service for so long the broker is to keep messages, and not this process.
+        static let withoutService: UInt32 = 20_000
+        /// The broker has sent the values that it keeps of this host.
+        static let ownValues: UInt32 = 3_000
+        /// The maximum for sending queued messages at the end, and for posting those that were taken.
+        static let drain: UInt32 = 2_000
+        /// The minimum between two announcements of the presence.
+        static let presence: UInt32 = 1_000
+    }
 
     let configuration: BridgeConfiguration
+    private(set) var phase = Phase.created
+    private let environment: BridgeEnvironment
     private let context: MainContext
     private let center: CenterLink
     private let broker: BrokerLink
-    private let file: StateFile
-    /// What it says to be at the broker: another process is another one.
-    private let run: String
     private let losses: LossAnnouncer
     private let exporter: Exporter
     private let importer: Importer
     private let hosts: HostAnnouncer
-    /// Names, or values, that one answer may have.
+    /// The maximum of names, or values, in one answer of the service.
     private static let page: UInt32 = 1_000
 
     private var interest: PagedQuestion<FollowInterest>!
     private var values: PagedQuestion<FollowValues>!
     private var serviceTimer: EventSource?
-    /// Set until what an earlier process left at the broker was compared with what there is.
+    /// Set until the values that an earlier process left at the broker were compared with those of the session.
     private var ownValues: EventSource?
     private var hasSeenOwnValues = false
-    private var roundTrip: RoundTrip?
-    private var hasStarted = false
-    /// Whether the broker has told this process that it is there: another one that tells so later is another bridge.
-    private var isPresent = false
+    private var roundTrip: RoundTripTest?
+    private var presence: OwnPresence
+    /// Whether this bridge has announced its presence on an earlier connection.
+    private var hasBeenPresent = false
     private var presenceTimer: EventSource?
+    /// A correction that waits for the timer, with the challenge that it answers.
+    private var dueCorrection: String??
+    private var drainReason = DrainReason.end
+    private var drainTimer: EventSource?
+    /// Whether the service is to send what it has for the bridge, and nothing after that.
+    private var isWithdrawing = false
+    private var drained: ((SavedState) -> Void)?
 
-    private struct RoundTrip {
-        let payload: [UInt8]
-        let subscription: PacketID?
-        var sent: ContinuousClock.Instant?
-        let timeout: EventSource
-        let done: (Result<Duration, RoundTripFailure>) -> Void
-    }
-
-    struct RoundTripFailure: Error {
-        let reason: String
-    }
-
-    /// - Parameter file: where it keeps what the next one goes on with.
-    /// - Throws: why there can be no connection to the broker with this configuration.
+    /// - Throws: a configuration with which there can be no connection to the broker.
     init(
-        _ configuration: BridgeConfiguration, sessionBus: String, context: MainContext, state file: StateFile
+        _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, center: CenterLink,
+        losses: LossAnnouncer, presence: OwnPresence, context: MainContext
     ) throws(MQTTError) {
         self.configuration = configuration
+        self.environment = environment
         self.context = context
-        self.file = file
-        let center = CenterLink(address: sessionBus, context: context)
-        let run = TopicCounts.randomRun()
-        broker = try BrokerLink(try Self.settings(configuration, run: run, id: file.clientID()), context: context)
         self.center = center
-        losses = LossAnnouncer(configuration, center: center, broker: broker, context: context)
-        self.run = run
-        exporter = Exporter(configuration, broker: broker) { [losses] count, name, reason in
-            losses.lostOutwards(count, name, reason)
+        self.losses = losses
+        self.presence = presence
+        broker = try BrokerLink(
+            try Self.settings(configuration, presence, id: environment.state.clientID()), environment, context: context)
+        exporter = Exporter(configuration, environment, broker: broker, context: context) {
+            [losses] count, name, reason in losses.lostOutwards(count, name, reason)
         }
         importer = Importer(configuration, center: center, broker: broker, context: context) {
             [losses] count, name, origin, reason in losses.lostInwards(count, name, origin, reason)
@@ -81,6 +103,7 @@ final class Crossing {
             "what is wanted", of: center, on: context, pauses: .init(calm: 50), first: FollowInterest(most: Self.page),
             further: { $0.names.last.map { FollowInterest(after: $0, most: Self.page) } }
         ) { [unowned self] pieces in
+            guard phase == .running else { return }
             importer.want(pieces.flatMap(\.names), any: pieces.contains(where: \.any))
             // Not before: what the broker has kept is for those who want it.
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
@@ -92,12 +115,13 @@ final class Crossing {
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
             exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) }))
         }
-        center.delegate = self
         broker.delegate = self
+        exporter.onIdle = { [unowned self] in checkDrained() }
+        importer.onIdle = { [unowned self] in checkDrained() }
     }
 
     private static func settings(
-        _ configuration: BridgeConfiguration, run: String, id: String?
+        _ configuration: BridgeConfiguration, _ presence: OwnPresence, id: String?
     ) throws(MQTTError) -> MQTTClient.Settings {
         let password: String?
         do throws(FileError) {
@@ -122,7 +146,7 @@ final class Crossing {
             MQTTClient.TLS(
                 authorityFile: tls.authorityFile, certificateFile: tls.certificateFile, keyFile: tls.keyFile)
         }
-        settings.will = HostTable.message(isOnline: false, run: run, topic: topic(.online, configuration))
+        settings.will = presence.farewell(topic: topic(.online, configuration))
         return settings
     }
 
@@ -130,50 +154,120 @@ final class Crossing {
         BridgeTopic(subject, of: configuration.origin).text(in: configuration.realm)
     }
 
-    func start() {
-        hasStarted = true
-        if let state = file.take() {
+    // MARK: Life
+
+    /// Begins, with the state of the bridge before.
+    ///
+    /// - Parameters:
+    ///   - state: nil where there is none.
+    ///   - before: the crossing that was replaced; nil for the first.
+    func start(with state: SavedState?, replacing before: Crossing?) {
+        guard phase == .created else { return }
+        phase = .running
+        losses.use(configuration, broker)
+        if let before { takeOver(from: before) }
+        if let state {
+            losses.goOn(with: state.losses)
             if state.realm == configuration.realm, state.origin == configuration.origin {
                 exporter.goOn(with: state.counts, state.queue)
-                importer.goOn(with: state.places)
             } else {
                 // It is for topics that are no longer those of this bridge.
                 for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
+            importer.goOn(with: state.realm == configuration.realm ? state.places : [], state.inbox)
         }
-        center.start(exporting: configuration.exports)
+        center.delegate = self
+        center.export(configuration.exports)
+        if center.isThere { serviceChanged(isThere: true) }
         // Also while nothing is exported: something has to be asked of the service to know it.
         interest.ask()
     }
 
-    /// Says good-bye to the broker, which keeps what comes, and lets go of the session.
-    ///
-    /// - Parameter done: called when that is over, within about a second.
-    func stop(_ done: @escaping () -> Void) {
-        serviceTimer = nil
-        ownValues = nil
-        presenceTimer = nil
-        endRoundTrip(.failure(RoundTripFailure(reason: "the bridge ends")))
-        losses.tellBroker()
-        broker.end(as: .stopped, presence(isOnline: false)) { [self] in
-            center.stop()
-            keepState()
-            done()
+    private func takeOver(from before: Crossing) {
+        exporter.exported = before.exporter.exported
+        importer.totals = before.importer.totals
+        let table = before.importer.gate.hosts
+        if before.configuration.realm == configuration.realm, configuration.followsPresence {
+            importer.take(table)
+        } else {
+            before.hosts.forget(table)
         }
     }
 
-    private func keepState() {
-        // Before that, what is kept is another one's.
-        guard hasStarted else { return }
-        let state = SavedState(
-            realm: configuration.realm, origin: configuration.origin, counts: exporter.counts,
-            places: importer.gate.places, queue: exporter.unconfirmed)
-        guard !file.save(state), !state.queue.isEmpty else { return }
-        Log.warning("\(state.queue.count) notifications are lost that the broker has not confirmed")
+    /// Whether the presence at the broker stays as it is when another crossing takes the place of this one.
+    func hasPresence(of other: Crossing) -> Bool {
+        let (one, two) = (configuration, other.configuration)
+        return one.realm == two.realm && one.origin == two.origin && one.brokerHost == two.brokerHost
+            && one.port == two.port
     }
 
-    private func presence(isOnline: Bool) -> Publication {
-        HostTable.message(isOnline: isOnline, run: run, topic: Self.topic(.online, configuration))
+    /// Ends the crossing in order, within about five seconds.
+    ///
+    /// At a reload the connection ends at once, and the next crossing has everything that is left. At the end of the process
+    /// queued messages are sent first, and messages that were taken from the broker are posted last; whatever there is no time
+    /// for is part of the state. While it drains for a reload the reason may become another one.
+    ///
+    /// - Parameter done: gets the state when it is over. Only that of the last call is called.
+    func drain(for reason: DrainReason, _ done: @escaping (SavedState) -> Void) {
+        drained = done
+        let isFirst = phase == .running
+        switch phase {
+        case .running: phase = .draining
+        case .draining, .leaving, .posting: guard drainReason != .end else { return }
+        case .created, .ended: return
+        }
+        drainReason = reason
+        serviceTimer = nil
+        ownValues = nil
+        presenceTimer = nil
+        roundTrip?.end(.failure(.init(reason: "the bridge ends")))
+        guard reason == .end else { return leave() }
+        guard isFirst else { return }
+        drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in leave() }
+        // Notifications that the service has sent and this process has not read are exported or saved, too.
+        isWithdrawing = true
+        center.withdraw { [weak self] in
+            self?.isWithdrawing = false
+            self?.checkDrained()
+        }
+    }
+
+    /// Goes on with the end when nothing is left to wait for.
+    private func checkDrained() {
+        switch phase {
+        case .draining:
+            guard !isWithdrawing || !center.isThere, exporter.isIdle || !broker.isConnected else { return }
+            leave()
+        case .posting: if importer.isIdle || !center.isThere || drainReason != .end { end() }
+        case .created, .running, .leaving, .ended: break
+        }
+    }
+
+    private func leave() {
+        guard phase == .draining else { return }
+        phase = .leaving
+        losses.announceNow()
+        let keepsPresence = drainReason == .reload(keepsPresence: true)
+        let farewell = keepsPresence ? nil : presence.farewell(topic: Self.topic(.online, configuration))
+        broker.end(as: .stopped, farewell) { [self] in
+            phase = .posting
+            drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in end() }
+            checkDrained()
+        }
+    }
+
+    private func end() {
+        guard phase == .posting else { return }
+        phase = .ended
+        drainTimer = nil
+        let (inbox, places) = importer.close(awaitsAnswers: drainReason != .end)
+        losses.announceNow()
+        let state = SavedState(
+            realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: places,
+            queue: exporter.unacknowledged, inbox: inbox, losses: losses.pending)
+        let done = drained
+        drained = nil
+        done?(state)
     }
 
     // MARK: Status
@@ -194,11 +288,11 @@ final class Crossing {
         status.queuedBytes = UInt64(exporter.queuedBytes)
         status.inFlight = UInt32(exporter.inFlightCount)
         status.exported = exporter.exported
-        status.imported = importer.imported
+        status.imported = importer.totals.imported
         status.lostOutwards = losses.outwardsCount
         status.lostInwards = losses.inwardsCount
-        status.refused = importer.refused
-        status.repeated = importer.repeated
+        status.refused = importer.totals.refused
+        status.repeated = importer.totals.repeated
         status.acknowledgement = exporter.acknowledgement.map { UInt64(clamping: $0.microseconds) } ?? 0
         let known = importer.gate.hosts.hosts.sorted { $0.key.text < $1.key.text }
         status.stripped = known.filter(\.value.isStripped).map(\.key.text)
@@ -220,44 +314,18 @@ final class Crossing {
         }
     }
 
-    // MARK: Round trip
-
-    /// Sends something to itself by way of the broker.
-    func test(_ done: @escaping (Result<Duration, RoundTripFailure>) -> Void) {
-        guard broker.isConnected else {
+    /// Sends a message to itself by way of the broker.
+    func test(_ done: @escaping (Result<Duration, RoundTripTest.Failure>) -> Void) {
+        guard broker.isConnected, phase == .running else {
             let reason = reason.isEmpty ? broker.state.name : reason
-            return done(.failure(RoundTripFailure(reason: "not connected to \(brokerText): \(reason)")))
+            return done(.failure(.init(reason: "not connected to \(brokerText): \(reason)")))
         }
-        guard roundTrip == nil else {
-            return done(.failure(RoundTripFailure(reason: "another test is on its way")))
+        guard roundTrip?.isOver != false else {
+            return done(.failure(.init(reason: "another test is on its way")))
         }
-        let topic = Self.topic(.test, configuration)
-        let subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)])
-        let seconds = Self.timeOfTest / 1_000
-        roundTrip = RoundTrip(
-            payload: Array(String(UInt64.random(in: .min ... .max)).utf8), subscription: subscription,
-            timeout: .once(milliseconds: Self.timeOfTest, on: context) { [unowned self] in
-                let words =
-                    "a message to itself did not come back within \(seconds) s: the broker's access list has to "
-                endRoundTrip(.failure(RoundTripFailure(reason: words + "allow reading and writing \(topic)")))
-            }, done: done)
-    }
-
-    private func sendRoundTrip() {
-        guard let payload = roundTrip?.payload else { return }
-        roundTrip?.sent = .now
-        do throws(MQTTError) {
-            _ = try broker.publish(Publication(topic: Self.topic(.test, configuration), payload: payload))
-        } catch {
-            endRoundTrip(.failure(RoundTripFailure(reason: error.description)))
-        }
-    }
-
-    private func endRoundTrip(_ result: Result<Duration, RoundTripFailure>) {
-        guard let trip = roundTrip else { return }
-        roundTrip = nil
-        broker.unsubscribe([Self.topic(.test, configuration)])
-        trip.done(result)
+        roundTrip = RoundTripTest(
+            topic: Self.topic(.test, configuration), token: environment.makeToken(), broker: broker, context: context,
+            done)
     }
 }
 
@@ -270,10 +338,11 @@ extension Crossing: CenterLinkDelegate {
     func valuesRemoved() { values.ask() }
 
     func serviceChanged(isThere: Bool) {
+        guard phase == .running else { return checkDrained() }
         guard isThere else {
-            serviceTimer = .once(milliseconds: Self.patienceWithoutService, on: context) { [unowned self] in
+            serviceTimer = .once(milliseconds: Time.withoutService, on: context) { [unowned self] in
                 Log.notice("there is no notification center in the session: the broker keeps what comes")
-                broker.end(as: .held, presence(isOnline: false))
+                broker.end(as: .held, presence.farewell(topic: Self.topic(.online, configuration)))
             }
             return
         }
@@ -293,20 +362,16 @@ extension Crossing: CenterLinkDelegate {
 // MARK: From the broker
 
 extension Crossing: BrokerLinkDelegate {
-    func brokerChanged() { if center.isThere { tellConnection() } }
+    func brokerChanged() { if phase == .running, center.isThere { tellConnection() } }
 
     func brokerConnected(sessionPresent: Bool) {
         Log.notice("connected to \(brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
-        let own = TopicFilter(Self.topic(.online, configuration), excludesOwn: false, retainHandling: .always)
+        // Without the flag as published: with it a message that the broker had kept could not be told from a new one.
+        let own = TopicFilter(
+            Self.topic(.online, configuration), excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
         _ = broker.subscribe([own])
-        if isPresent {
-            presenceTimer = .once(milliseconds: Self.timeOfOwnPresence, on: context) { [unowned self] in
-                presenceTimer = nil
-                announcePresence()
-            }
-        } else {
-            announcePresence()
-        }
+        // A bridge that comes back while another one has taken its place asks for it; a new one takes the place.
+        announcePresence(answer: nil, asks: hasBeenPresent)
         if configuration.followsPresence {
             _ = broker.subscribe([
                 TopicFilter(
@@ -320,10 +385,20 @@ extension Crossing: BrokerLinkDelegate {
         exporter.pump()
     }
 
-    private func announcePresence() {
+    func brokerDisconnected(because error: MQTTError?) {
+        presenceTimer = nil
+        dueCorrection = nil
+        exporter.connectionEnded(because: error)
+        checkDrained()
+    }
+
+    private func announcePresence(answer: String?, asks: Bool) {
         guard broker.isConnected else { return }
+        hasBeenPresent = true
+        let next = asks ? environment.makeToken() : nil
         do throws(MQTTError) {
-            _ = try broker.publish(presence(isOnline: true))
+            _ = try broker.publish(
+                presence.announcement(answer: answer, asking: next, topic: Self.topic(.online, configuration)))
         } catch {
             Log.warning("the presence of this host can't be published: \(error)")
         }
@@ -338,7 +413,7 @@ extension Crossing: BrokerLinkDelegate {
             filters.map {
                 TopicFilter($0, excludesOwn: false, keepsRetainFlag: true, retainHandling: .always)
             })
-        ownValues = .once(milliseconds: Self.timeOfOwnValues, on: context) { [unowned self] in
+        ownValues = .once(milliseconds: Time.ownValues, on: context) { [unowned self] in
             ownValues = nil
             hasSeenOwnValues = broker.isConnected
             broker.unsubscribe(filters)
@@ -361,25 +436,36 @@ extension Crossing: BrokerLinkDelegate {
             if ownValues != nil, publication.isRetained, !publication.payload.isEmpty { exporter.found(name, "") }
         case .value(let name, let object):
             if ownValues != nil, publication.isRetained, !publication.payload.isEmpty { exporter.found(name, object) }
-        case .test:
-            guard let trip = roundTrip, trip.payload == publication.payload, let sent = trip.sent else { return }
-            endRoundTrip(.success(sent.duration(to: .now)))
-        case .online:
-            guard let run = HostTable.run(in: publication) else { return }
-            if run == self.run {
-                isPresent = true
-            } else if isPresent {
-                // It came after this one. What was there before is of a process that has ended, or gives way itself.
-                broker.giveWay()
-            }
+        case .test: roundTrip?.received(publication)
+        case .online: takeOwnPresence(publication)
         case .status: break
+        }
+    }
+
+    private func takeOwnPresence(_ publication: Publication) {
+        guard phase == .running else { return }
+        switch presence.judge(publication, isRetained: publication.isRetained) {
+        case .none: break
+        case .giveWay: broker.giveWay()
+        case .correct(let answer):
+            // At most one each second, however many come.
+            guard presenceTimer == nil else { return dueCorrection = .some(answer) }
+            correctPresence(answer: answer)
+        }
+    }
+
+    private func correctPresence(answer: String?) {
+        announcePresence(answer: answer, asks: true)
+        presenceTimer = .once(milliseconds: Time.presence, on: context) { [unowned self] in
+            presenceTimer = nil
+            if let answer = dueCorrection.take() { correctPresence(answer: answer) }
         }
     }
 
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) { exporter.acknowledged(id, reason) }
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
-        if id == roundTrip?.subscription { return sendRoundTrip() }
+        roundTrip?.subscribed(id)
         if let reason = reasons.first(where: \.isFailure) {
             Log.warning("the broker refused a subscription: \(reason); look at its access list")
         }

@@ -10,7 +10,7 @@
 /// libmosquitto takes the first one that does not fail at once, each time. Where one family of addresses leads nowhere,
 /// as IPv6 does in many homes, it would never come to the other. An address to bind to restricts it to a family; with the
 /// name, which TLS compares with the certificate, as it is.
-struct AddressChoice {
+struct AddressChoice: Sendable {
     /// Once there was one, it can't be taken back: libmosquitto 2.0.11 would use it after it was freed.
     private var bindAddress: String?
 

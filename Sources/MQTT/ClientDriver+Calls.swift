@@ -21,7 +21,7 @@ extension ClientDriver {
         var number: Int32 = 0
         let code = publication.payload.withUnsafeBytes { payload in
             mosquitto_publish_v5(
-                handle, &number, publication.topic, Int32(payload.count), payload.baseAddress,
+                handle.pointer, &number, publication.topic, Int32(payload.count), payload.baseAddress,
                 publication.quality.rawValue, publication.isRetained, properties.pointer)
         }
         return try sent(number, code, errno: errno)
@@ -36,7 +36,7 @@ extension ClientDriver {
             let (quality, options) = (filters[places[0]].quality, filters[places[0]].options)
             var number: Int32 = 0
             let code = withCStrings(places.map { filters[$0].topic }) { count, texts in
-                mosquitto_subscribe_multiple(handle, &number, count, texts, quality.rawValue, options, nil)
+                mosquitto_subscribe_multiple(handle.pointer, &number, count, texts, quality.rawValue, options, nil)
             }
             packets.append((try sent(number, code, errno: errno), places))
         }
@@ -47,7 +47,7 @@ extension ClientDriver {
         try checkFilters(topics)
         var number: Int32 = 0
         let code = withCStrings(topics) { count, texts in
-            mosquitto_unsubscribe_multiple(handle, &number, count, texts, nil)
+            mosquitto_unsubscribe_multiple(handle.pointer, &number, count, texts, nil)
         }
         return try sent(number, code, errno: errno)
     }

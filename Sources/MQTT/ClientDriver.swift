@@ -8,7 +8,8 @@ import MainLoop
     import Musl
 #endif
 
-/// The glue between libmosquitto and a ``MainContext``: its socket is a source of the loop, and its keep-alive a timer.
+/// The glue between libmosquitto and a ``MainContext``, for one connection: its socket is a source of the loop, and its
+/// keep-alive a timer.
 ///
 /// The delegate is never told from inside a callback of libmosquitto, which holds locks there, and can neither connect
 /// nor be destroyed: what happens becomes an event, and events are told when its function has returned.
@@ -16,7 +17,9 @@ final class ClientDriver: PolledSourceDelegate {
     enum State {
         /// No connection. libmosquitto may still have a dead socket.
         case idle
-        /// From the call until the broker's answer.
+        /// A thread looks up the broker's name, and has libmosquitto.
+        case reaching
+        /// From then until the broker's answer.
         case connecting
         case connected
         /// The last packet is being written.
@@ -33,9 +36,10 @@ final class ClientDriver: PolledSourceDelegate {
     private static let readsPerTurn = 64
 
     let settings: MQTTClient.Settings
-    let events = EventQueue()
-    let handle: OpaquePointer  // struct mosquitto
+    let events: EventQueue
+    let handle: LibraryHandle
     private let context: MainContext
+    private let work: BlockingWork
     private var source: PolledSource!
     private var watch: Watch?
     private var timer: EventSource?
@@ -43,9 +47,9 @@ final class ClientDriver: PolledSourceDelegate {
     private(set) var state = State.idle
     private(set) var limits = BrokerLimits()
     var subscriptions = Subscriptions()
-    private var addresses = AddressChoice()
+    private(set) var addresses: AddressChoice
 
-    var isReadingPaused = false {
+    var isReadingPaused: Bool {
         didSet {
             guard isReadingPaused != oldValue else { return }
             // What OpenSSL has taken out of the socket can't be seen there.
@@ -63,19 +67,26 @@ final class ClientDriver: PolledSourceDelegate {
     private var secondsConnecting = 0
     /// What the broker answered instead of taking the connection.
     private var refusal: ReasonCode?
-    private var log = ConnectionLog()
     private var droppedTexts: UInt64 = 0
 
-    init(_ settings: MQTTClient.Settings, context: MainContext) throws(MQTTError) {
+    /// - Parameters:
+    ///   - events: gets what happens.
+    ///   - addresses: what was learned by connecting before.
+    ///   - work: has a thread for looking up names.
+    init(
+        _ settings: MQTTClient.Settings, startsClean: Bool, events: EventQueue, addresses: AddressChoice,
+        isReadingPaused: Bool, work: BlockingWork, context: MainContext
+    ) throws(MQTTError) {
         self.settings = settings
+        self.events = events
+        self.addresses = addresses
+        self.isReadingPaused = isReadingPaused
+        self.work = work
         self.context = context
-        handle = try Self.makeHandle(settings)
+        handle = try LibraryHandle(settings, startsClean: startsClean)
         source = PolledSource(delegate: self, priority: .default, context: context)
-        setCallbacks()
-    }
-
-    deinit {
-        mosquitto_destroy(handle)
+        handle.driver = self
+        handle.setCallbacks()
     }
 
     // MARK: Dispatching
@@ -98,7 +109,7 @@ final class ClientDriver: PolledSourceDelegate {
         for _ in 0..<Self.readsPerTurn {
             guard mayRead else { return }
             let before = events.count
-            if isInHandshake { shakeHands() } else { _ = mosquitto_loop_read(handle, 1) }
+            if isInHandshake { shakeHands() } else { _ = mosquitto_loop_read(handle.pointer, 1) }
             guard events.count != before else { return }
             events.tell()
         }
@@ -107,8 +118,8 @@ final class ClientDriver: PolledSourceDelegate {
 
     private func write() {
         shallWrite = false
-        guard state != .idle else { return }
-        if isInHandshake { shakeHands() } else { _ = mosquitto_loop_write(handle, 1) }
+        guard state != .idle, state != .reaching else { return }
+        if isInHandshake { shakeHands() } else { _ = mosquitto_loop_write(handle.pointer, 1) }
     }
 
     /// Whether it may be that TLS is still being agreed on.
@@ -121,9 +132,9 @@ final class ClientDriver: PolledSourceDelegate {
     private func shakeHands() {
         for _ in 0..<Self.readsPerTurn {
             var byte: UInt8 = 0
-            let count = recv(mosquitto_socket(handle), &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
+            let count = recv(mosquitto_socket(handle.pointer), &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
             if count < 0, ![EAGAIN, EWOULDBLOCK, EINTR].contains(errno) { return giveUp(MQTTError(.system(errno))) }
-            let code = mosquitto_loop_read(handle, 1)
+            let code = mosquitto_loop_read(handle.pointer, 1)
             let failure = errno
             guard state == .connecting else { return }
             guard code == MOSQ_ERR_SUCCESS.rawValue else { return giveUp(unanswered(code, errno: failure)) }
@@ -132,18 +143,20 @@ final class ClientDriver: PolledSourceDelegate {
             guard count > 0 else { break }
         }
         // What waited for the end of the handshake.
-        _ = mosquitto_loop_write(handle, 1)
+        _ = mosquitto_loop_write(handle.pointer, 1)
     }
 
     /// Brings what is to be told, and what is waited for, up to date; at the end of all that the loop does here.
     private func settle() {
-        if state != .idle, mosquitto_socket(handle) < 0 { ended(MQTTError(.connectionLost)) }
+        if state != .idle, state != .reaching, mosquitto_socket(handle.pointer) < 0 {
+            ended(MQTTError(.connectionLost))
+        }
         events.tell()
         updateWatch()
     }
 
     func updateWatch() {
-        let descriptor = mosquitto_socket(handle)
+        let descriptor = state == .reaching ? -1 : mosquitto_socket(handle.pointer)
         let conditions = descriptor < 0 ? [] : wanted
         if let watch {
             guard watch.descriptor != descriptor || watch.conditions != conditions else { return }
@@ -158,12 +171,12 @@ final class ClientDriver: PolledSourceDelegate {
 
     private var wanted: PolledSource.Conditions {
         switch state {
-        case .idle: return []
+        case .idle, .reaching: return []
         // The first words of TLS fit into an empty socket. If they ever do not, the timer goes on with them.
         case .connecting where settings.tls != nil: return isReached ? [.readable] : [.readable, .writable]
         case .connecting, .connected:
             var conditions: PolledSource.Conditions = mayRead ? [.readable] : []
-            if mosquitto_want_write(handle) { conditions.insert(.writable) }
+            if mosquitto_want_write(handle.pointer) { conditions.insert(.writable) }
             return conditions
         case .leaving: return [.writable]
         }
@@ -176,7 +189,7 @@ final class ClientDriver: PolledSourceDelegate {
         let seconds: UInt32
         switch state {
         case .idle, .leaving: return
-        case .connecting: seconds = 1
+        case .reaching, .connecting: seconds = 1
         case .connected:
             let keepAlive = UInt32(limits.keepAlive ?? settings.keepAlive)
             guard keepAlive > 0, !isReadingPaused else { return }
@@ -192,6 +205,9 @@ final class ClientDriver: PolledSourceDelegate {
     private func tick() {
         switch state {
         case .idle, .leaving: return
+        case .reaching:
+            secondsConnecting += 1
+            if secondsConnecting >= Int(settings.connectTimeout) { giveUp(MQTTError(.lookUp(EAI_AGAIN))) }
         case .connecting:
             secondsConnecting += 1
             if secondsConnecting >= Int(settings.connectTimeout) {
@@ -200,52 +216,83 @@ final class ClientDriver: PolledSourceDelegate {
                 shakeHands()
             }
         case .connected:
-            _ = mosquitto_loop_misc(handle)
+            _ = mosquitto_loop_misc(handle.pointer)
         }
         settle()
     }
 
     // MARK: Connecting
 
+    private struct Reached: Sendable {
+        var addresses: AddressChoice
+        var error: MQTTError?
+    }
+
+    /// Begins to connect; once for each driver.
     func connect() throws(MQTTError) {
-        guard state == .idle || state == .leaving else { throw MQTTError(.connected) }
-        // libmosquitto closes the socket of before, and may get the same number for the next.
+        try handle.setFiles(settings)
+        try handle.setProperties(settings)
+        handle.startLog()
+        state = .reaching
+        startTimer()
+        work.run { [handle, settings, addresses] in
+            var reached = Reached(addresses: addresses)
+            do throws(MQTTError) {
+                try reached.addresses.connect { bindAddress throws(MQTTError) in
+                    let code = mosquitto_connect_bind_async(
+                        handle.pointer, settings.host, Int32(settings.port), Int32(settings.keepAlive), bindAddress)
+                    let failure = errno
+                    guard code == MOSQ_ERR_SUCCESS.rawValue else {
+                        throw MQTTError(code, errno: failure, detail: handle.problem(of: settings))
+                    }
+                }
+            } catch {
+                reached.error = error
+            }
+            return reached
+        } then: { [weak self] reached in
+            self?.reached(reached)
+        }
+    }
+
+    /// The name was looked up, and the connection begun.
+    ///
+    /// - Parameter reached: nil when there was no thread for that.
+    private func reached(_ reached: Reached?) {
+        guard state == .reaching else { return }
+        if let reached { addresses = reached.addresses }
+        guard let reached, reached.error == nil else {
+            let error = reached?.error ?? MQTTError(.lookUp(EAI_AGAIN))
+            state = .idle
+            over()
+            events.append(.disconnected(error.cause == .connectionLost ? MQTTError(.connectionLost, hint) : error))
+            return events.tell()
+        }
+        _ = fcntl(mosquitto_socket(handle.pointer), F_SETFD, FD_CLOEXEC)
+        // What is written at once is not waited for.
+        isReached = settings.tls == nil && !mosquitto_want_write(handle.pointer)
+        state = .connecting
+        settle()
+    }
+
+    /// Another driver takes its place.
+    func abandon() {
         state = .idle
         over()
         updateWatch()
-        log = ConnectionLog()
-        refusal = nil
-        secondsConnecting = 0
-        try setFiles()
-        try setProperties()
-        startLog()
-        do throws(MQTTError) {
-            try addresses.connect { bindAddress throws(MQTTError) in
-                let code = mosquitto_connect_bind_async(
-                    handle, settings.host, Int32(settings.port), Int32(settings.keepAlive), bindAddress)
-                let failure = errno
-                guard code == MOSQ_ERR_SUCCESS.rawValue else { throw unanswered(code, errno: failure) }
-            }
-        } catch {
-            over()
-            throw error
-        }
-        _ = fcntl(mosquitto_socket(handle), F_SETFD, FD_CLOEXEC)
-        // What is written at once is not waited for.
-        isReached = settings.tls == nil && !mosquitto_want_write(handle)
-        state = .connecting
-        startTimer()
-        updateWatch()
+        handle.driver = nil
     }
 
     func disconnect(_ reason: ReasonCode) {
         switch state {
         case .idle, .leaving: return
-        case .connecting: close()
+        case .reaching, .connecting: close()
         case .connected:
             state = .leaving
             // It may be written, and the connection have ended, when this returns.
-            if mosquitto_disconnect_v5(handle, Int32(reason.rawValue), nil) != MOSQ_ERR_SUCCESS.rawValue { close() }
+            if mosquitto_disconnect_v5(handle.pointer, Int32(reason.rawValue), nil) != MOSQ_ERR_SUCCESS.rawValue {
+                close()
+            }
         }
         startTimer()
         updateWatch()
@@ -253,19 +300,22 @@ final class ClientDriver: PolledSourceDelegate {
 
     /// Ends a connection of which libmosquitto does not see that it has ended.
     private func giveUp(_ error: MQTTError) {
-        if !isReached { addresses.failed() }
+        if state == .connecting, !isReached { addresses.failed() }
         close()
         events.append(.disconnected(error))
     }
 
     private func close() {
+        let hasSocket = state != .reaching
         state = .idle
         over()
-        let descriptor = mosquitto_socket(handle)
+        // The thread that looks up a name closes it with the rest, when it is done.
+        guard hasSocket else { return }
+        let descriptor = mosquitto_socket(handle.pointer)
         guard descriptor >= 0 else { return }
         // It has no function that closes. It does so when it reads that nothing comes any more.
         shutdown(descriptor, Int32(SHUT_RDWR))
-        _ = mosquitto_loop_read(handle, 1)
+        _ = mosquitto_loop_read(handle.pointer, 1)
     }
 
     /// The connection is no more.
@@ -281,7 +331,7 @@ final class ClientDriver: PolledSourceDelegate {
         timer = nil
         subscriptions.removeAll()
         (shallRead, shallWrite) = (false, false)
-        stopLog()
+        handle.stopLog()
     }
 
     /// What a function that queues a packet returned. Where it only could not write, the packet is taken all the same.
@@ -305,7 +355,7 @@ final class ClientDriver: PolledSourceDelegate {
         }
         limits = BrokerLimits(properties)
         state = .connected
-        stopLog()
+        handle.stopLog()
         events.append(.connected(sessionPresent: sessionPresent, limits))
         startTimer()
     }
@@ -340,11 +390,9 @@ final class ClientDriver: PolledSourceDelegate {
         if let (id, reasons) = subscriptions.answer(id, answers) { events.append(.subscribed(id, reasons)) }
     }
 
-    func logged(_ line: String) { log.append(line) }
-
     /// Why there was no answer, as far as anybody knows.
     private func unanswered(_ code: Int32, errno failure: Int32) -> MQTTError {
-        let error = MQTTError(code, errno: failure, detail: log.problem(of: settings))
+        let error = MQTTError(code, errno: failure, detail: handle.problem(of: settings))
         return error.cause == .connectionLost ? MQTTError(.connectionLost, hint) : error
     }
 

@@ -5,8 +5,8 @@ import MainLoop
 ///
 /// It is connected with ``connect()`` and stays so until ``MQTTClientDelegate/disconnected(_:)`` tells otherwise; it does
 /// not connect again by itself. The broker keeps the session for ``Settings/sessionExpiry`` after that. What was published
-/// with ``QualityOfService/atLeastOnce`` and is not acknowledged is kept here, and sent again, in its order, ahead of all
-/// else, when the broker has taken the next connection.
+/// and not acknowledged when the connection ended is forgotten here: the broker may have it or not, and whoever wants it
+/// there publishes it again.
 ///
 /// A publication that arrives is acknowledged to the broker before the delegate sees it. So it is lost if the process ends
 /// in between.
@@ -83,7 +83,12 @@ public final class MQTTClient {
     }
 
     public let settings: Settings
-    private let driver: ClientDriver
+    private let context: MainContext
+    private let events = EventQueue()
+    /// Of the last connection.
+    private var driver: ClientDriver?
+    private let work: BlockingWork
+    private var isPaused = false
 
     /// A client that is not connected.
     ///
@@ -91,36 +96,55 @@ public final class MQTTClient {
     ///   for settings that can't be.
     public init(_ settings: Settings, context: MainContext) throws(MQTTError) {
         self.settings = settings
-        driver = try ClientDriver(settings, context: context)
+        self.context = context
+        // Each connection has another one; what can't be is found now.
+        _ = try LibraryHandle(settings)
+        // Its bound is for the line behind it. The driver has one for each.
+        work = BlockingWork(
+            on: context, priority: .default, bound: UInt32(settings.connectTimeout) * 1_000, width: 4)
     }
 
     deinit {
-        driver.events.delegate = nil
+        events.delegate = nil
     }
 
     /// Who is told; held weakly.
     public var delegate: (any MQTTClientDelegate)? {
-        get { driver.events.delegate }
-        set { driver.events.delegate = newValue }
+        get { events.delegate }
+        set { events.delegate = newValue }
     }
 
     /// Whether the broker has taken the connection, and it has not ended.
-    public var isConnected: Bool { driver.state == .connected }
+    public var isConnected: Bool { driver?.state == .connected }
 
     /// Begins to connect; ``MQTTClientDelegate/connected(sessionPresent:limits:)`` or
     /// ``MQTTClientDelegate/disconnected(_:)`` tells how that ended. The session is gone on with, if the broker still has
-    /// it.
+    /// it. Does not block: names are looked up in a thread of their own.
     ///
-    /// Blocks while the host's name is looked up, and not else.
-    ///
-    /// - Throws: what goes wrong before it returns, of which the delegate is then told nothing: no such name, nobody who
-    ///   listens there, a file that can't be read; or anything that ``MQTTClientDelegate/disconnected(_:)`` tells, where
-    ///   the other host is quick. And ``MQTTError/Cause/connected``.
-    public func connect() throws(MQTTError) { try driver.connect() }
+    /// - Parameter startsClean: whether the broker is to forget the session, and all that waits in it.
+    /// - Throws: a file that can't be read or used, of which the delegate is then told nothing; and
+    ///   ``MQTTError/Cause/connected``.
+    public func connect(startsClean: Bool = false) throws(MQTTError) {
+        switch driver?.state {
+        case nil, .idle, .leaving: break
+        case .reaching, .connecting, .connected: throw MQTTError(.connected)
+        }
+        let next = try ClientDriver(
+            settings, startsClean: startsClean, events: events, addresses: driver?.addresses ?? AddressChoice(),
+            isReadingPaused: isPaused, work: work, context: context)
+        driver?.abandon()
+        driver = next
+        try next.connect()
+    }
 
     /// Ends the connection, or the attempt to make one. The delegate is told nothing of that; it may still get what
     /// arrived before. Harmless without a connection.
-    public func disconnect(_ reason: ReasonCode = .success) { driver.disconnect(reason) }
+    public func disconnect(_ reason: ReasonCode = .success) { driver?.disconnect(reason) }
+
+    private func connectedDriver() throws(MQTTError) -> ClientDriver {
+        guard let driver else { throw MQTTError(.notConnected) }
+        return driver
+    }
 
     /// Publishes.
     ///
@@ -129,25 +153,32 @@ public final class MQTTClient {
     /// - Throws: ``MQTTError/Cause/notConnected``, ``MQTTError/Cause/packetTooLarge``, ``MQTTError/Cause/textInvalid``,
     ///   ``MQTTError/Cause/topicInvalid``; then nothing is kept of it.
     public func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
-        try driver.publish(publication)
+        try connectedDriver().publish(publication)
     }
 
     /// Subscribes, or changes how something is subscribed to. ``MQTTClientDelegate/subscribed(_:_:)`` tells for each
     /// filter, in their order, what became of it, unless the connection ends before.
     ///
     /// - Throws: as ``publish(_:)``.
-    public func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID { try driver.subscribe(filters) }
+    public func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID {
+        try connectedDriver().subscribe(filters)
+    }
 
     /// Ends subscriptions to the filters of these texts.
     ///
     /// - Throws: as ``publish(_:)``.
-    public func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID { try driver.unsubscribe(topics) }
+    public func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID {
+        try connectedDriver().unsubscribe(topics)
+    }
 
     /// While true, the socket is not read: the broker keeps what it has for this client. What was read just before may
     /// still arrive. Neither side hears the other then, so a pause should be shorter than the keep-alive time.
     public var isReadingPaused: Bool {
-        get { driver.isReadingPaused }
-        set { driver.isReadingPaused = newValue }
+        get { isPaused }
+        set {
+            isPaused = newValue
+            driver?.isReadingPaused = newValue
+        }
     }
 }
 

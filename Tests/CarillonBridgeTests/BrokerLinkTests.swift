@@ -19,6 +19,8 @@ struct BrokerLinkTests {
         /// Goes on to the time of the timer that was set last.
         func goOn() { microseconds = max(microseconds, expected) }
 
+        func goOn(seconds: Int64) { microseconds += seconds * 1_000_000 }
+
         /// How many seconds are left until then.
         var pause: Double { Double(expected - microseconds) / 1e6 }
     }
@@ -30,7 +32,9 @@ struct BrokerLinkTests {
     init() throws {
         context = MainContext(clock: clock)
         // Nobody listens at that port, so that each attempt fails at once.
-        link = try BrokerLink(.init(host: "127.0.0.1", port: 1, clientID: "bridge"), context: context)
+        link = try BrokerLink(
+            .init(host: "127.0.0.1", port: 1, clientID: "bridge"), .own(address: "", context: context), context: context
+        )
     }
 
     private var isWaiting: Bool {
@@ -53,6 +57,15 @@ struct BrokerLinkTests {
         return pause
     }
 
+    /// A connection that lasts so many seconds.
+    private func endConnection(after seconds: Int64) throws {
+        try fail()
+        link.connected(sessionPresent: false, limits: BrokerLimits())
+        #expect(link.isConnected)
+        clock.goOn(seconds: seconds)
+        link.disconnected(MQTTError(.connectionLost))
+    }
+
     /// Whether the pauses are these, give or take a quarter.
     private func expectPauses(_ pauses: [Double]) throws {
         for pause in pauses {
@@ -61,15 +74,14 @@ struct BrokerLinkTests {
         }
     }
 
-    @Test("After one to sixty seconds, the more seldom the longer it fails; after a connection soon again")
+    @Test("After one to sixty seconds, the more seldom the longer it fails; after a good connection soon again")
     func pauses() throws {
         link.connect()
         try expectPauses([1, 2, 4, 8, 16, 32, 60, 60])
-        // A connection, and its end.
-        try fail()
-        link.connected(sessionPresent: false, limits: BrokerLimits())
-        #expect(link.isConnected)
-        link.disconnected(MQTTError(.connectionLost))
+        // A broker that takes the connection and ends it is tried as seldom.
+        try endConnection(after: 0)
+        try expectPauses([60])
+        try endConnection(after: 10)
         try expectPauses([1, 2])
     }
 }

@@ -11,7 +11,7 @@ import Testing
 struct InwardGateTests {
     private let own = Origin(host: "here", user: "ben")!
     private let other = Origin(host: "lap", user: "ben")!
-    private let start = ContinuousClock.now
+    private let start = SuspendingClock.now
 
     /// A gate that may import `org.example.` and what is below it, while `names` are wanted.
     private func gate(wanting names: String...) throws -> InwardGate {
@@ -117,16 +117,17 @@ struct InwardGateTests {
     func stripped() throws {
         var gate = try gate(wanting: "org.example.A")
         let online = topic(.online, of: other)
-        var message = HostTable.message(isOnline: true, run: "r", topic: online)
+        var presence = OwnPresence(run: "r")
+        var message = presence.announcement(answer: nil, asking: nil, topic: online)
         #expect(judge(&gate, message) == "\(other.text) is on")
         #expect(judge(&gate, message) == "ignored", "nothing is new")
         message.userProperties = []
         #expect(judge(&gate, message) == "\(other.text) is on, stripped")
         #expect(judge(&gate, publication("org.example.A", of: other)) == "refused as stripped")
-        var offline = HostTable.message(isOnline: false, run: "r", topic: online)
+        var offline = presence.farewell(topic: online)
         offline.userProperties = []
         #expect(judge(&gate, offline) == "\(other.text) is off", "it was stripped before")
-        #expect(judge(&gate, HostTable.message(isOnline: true, run: "r", topic: online)) == "\(other.text) is on")
+        #expect(judge(&gate, presence.announcement(answer: nil, asking: nil, topic: online)) == "\(other.text) is on")
         #expect(judge(&gate, publication("org.example.A", of: other)) == "org.example.A")
     }
 }

@@ -7,7 +7,7 @@ import Testing
 @Suite("G2: losses and repetitions", .limited)
 struct PlaceCheckTests {
     private let origin = Origin(host: "lap", user: "ben")!
-    private let start = ContinuousClock.now
+    private let start = SuspendingClock.now
 
     private func check(
         _ places: inout PlaceCheck, _ count: UInt64, run: String = "a", topic: String = "t", at seconds: Int = 0
@@ -84,7 +84,7 @@ struct PlaceCheckTests {
         for number in 0..<PlaceCheck.mostTopics { _ = check(&before, 1, topic: "t\(number)") }
         _ = check(&before, 2, topic: "t0")
         var places = PlaceCheck()
-        for saved in before.saved { places.restore(saved) }
+        for saved in before.saved { places.restore(saved, now: start) }
         #expect(places.count == PlaceCheck.mostTopics)
         for number in 0..<50 { _ = check(&places, 1, topic: "new\(number)") }
         #expect(places.count <= PlaceCheck.mostTopics)

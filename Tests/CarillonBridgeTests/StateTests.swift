@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
+import MQTT
 import TestLimits
 import TestSupport
 import Testing
@@ -21,7 +23,7 @@ struct StateTests {
             name: "N", object: "o", payload: [0, 0xFF, 7], contentType: "application/json", isRetained: true, expiry: 9,
             properties: properties)
         return SavedState(
-            realm: "home", origin: Origin(host: "desk", user: "anna")!, counts: counts, places: places,
+            realm: "home", origin: Origin(host: "desk", user: "anna")!, counts: counts, places: places.saved,
             queue: [
                 .init(message: message, topic: "b"), .init(message: OutwardMessage(removalOf: "N", ""), topic: "c"),
             ])
@@ -36,14 +38,15 @@ struct StateTests {
         #expect(file.save(state) && file.save(state), "a newer one takes its place")
         let read = try #require(file.take())
         #expect(read.realm == state.realm && read.origin == state.origin && read.queue == state.queue)
-        #expect(read.counts == state.counts && read.places.saved == state.places.saved)
+        #expect(read.counts == state.counts && read.places == state.places)
         #expect(file.take() == nil, "it would not be true any more")
     }
 
     @Test("Numbers go on where they ended, and what came already comes no second time")
     func goesOn() throws {
-        let read = try #require(SavedState(state().bytes))
-        var (counts, places) = (read.counts, read.places)
+        let read = try #require(SavedState(state().bytes(now: 0), now: 0))
+        var (counts, places) = (read.counts, PlaceCheck())
+        for place in read.places { places.restore(place, now: .now) }
         let next = counts.next(on: "b")
         #expect(next == .init(run: "r1", count: 3))
         let origin = Origin(host: "lap", user: "ben")!
@@ -52,11 +55,53 @@ struct StateTests {
         #expect(verdict == .repeated)
     }
 
+    @Test("Messages that are not posted come back with the rest of their time, and so do losses and holes")
+    func unposted() throws {
+        let lap = Origin(host: "lap", user: "ben")!
+        let topic = BridgeTopic(.value(name: "a.b", object: "o/1"), of: lap)
+        let publication = Publication(
+            topic: topic.text(in: "home"), payload: Array(#"{"n": 1}"#.utf8), isRetained: true,
+            contentType: "application/json", expiry: 90,
+            userProperties: [UserProperty("serial", "5"), UserProperty("count", "7")])
+        var state = state()
+        state.inbox = [
+            try InwardMessage(publication, on: topic), try InwardMessage(publication, on: topic).told(anew: true),
+        ]
+        state.losses = [
+            .init(origin: lap, name: ExactText("a.b"), reason: .missing): 3,
+            .init(origin: lap, name: nil, reason: .queueFull): 1,
+        ]
+        let later: Int64 = 30_000_000
+        let read = try #require(SavedState(state.bytes(now: 0), now: later))
+        #expect(read.losses == state.losses)
+        #expect(read.inbox.map(\.isToldAnew) == [false, true])
+        let message = try #require(read.inbox.first)
+        #expect(message.name == "a.b" && message.object == "o/1" && message.origin == lap && message.isKept)
+        #expect(message.properties.serial == 5 && message.expiresAfter == 60)
+        if case .notification(let userInfo) = message.content {
+            #expect(userInfo == ["n": .int64(1)])
+        } else {
+            Issue.record("it is a removal")
+        }
+
+        var places = PlaceCheck()
+        let start = SuspendingClock.now
+        for count: UInt64 in [1, 5] {
+            _ = places.check(topic: "t", origin: lap, name: "N", place: .init(run: "x", count: count), now: start)
+        }
+        state.places = places.saved
+        var after = PlaceCheck()
+        for place in try #require(SavedState(state.bytes(now: 0), now: 0)).places { after.restore(place, now: start) }
+        #expect(after.isWaiting && after.losses(at: start + .seconds(4)).isEmpty)
+        #expect(after.check(topic: "t", origin: lap, name: "N", place: .init(run: "x", count: 3), now: start) == .new)
+        #expect(after.losses(at: start + .seconds(6)).map(\.count).reduce(0, +) == 2)
+    }
+
     @Test(
         "What is no state is none",
         arguments: ["", "{", "{}", #"{"version": 2}"#, #"{"version": 1, "realm": "home"}"#, "[1]"])
     func malformed(text: String) throws {
-        #expect(SavedState(Array(text.utf8)) == nil)
+        #expect(SavedState(Array(text.utf8), now: 0) == nil)
         let directory = try TemporaryDirectory()
         try directory.write(text, to: "bridge-state.json")
         #expect(StateFile(directory: directory.path).take() == nil)

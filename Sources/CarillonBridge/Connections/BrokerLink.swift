@@ -7,6 +7,10 @@ protocol BrokerLinkDelegate: AnyObject {
     func brokerChanged()
     /// - Parameter sessionPresent: whether the broker kept what there was.
     func brokerConnected(sessionPresent: Bool)
+    /// A connection has ended.
+    ///
+    /// - Parameter error: nil when the bridge has ended it.
+    func brokerDisconnected(because error: MQTTError?)
     func brokerSent(_ publication: Publication)
     func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode)
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode])
@@ -45,19 +49,24 @@ final class BrokerLink {
     static let patienceAfterTakeover: UInt32 = 300_000
 
     weak var delegate: (any BrokerLinkDelegate)?
-    private let client: MQTTClient
+    private let client: any BrokerClient
     private let context: MainContext
+    private let random: () -> UInt64
     private(set) var state = State.starting {
         didSet { if state != oldValue { delegate?.brokerChanged() } }
     }
     private(set) var limits: BrokerLimits?
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
+    private var connectedAt: SuspendingClock.Instant?
     /// What is done when the last words have been said.
     private var farewell: (id: PacketID?, then: State, done: () -> Void)?
 
-    init(_ settings: MQTTClient.Settings, context: MainContext) throws(MQTTError) {
-        client = try MQTTClient(settings, context: context)
+    init(
+        _ settings: MQTTClient.Settings, _ environment: BridgeEnvironment, context: MainContext
+    ) throws(MQTTError) {
+        client = try environment.makeBrokerClient(settings, context)
+        random = environment.random
         self.context = context
         client.delegate = self
     }
@@ -69,7 +78,7 @@ final class BrokerLink {
         guard farewell == nil else { return }
         state = .connecting
         do throws(MQTTError) {
-            try client.connect()
+            try client.connect(startsClean: false)
         } catch {
             wait(because: error.description)
         }
@@ -83,7 +92,7 @@ final class BrokerLink {
         // Somebody is in a hurry.
         endFarewell()
         guard self.state == .connected else {
-            client.disconnect()
+            client.disconnect(.success)
             self.state = state
             return done()
         }
@@ -97,16 +106,29 @@ final class BrokerLink {
         guard let farewell else { return }
         self.farewell = nil
         timer = nil
-        client.disconnect()
+        client.disconnect(.success)
+        ended(because: nil)
         state = farewell.then
         farewell.done()
     }
+
+    /// A connection that the broker had taken is over.
+    private func ended(because error: MQTTError?) {
+        guard let connectedAt else { return }
+        self.connectedAt = nil
+        // A broker that takes a connection and ends it soon is as good as one that takes none.
+        if context.now - connectedAt >= Self.timeOfGoodConnection { pause = 1_000 }
+        delegate?.brokerDisconnected(because: error)
+    }
+
+    /// A connection that lasted so long was a good one.
+    private static let timeOfGoodConnection = Duration.seconds(10)
 
     private func wait(because reason: String, milliseconds: UInt32? = nil) {
         if state != .waiting(reason: reason) { Log.notice("no broker: \(reason)") }
         state = .waiting(reason: reason)
         // Not all hosts of a realm at once, when their broker comes back.
-        tryAgain(in: milliseconds ?? UInt32.random(in: pause - pause / 4...pause + pause / 4))
+        tryAgain(in: milliseconds ?? pause - pause / 4 + UInt32(random() % UInt64(pause / 2 + 1)))
         pause = min(pause * 2, 60_000)
     }
 
@@ -118,7 +140,8 @@ final class BrokerLink {
     /// taken for its own.
     func giveWay() {
         guard isConnected else { return }
-        client.disconnect()
+        client.disconnect(.success)
+        ended(because: nil)
         stayAway()
     }
 
@@ -162,12 +185,13 @@ final class BrokerLink {
 extension BrokerLink: MQTTClientDelegate {
     func connected(sessionPresent: Bool, limits: BrokerLimits) {
         self.limits = limits
-        pause = 1_000
+        connectedAt = context.now
         state = .connected
         delegate?.brokerConnected(sessionPresent: sessionPresent)
     }
 
     func disconnected(_ error: MQTTError) {
+        ended(because: error)
         if farewell != nil { return endFarewell() }
         switch state {
         case .starting, .stopped, .held: return

@@ -16,47 +16,81 @@ protocol CenterLinkDelegate: AnyObject {
     func valuesRemoved()
 }
 
-/// The bridge as a client of the session's service: the same client as every other (F1, E3).
+/// The bridge as a client of the session's service: the same client as every other (F1, E3). It lives as long as the bridge,
+/// so that a reload misses nothing.
 final class CenterLink: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
     weak var delegate: (any CenterLinkDelegate)?
     private let outbox = SharedOutbox()
+    private let context: MainContext
     private var session: ServiceSession!
+    private var registrations: Set<RegistrationKey> = []
     private(set) var isThere = false
     /// Why nothing can be exported; nil when it can.
     private(set) var refusal: String?
+    private var timer: EventSource?
 
-    init(address: String, context: MainContext) {
+    init(_ environment: BridgeEnvironment, context: MainContext) {
+        self.context = context
         session = ServiceSession(
-            bus: LoopBus(address: { address }, context: context), wish: TransportWish(ofUser: .ofEnvironment),
-            outbox: outbox, receiver: self)
+            bus: environment.sessionBus, wish: TransportWish(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
     }
 
-    /// Registers for what is exported, with the values that there are.
-    ///
-    /// A name is observed as by everybody, so that its posters learn that somebody gets it. For the beginnings of names,
-    /// which the service does not match, the bridge looks at everything as a monitor: so it counts for nobody's interest,
-    /// and nobody's post has one receiver more.
-    func start(exporting exports: [NamePattern]) {
+    func start() {
         outbox.add(.details([.host, .user, .retained, .time, .kept, .expiry]))
-        var options = ObserverOptions(
-            suspensionBehavior: .deliverImmediately, automaticSuspension: false, wantsRetained: true)
-        for case .exactly(let name) in Set(exports) {
-            outbox.add(.register(RegistrationKey(name: ExactText(name), object: nil, options: options)))
-        }
-        let isExact = exports.allSatisfy { if case .exactly = $0 { true } else { false } }
-        if !isExact {
-            options.suspensionBehavior = .coalesce
-            options.isMonitor = true
-            outbox.add(.register(RegistrationKey(name: nil, object: nil, options: options)))
-        }
         session.start()
     }
 
-    func stop() {
-        isThere = false
-        session.stop()
+    /// Registers for the exported names, with their values, and for no others.
+    ///
+    /// An exact name is observed like any client does, so that its posters see a receiver. For prefixes, which the service
+    /// does not match, the bridge observes every name as a monitor: a monitor counts for nobody's interest, and adds no
+    /// receiver to a post.
+    func export(_ patterns: [NamePattern]) {
+        var wanted: Set<RegistrationKey> = []
+        var options = ObserverOptions(
+            suspensionBehavior: .deliverImmediately, automaticSuspension: false, wantsRetained: true)
+        for case .exactly(let name) in Set(patterns) {
+            wanted.insert(RegistrationKey(name: ExactText(name), object: nil, options: options))
+        }
+        let isExact = patterns.allSatisfy { if case .exactly = $0 { true } else { false } }
+        if !isExact {
+            options.suspensionBehavior = .coalesce
+            options.isMonitor = true
+            wanted.insert(RegistrationKey(name: nil, object: nil, options: options))
+        }
+        for key in registrations.subtracting(wanted) { outbox.add(.unregister(key)) }
+        for key in wanted.subtracting(registrations) { outbox.add(.register(key)) }
+        registrations = wanted
+        refusal = nil
+        session.pump()
+    }
+
+    /// Unregisters everything.
+    ///
+    /// - Parameter done: called when all notifications from before have arrived.
+    func withdraw(_ done: @escaping () -> Void) {
+        guard isThere, !registrations.isEmpty else { return done() }
+        for key in registrations { outbox.add(.unregister(key)) }
+        registrations = []
+        let box = MainThreadClosure(done)
+        submit(.barrier { _ in box.run() })
+    }
+
+    /// Ends the connection when everything that was asked for is sent, or after a second.
+    func stop(_ done: @escaping () -> Void) {
+        stop(attempts: isThere ? 50 : 0, done)
+    }
+
+    private func stop(attempts: Int, _ done: @escaping () -> Void) {
+        guard attempts > 0, isThere, !session.mayStop() else {
+            timer = nil
+            isThere = false
+            session.stop()
+            return done()
+        }
+        timer = .once(milliseconds: 20, on: context) { [unowned self] in stop(attempts: attempts - 1, done) }
     }
 
     func submit(_ request: Request) {
@@ -75,6 +109,16 @@ final class CenterLink: @unchecked Sendable {
         } catch {
             Log.warning("\(name) can't be posted: \(error)")
         }
+    }
+}
+
+/// A closure for the thread of the bridge, through an interface that asks for one that any thread may call.
+private final class MainThreadClosure: @unchecked Sendable {
+    // Sendable: the bridge has one thread.
+    let run: () -> Void
+
+    init(_ run: @escaping () -> Void) {
+        self.run = run
     }
 }
 

@@ -33,6 +33,13 @@ final class HostAnnouncer {
             isValue: true)
     }
 
+    /// Removes the values of hosts that are those of another realm.
+    func forget(_ table: HostTable) {
+        for origin in table.hosts.keys.sorted(by: { $0.text < $1.text }) {
+            center.submit(.call(RemoveRetained(name: Self.hostName, object: origin.text)) { _ in })
+        }
+    }
+
     func tellConnection(_ isConnected: Bool, broker: String, reason: String) {
         center.tell(
             Self.connectionName,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import JSON
 import MQTT
-import NotificationWire
 
 /// The hosts of the realm, as they say of themselves at the broker.
 struct HostTable {
@@ -52,22 +51,5 @@ struct HostTable {
         return Host(
             isOnline: isOnline, software: String((json["software"]?.text ?? "").prefix(100).filter { $0 != "\0" }),
             isStripped: isBridge && !hasProperty)
-    }
-
-    /// Which process of a bridge says that it is there; nil for what does not say so.
-    static func run(in publication: Publication) -> String? {
-        guard let json = try? JSON(publication.payload), json["online"]?.isTrue == true else { return nil }
-        return json["run"]?.text
-    }
-
-    /// What a bridge says of itself.
-    static func message(isOnline: Bool, run: String, topic: String) -> Publication {
-        let payload = PropertyListJSON.object([
-            ("online", isOnline ? "true" : "false"), ("protocol", "1"), ("run", JSON.quoted(run)),
-            ("software", JSON.quoted("carillon-bridge \(Wire.softwareVersion)")),
-        ])
-        return Publication(
-            topic: topic, payload: Array(payload.utf8), isRetained: true, contentType: "application/json",
-            userProperties: [UserProperty(MessageProperties.Key.carillon.rawValue, "1")])
     }
 }

@@ -7,11 +7,11 @@ import NotificationCore
 import NotificationWire
 import ServiceClient
 
-/// What comes from the broker into the session: checked, and posted in its order with where it is from.
+/// The way from the broker into the session: checks messages, and posts them in order with their origin.
 final class Importer: @unchecked Sendable {
     // Sendable: the bridge has one thread, on which everything here runs.
 
-    /// Posts without an answer, and messages that wait for that, at most; beyond that the broker is not read.
+    /// The maximum of unposted messages, queued and unanswered. Beyond it the broker's socket is not read.
     static let window = 64
 
     private let configuration: BridgeConfiguration
@@ -20,14 +20,24 @@ final class Importer: @unchecked Sendable {
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
     private(set) var gate: InwardGate
     private var inbox = Deque<InwardMessage>()
-    private var unanswered = 0
-    /// Whether the first of the inbox waits for an answer, and all others behind it.
+    /// The messages whose posts the service has not answered, by the order of their posts.
+    private var unanswered: [UInt64: InwardMessage] = [:]
+    private var lastPost: UInt64 = 0
+    /// Whether the first of the inbox waits for a comparison, and all others behind it.
     private var isComparing = false
+    /// Whether messages are posted. Otherwise they wait for another importer.
+    private var isOpen = true
     private var holeTimer: EventSource?
     private let context: MainContext
-    private(set) var imported: UInt64 = 0
-    private(set) var repeated: UInt64 = 0
-    private(set) var refused: UInt64 = 0
+    var totals = Totals()
+    /// Called when no message waits any more.
+    var onIdle: () -> Void = {}
+
+    struct Totals {
+        var imported: UInt64 = 0
+        var repeated: UInt64 = 0
+        var refused: UInt64 = 0
+    }
 
     init(
         _ configuration: BridgeConfiguration, center: CenterLink, broker: BrokerLink, context: MainContext,
@@ -42,17 +52,31 @@ final class Importer: @unchecked Sendable {
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports)
     }
 
-    /// Goes on where an earlier process ended.
-    func goOn(with places: PlaceCheck) {
+    /// Continues where an earlier bridge ended.
+    ///
+    /// - Parameter places: the imported topics; empty when they are those of another realm.
+    func goOn(with places: [PlaceCheck.Saved], _ messages: [InwardMessage]) {
+        var check = PlaceCheck()
+        for place in places { check.restore(place, now: context.now) }
         gate = InwardGate(
-            realm: configuration.realm, own: configuration.origin, imports: configuration.imports, places: places)
+            realm: configuration.realm, own: configuration.origin, imports: configuration.imports, places: check,
+            hosts: gate.hosts)
+        // They are acknowledged: nobody else has them.
+        for message in messages where WantedNames.mayImport(message.name, configuration.imports) {
+            inbox.append(message)
+        }
+        watchHoles()
+        pump()
     }
+
+    /// Takes the hosts that an earlier importer knew, which are announced already.
+    func take(_ hosts: HostTable) { gate.take(hosts) }
 
     var filters: Set<String> { gate.wanted.filters(in: configuration.realm) }
 
     // MARK: Subscriptions
 
-    /// Subscribes to what the session's observers want now, and no longer to what they do not.
+    /// Subscribes to the names that the session's observers want now, and unsubscribes from all others.
     func want(_ names: [String], any isAnyWanted: Bool) {
         let before = filters
         gate.wanted = WantedNames(
@@ -86,20 +110,20 @@ final class Importer: @unchecked Sendable {
 
     // MARK: Messages
 
-    /// Takes what is for the session.
+    /// Takes a message for the session.
     ///
-    /// - Returns: what it is, for those whom it concerns else.
+    /// - Returns: its kind, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
-        let judgement = gate.judge(publication, now: .now)
+        let judgement = gate.judge(publication, now: context.now)
         switch judgement {
         case .ignored, .own, .presence: break
         // Of an earlier process that the broker kept the session of, or of what was wanted a moment ago.
         case .unwanted(let name): unsubscribeUnwanted(name)
         case .refused(let name, let origin, let reason, let words):
-            refused += 1
+            totals.refused += 1
             Log.info("\(name) of \(origin.text) is not taken: \(words)")
             if let reason { lost(1, name, origin, reason) }
-        case .repeated: repeated += 1
+        case .repeated: totals.repeated += 1
         case .message(let message):
             inbox.append(message)
             pump()
@@ -117,37 +141,47 @@ final class Importer: @unchecked Sendable {
     }
 
     private func watchHoles() {
-        guard gate.isWaitingForLosses, holeTimer == nil else { return }
+        guard gate.isWaitingForLosses, holeTimer == nil, isOpen else { return }
         holeTimer = .once(milliseconds: 1_000, on: context) { [unowned self] in
             holeTimer = nil
-            for loss in gate.losses(at: .now) { lost(loss.count, loss.name, loss.origin, .missing) }
+            for loss in gate.losses(at: context.now) { lost(loss.count, loss.name, loss.origin, .missing) }
             watchHoles()
         }
     }
 
-    /// Posts what waits, while the service is there and answers.
+    /// Whether every message that was taken is posted and answered.
+    var isIdle: Bool { inbox.isEmpty && unanswered.isEmpty && !isComparing }
+
+    /// Posts messages that wait, while the service is there and answers.
     func pump() {
-        defer { broker.isReadingPaused = inbox.count + unanswered >= Self.window }
-        while center.isThere, !isComparing, unanswered < Self.window, let message = inbox.popFirst() {
+        defer { pauseReading() }
+        while isOpen, center.isThere, !isComparing, unanswered.count < Self.window, let message = inbox.popFirst() {
             if case .notification(let userInfo) = message.content, message.isToldAnew {
                 compare(message, userInfo)
             } else {
                 carryOut(message)
             }
         }
+        if isIdle { onIdle() }
+    }
+
+    private func pauseReading() {
+        broker.isReadingPaused = inbox.count + unanswered.count >= Self.window
     }
 
     private func carryOut(_ message: InwardMessage) {
         switch message.content {
         case .notification(let userInfo): post(message, userInfo)
         case .removal:
-            unanswered += 1
+            let number = noteUnanswered(message)
             let call = RemoveRetainedFrom(
                 host: message.origin.host, user: message.origin.user, name: message.name, object: message.object)
             center.submit(
-                .call(call) { [weak self] result in
-                    if case .failure(let error) = result { self?.failed(message, error) }
-                    self?.answered()
+                .call(call) { [self] result in
+                    switch result {
+                    case .success: answered(number, nil)
+                    case .failure(let error): answered(number, error)
+                    }
                 })
         }
     }
@@ -158,51 +192,84 @@ final class Importer: @unchecked Sendable {
             options.origin = try OutsideOrigin(host: message.origin.host, user: message.origin.user)
             options.retention = message.isKept ? Retention() : nil
             options.expiresAfter = message.expiresAfter
+            let number = lastPost + 1
             let post = try OutgoingPost(
                 name: message.name, object: message.object, userInfo: userInfo, options: options
-            ) { [weak self] result in
+            ) { [self] result in
                 switch result {
-                case .success: self?.imported += 1
-                case .failure(let error): self?.failed(message, error)
+                case .success:
+                    totals.imported += 1
+                    answered(number, nil)
+                case .failure(let error): answered(number, error)
                 }
-                self?.answered()
             }
-            unanswered += 1
+            _ = noteUnanswered(message)
             center.submit(.post(post))
         } catch {
             failed(message, .refused(BusError(error)))
         }
     }
 
-    private func answered() {
-        unanswered -= 1
+    private func noteUnanswered(_ message: InwardMessage) -> UInt64 {
+        lastPost += 1
+        unanswered[lastPost] = message
+        return lastPost
+    }
+
+    private func answered(_ number: UInt64, _ error: ServiceError?) {
+        guard let message = unanswered.removeValue(forKey: number) else { return }
+        if let error { failed(message, error) }
         pump()
     }
 
     private func failed(_ message: InwardMessage, _ error: ServiceError) {
-        refused += 1
+        totals.refused += 1
         if case .refused = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
             lost(1, message.name, message.origin, .refused)
         } else {
-            // It may have been posted. Nothing comes twice, so it is told that it may not have come at all.
+            // It may have been posted. Nothing comes twice, so it is announced as a possible loss.
             lost(1, message.name, message.origin, .uncertain)
         }
     }
 
-    /// Posts a value that was at the broker before only where it is not here already: who comes back to the broker is
-    /// told all of them anew, and nothing has happened.
+    /// Posts a value that was at the broker before only if the session does not have it: after a new connection the broker
+    /// sends all of them, and nothing has happened.
     private func compare(_ message: InwardMessage, _ userInfo: [String: PropertyList]) {
         isComparing = true
+        // It is not posted: until the answer it belongs to the inbox.
+        inbox.prepend(message)
         center.submit(
             .call(Get(name: message.name, object: message.object)) { [weak self] result in
-                guard let self else { return }
+                guard let self, isComparing else { return }
                 isComparing = false
+                _ = inbox.popFirst()
                 let kept = (try? result.get()) ?? []
                 let isHere = kept.contains { message.isKept(as: $0, userInfo) }
-                if isHere { repeated += 1 } else { carryOut(message) }
+                if isHere { totals.repeated += 1 } else { carryOut(message) }
                 pump()
             })
+    }
+
+    // MARK: Ends
+
+    /// Ends. Answers of the service still count.
+    ///
+    /// - Parameter awaitsAnswers: whether the service's answers will come; otherwise posts without one may be lost, which is
+    ///   announced.
+    /// - Returns: the messages that are not posted, in order, and the state of the topics.
+    func close(awaitsAnswers: Bool) -> (inbox: [InwardMessage], places: [PlaceCheck.Saved]) {
+        isOpen = false
+        isComparing = false
+        holeTimer = nil
+        if !awaitsAnswers {
+            for (_, message) in unanswered.sorted(by: { $0.key < $1.key }) {
+                lost(1, message.name, message.origin, .uncertain)
+            }
+            unanswered = [:]
+        }
+        defer { inbox.removeAll() }
+        return (Array(inbox), gate.places.saved)
     }
 }
 

@@ -31,14 +31,20 @@ struct InwardGate {
     private(set) var places: PlaceCheck
 
     /// - Parameter places: what an earlier process has heard.
-    init(realm: String, own: Origin, imports: [NamePattern], places: PlaceCheck = PlaceCheck()) {
+    init(
+        realm: String, own: Origin, imports: [NamePattern], places: PlaceCheck = PlaceCheck(),
+        hosts: HostTable = HostTable()
+    ) {
+        self.hosts = hosts
         self.places = places
         self.realm = realm
         self.own = own
         self.imports = imports
     }
 
-    mutating func judge(_ publication: Publication, now: ContinuousClock.Instant) -> Judgement {
+    mutating func take(_ hosts: HostTable) { self.hosts = hosts }
+
+    mutating func judge(_ publication: Publication, now: SuspendingClock.Instant) -> Judgement {
         guard let topic = BridgeTopic(publication.topic, in: realm) else { return .ignored }
         guard topic.origin != own else { return .own(topic) }
         switch topic.subject {
@@ -54,7 +60,7 @@ struct InwardGate {
     }
 
     private mutating func judge(
-        _ publication: Publication, on topic: BridgeTopic, _ name: String, _ now: ContinuousClock.Instant
+        _ publication: Publication, on topic: BridgeTopic, _ name: String, _ now: SuspendingClock.Instant
     ) -> Judgement {
         if hosts[topic.origin]?.isStripped == true {
             return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
@@ -62,7 +68,7 @@ struct InwardGate {
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)
             let verdict = places.check(
-                topic: message.topic, origin: message.origin, name: name, place: message.properties.place, now: now)
+                topic: publication.topic, origin: message.origin, name: name, place: message.properties.place, now: now)
             // The first that is heard of on a topic and is kept there was there before.
             if verdict == .repeated { return .repeated }
             return .message(message.told(anew: verdict == .first && message.isKept))
@@ -75,7 +81,7 @@ struct InwardGate {
     }
 
     /// The losses that are certain by now.
-    mutating func losses(at now: ContinuousClock.Instant) -> [PlaceCheck.Loss] { places.losses(at: now) }
+    mutating func losses(at now: SuspendingClock.Instant) -> [PlaceCheck.Loss] { places.losses(at: now) }
 
     /// Whether ``losses(at:)`` is to be asked again, in a while.
     var isWaitingForLosses: Bool { places.isWaiting }

@@ -30,7 +30,7 @@ struct PlaceCheck: Equatable {
 
     private struct Hole: Equatable {
         var numbers: ClosedRange<UInt64>
-        let since: ContinuousClock.Instant
+        let since: SuspendingClock.Instant
     }
 
     private struct State: Equatable {
@@ -53,7 +53,7 @@ struct PlaceCheck: Equatable {
 
     /// - Parameter place: of the message; nil where it has none.
     mutating func check(
-        topic: String, origin: Origin, name: String, place: MessageProperties.Place?, now: ContinuousClock.Instant
+        topic: String, origin: Origin, name: String, place: MessageProperties.Place?, now: SuspendingClock.Instant
     ) -> Verdict {
         let topic = ExactText(topic)
         guard let place else { return states[topic] == nil ? .first : .new }
@@ -93,7 +93,7 @@ struct PlaceCheck: Equatable {
     }
 
     /// The losses that are certain by now.
-    mutating func losses(at now: ContinuousClock.Instant) -> [Loss] {
+    mutating func losses(at now: SuspendingClock.Instant) -> [Loss] {
         for topic in open {
             guard var state = states[topic] else {
                 open.remove(topic)
@@ -123,23 +123,28 @@ struct PlaceCheck: Equatable {
         let origin: Origin
         let name: String
         let place: MessageProperties.Place
+        /// Numbers that are still missing.
+        var holes: [ClosedRange<UInt64>] = []
     }
 
-    /// All of them, those first that were heard of longest ago. Holes are given up by then.
+    /// The state of all topics, in the order in which they were heard of last.
     var saved: [Saved] {
         states.sorted { $0.value.age < $1.value.age }.map { topic, state in
             Saved(
                 topic: topic.text, origin: state.origin, name: state.name,
-                place: .init(run: state.run, count: state.highest))
+                place: .init(run: state.run, count: state.highest), holes: state.holes.map(\.numbers))
         }
     }
 
-    /// To be called in the order of ``saved``.
-    mutating func restore(_ saved: Saved) {
+    /// To be called in the order of ``saved``. The time in which holes can be filled begins anew.
+    mutating func restore(_ saved: Saved, now: SuspendingClock.Instant) {
         guard states.count < Self.mostTopics else { return }
         age += 1
-        states[ExactText(saved.topic)] = State(
-            origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count, age: age)
+        let topic = ExactText(saved.topic)
+        states[topic] = State(
+            origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count,
+            holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age)
+        if !saved.holes.isEmpty { open.insert(topic) }
     }
 
     private mutating func give(up holes: some Collection<Hole>, of state: State) {

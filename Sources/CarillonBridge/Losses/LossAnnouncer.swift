@@ -13,22 +13,41 @@ final class LossAnnouncer {
     /// Names that the status at the broker tells apart.
     private static let mostNames = 100
 
-    private let configuration: BridgeConfiguration
     private let center: CenterLink
-    private let broker: BrokerLink
     private let context: MainContext
+    /// The configuration and the broker that the bridge has now.
+    private var configuration: BridgeConfiguration
+    private weak var broker: BrokerLink?
     private var ledger = LossLedger()
     private var timer: EventSource?
     /// What went out and did not come there, by its name.
     private var outwards: [String: UInt64] = [:]
     private var mustTellBroker = false
 
-    init(_ configuration: BridgeConfiguration, center: CenterLink, broker: BrokerLink, context: MainContext) {
+    init(_ configuration: BridgeConfiguration, center: CenterLink, context: MainContext) {
         self.configuration = configuration
         self.center = center
-        self.broker = broker
         self.context = context
     }
+
+    /// Announces to another broker, or as another origin, from now on.
+    func use(_ configuration: BridgeConfiguration, _ broker: BrokerLink) {
+        if configuration.origin != self.configuration.origin || configuration.realm != self.configuration.realm {
+            outwards = [:]
+        }
+        self.configuration = configuration
+        self.broker = broker
+    }
+
+    /// Continues with losses that an earlier bridge could not announce.
+    func goOn(with losses: [LossLedger.Entry: UInt64]) {
+        guard !losses.isEmpty else { return }
+        ledger.restore(losses)
+        tellSoon()
+    }
+
+    /// The losses that are not announced.
+    var pending: [LossLedger.Entry: UInt64] { ledger.pending }
 
     /// Ever.
     var outwardsCount: UInt64 { ledger.outwards }
@@ -62,8 +81,15 @@ final class LossAnnouncer {
         }
     }
 
+    /// Announces at once, if the service is there.
+    func announceNow() {
+        timer = nil
+        if center.isThere, !ledger.pending.isEmpty { tell() }
+        tellBroker()
+    }
+
     private func tell() {
-        // The service has to be there to be told; what is lost meanwhile is added.
+        // The service has to be there; later losses are added.
         guard center.isThere else { return tellSoon() }
         for (entry, count) in ledger.takePending() {
             let name = entry.name?.text ?? ""
@@ -82,7 +108,7 @@ final class LossAnnouncer {
 
     /// To be called when the broker is there again.
     func tellBroker() {
-        guard mustTellBroker, broker.isConnected else { return }
+        guard mustTellBroker, let broker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
         let payload = PropertyListJSON.object([
             ("lost", String(outwards.values.reduce(0, &+))), ("names", PropertyListJSON.object(names)),

@@ -5,6 +5,8 @@ import Collections
 enum LossReason: String, CaseIterable {
     /// It never came from the broker: a number is missing.
     case missing = "missing"
+    /// No MQTT topic can have the name: it has too many parts, or is too long.
+    case noTopic = "no-topic"
     /// More waited for the broker than may.
     case queueFull = "queue-full"
     /// The broker, or the session's service, did not take it.
@@ -55,6 +57,9 @@ struct LossLedger {
         let isKnown = pending[entry] != nil || pending.count < Self.mostEntries
         pending[isKnown ? entry : Entry(origin: origin, name: nil, reason: reason), default: 0] &+= count
     }
+
+    /// Losses of an earlier bridge of the session, which are counted already.
+    mutating func restore(_ saved: [Entry: UInt64]) { pending.merge(saved) { $0 &+ $1 } }
 
     /// What is to be announced now.
     mutating func takePending() -> [(entry: Entry, count: UInt64)] {

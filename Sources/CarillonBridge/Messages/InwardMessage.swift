@@ -21,8 +21,8 @@ struct InwardMessage {
     /// In seconds; nil for never.
     let expiresAfter: UInt32?
     let properties: MessageProperties
-    /// What its place is counted on.
-    let topic: String
+    /// As it arrived, to be saved.
+    let publication: Publication
     /// Whether it is a value that was there before: it is news only for who does not have it.
     private(set) var isToldAnew: Bool
 
@@ -47,7 +47,7 @@ struct InwardMessage {
         case .online, .status, .test: preconditionFailure("not of a notification")
         }
         origin = topic.origin
-        self.topic = publication.topic
+        self.publication = publication
         self.properties = properties
         isKept = publication.isRetained
         // The last second of it is one.

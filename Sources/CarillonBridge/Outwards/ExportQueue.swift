@@ -12,6 +12,8 @@ struct ExportQueue {
     struct Entry: Equatable {
         let message: OutwardMessage
         let topic: String
+        /// How much speaks for this message as the cause of lost connections.
+        var suspicion = 0
     }
 
     let limits: Limits
@@ -23,6 +25,7 @@ struct ExportQueue {
     }
 
     var count: Int { entries.count }
+    var first: Entry? { entries.first }
 
     /// - Returns: those that had to go; that may be this one, when it alone is beyond the limit.
     mutating func append(_ entry: Entry) -> [Entry] {

@@ -5,54 +5,70 @@ import MainLoop
 import NotificationCore
 import NotificationWire
 
-/// What goes from the session to the broker: chosen, numbered, kept until the broker has confirmed it.
+/// The way from the session to the broker: selects notifications, numbers them, and keeps them until the broker has
+/// acknowledged them.
 final class Exporter {
     private struct InFlight {
+        let id: PacketID
         let entry: ExportQueue.Entry
-        let sent: ContinuousClock.Instant
+        let sent: SuspendingClock.Instant
     }
 
-    /// Values that are known to be at the broker, at most.
-    private static let mostValues = 65_536
+    /// The maximum of values that are known to be at the broker.
+    private static let maxValues = 65_536
 
     private let configuration: BridgeConfiguration
+    private let environment: BridgeEnvironment
+    private let context: MainContext
     private let broker: BrokerLink
-    /// - Parameters: how many, of which name, why.
+    /// - Parameters: count, name, reason.
     private let lost: (UInt64, String?, LossReason) -> Void
     private var queue: ExportQueue
     private(set) var counts: TopicCounts
-    private var inFlight: [PacketID: InFlight] = [:]
-    /// What this bridge has published to be kept, and what it found that an earlier one had.
+    /// In the order in which they were sent.
+    private var inFlight: [InFlight] = []
+    /// The values that this bridge has published, and those of an earlier one that it has found.
     private var values: Set<ValueKind> = []
-    /// Ever confirmed by the broker.
-    private(set) var exported: UInt64 = 0
-    /// How long the broker took to confirm the last one.
+    /// Messages that the broker has acknowledged.
+    var exported: UInt64 = 0
+    /// The time that the broker took to acknowledge the last message.
     private(set) var acknowledgement: Duration?
     private var hasWarned = false
+    /// Called when nothing waits for the broker any more.
+    var onIdle: () -> Void = {}
 
     init(
-        _ configuration: BridgeConfiguration, broker: BrokerLink,
-        lost: @escaping (UInt64, String?, LossReason) -> Void
+        _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, broker: BrokerLink,
+        context: MainContext, lost: @escaping (UInt64, String?, LossReason) -> Void
     ) {
         self.configuration = configuration
+        self.environment = environment
+        self.context = context
         self.broker = broker
         self.lost = lost
         queue = ExportQueue(limits: configuration.queue)
-        counts = TopicCounts(run: TopicCounts.randomRun())
+        counts = TopicCounts(run: environment.makeToken())
     }
 
     var queuedCount: Int { queue.count }
     var queuedBytes: Int { queue.byteCount }
     var inFlightCount: Int { inFlight.count }
+    var isIdle: Bool { queue.count == 0 && inFlight.isEmpty }
 
-    /// Goes on where an earlier process ended.
+    /// Continues where an earlier bridge ended.
     func goOn(with counts: TopicCounts, _ entries: [ExportQueue.Entry]) {
         self.counts = counts
-        for entry in entries { lose(queue.append(entry)) }
+        for entry in entries {
+            guard BridgeTopic.isPossible(entry.topic) else {
+                lost(1, entry.message.name, .noTopic)
+                continue
+            }
+            lose(queue.append(entry))
+        }
     }
 
-    /// Takes a notification of the session, if it is to go out: its name is in the list, and it is from here. Nothing
-    /// that came from outside goes out again, so that nothing goes round (G2).
+    /// Exports a notification of the session if the configuration allows its name, and if it is not from outside: an
+    /// imported one is never exported again, so that there are no loops (G2).
     func take(_ notification: ArrivedNotification) {
         guard exports(notification.name) else { return }
         guard let details = notification.details?.decoded(), details[Detail.retained.rawValue] != nil else {
@@ -64,50 +80,59 @@ final class Exporter {
         guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths)
-        if message.isRetained, values.count < Self.mostValues {
+        guard append(message) else { return }
+        if message.isRetained, values.count < Self.maxValues {
             values.insert(ValueKind(message.name, message.object))
         }
-        append(message)
     }
 
     private func exports(_ name: String) -> Bool {
         !WantedNames.ownNames.matches(name) && configuration.exports.contains { $0.matches(name) }
     }
 
-    private func append(_ message: OutwardMessage) {
+    /// - Returns: false when the message can't have a topic.
+    @discardableResult
+    private func append(_ message: OutwardMessage) -> Bool {
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
+        guard BridgeTopic.isPossible(topic) else {
+            Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
+            lost(1, message.name, .noTopic)
+            return false
+        }
         var message = message
-        message.properties.place = counts.next(on: topic)
-        let entry = ExportQueue.Entry(message: message, topic: topic)
-        lose(queue.append(entry))
+        message.properties.place = counts.next(on: topic, newRun: environment.makeToken)
+        lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
         pump()
+        return true
     }
 
     private func lose(_ entries: [ExportQueue.Entry]) {
         for entry in entries { lost(1, entry.message.name, .queueFull) }
     }
 
-    /// Hands on what waits, as much as may be on its way.
+    /// Sends queued messages, within the in-flight limit.
     func pump() {
-        let window = min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max)
-        while broker.isConnected, inFlight.count < Int(window), let entry = queue.popFirst() {
-            guard let publication = entry.message.publication(on: entry.topic, now: WallClock.microseconds()) else {
+        let limit = Int(min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max))
+        while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), let entry = queue.popFirst() {
+            guard let publication = entry.message.publication(on: entry.topic, now: environment.time()) else {
                 continue  // its time was over
             }
             do throws(MQTTError) {
                 let id = try broker.publish(publication)
-                inFlight[id] = InFlight(entry: entry, sent: .now)
+                inFlight.append(InFlight(id: id, entry: entry, sent: context.now))
             } catch {
                 guard error.cause != .notConnected else { return queue.prepend(entry) }
                 Log.info("\(entry.message.name) can't be published: \(error)")
                 lost(1, entry.message.name, .refused)
             }
         }
+        if isIdle { onIdle() }
     }
 
     func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
-        guard let sent = inFlight.removeValue(forKey: id) else { return }
-        acknowledgement = sent.sent.duration(to: .now)
+        guard let index = inFlight.firstIndex(where: { $0.id == id }) else { return }
+        let sent = inFlight.remove(at: index)
+        acknowledgement = context.now - sent.sent
         if reason.isFailure {
             Log.info("the broker refused \(sent.entry.message.name): \(reason)")
             lost(1, sent.entry.message.name, .refused)
@@ -117,14 +142,50 @@ final class Exporter {
         pump()
     }
 
-    // MARK: Values
+    // MARK: Ends of connections
 
-    /// An earlier process published this to be kept.
-    func found(_ name: String, _ object: String) {
-        if values.count < Self.mostValues { values.insert(ValueKind(name, object)) }
+    /// A message that was in flight at two ends of connections is sent alone, so that it is known whether it is the cause.
+    private var isSuspectNext: Bool {
+        (inFlight.first?.entry.suspicion ?? 0) > 0 || (queue.first?.suspicion ?? 0) > 0
     }
 
-    /// Takes away at the broker what is not kept here any more.
+    /// A connection has ended. Unacknowledged messages return to the head of the queue, except one that ends the connection
+    /// again and again.
+    func connectionEnded(because error: MQTTError?) {
+        let isAlone = inFlight.count == 1
+        for sent in inFlight.reversed() {
+            var entry = sent.entry
+            if let error { entry.suspicion += Self.suspicion(error, after: context.now - sent.sent) }
+            guard isAlone, let error, entry.suspicion >= Self.maxSuspicion else {
+                queue.prepend(entry)
+                continue
+            }
+            Log.warning("\(entry.message.name) is given up, because it ends the connection to the broker: \(error)")
+            lost(1, entry.message.name, .refused)
+        }
+        inFlight = []
+    }
+
+    /// Two ends with a reason, or three without, when the message was alone in flight.
+    private static let maxSuspicion = 6
+
+    private static func suspicion(_ error: MQTTError, after time: Duration) -> Int {
+        switch error.cause {
+        case .ended(let reason): reason.isAboutMessages ? 3 : 0
+        // A broker that closes the connection because of a message does it at once.
+        case .connectionLost, .system: time < .seconds(1) ? 2 : 0
+        default: 0
+        }
+    }
+
+    // MARK: Values
+
+    /// An earlier process published this as a value.
+    func found(_ name: String, _ object: String) {
+        if values.count < Self.maxValues { values.insert(ValueKind(name, object)) }
+    }
+
+    /// Removes values from the broker that the session does not keep any more.
     ///
     /// - Parameter kept: all values of this session.
     func compare(with kept: Set<ValueKind>) {
@@ -136,13 +197,23 @@ final class Exporter {
         }
     }
 
-    /// What the broker has not confirmed, in its order.
-    var unconfirmed: [ExportQueue.Entry] {
-        inFlight.values.sorted { $0.sent < $1.sent }.map(\.entry) + queue.all
+    /// The messages that the broker has not acknowledged, in order.
+    var unacknowledged: [ExportQueue.Entry] { inFlight.map(\.entry) + queue.all }
+}
+
+extension ReasonCode {
+    /// Whether a broker that ends a connection for this reason means a message, and not the connection.
+    fileprivate var isAboutMessages: Bool {
+        switch self {
+        case .sessionTakenOver, .serverShuttingDown, .serverUnavailable, .serverBusy, .keepAliveTimeout,
+            .useAnotherServer, .serverMoved, .connectionRateExceeded, .maximumConnectTime, .banned:
+            false
+        default: isFailure
+        }
     }
 }
 
-/// What a value is the value of.
+/// The name and object of a value.
 struct ValueKind: Hashable, Comparable {
     let name: ExactText
     let object: ExactText

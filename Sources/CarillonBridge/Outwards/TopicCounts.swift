@@ -13,11 +13,12 @@ struct TopicCounts: Equatable {
         self.run = run
     }
 
-    mutating func next(on topic: String) -> MessageProperties.Place {
+    /// - Parameter newRun: makes the name of another run.
+    mutating func next(on topic: String, newRun: () -> String) -> MessageProperties.Place {
         let topic = ExactText(topic)
         if counts[topic] == nil, counts.count == Self.mostTopics {
             counts = [:]
-            run = Self.randomRun()
+            run = newRun()
         }
         counts[topic, default: 0] += 1
         return MessageProperties.Place(run: run, count: counts[topic]!)
@@ -30,6 +31,4 @@ struct TopicCounts: Equatable {
 
     /// Goes on with what was counted before.
     mutating func set(_ count: UInt64, of topic: String) { counts[ExactText(topic)] = count }
-
-    static func randomRun() -> String { String(UInt64.random(in: .min ... .max), radix: 36) }
 }

@@ -1,33 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
+import Collections
 import JSON
+import MQTT
 import NotificationWire
 
-/// What a bridge leaves to the next one of its session: how far it has counted, what came last on each topic, and what
-/// the broker has not confirmed. So nothing is lost, and nothing comes twice, when it is started anew.
-struct SavedState: Equatable {
+/// The state that a bridge hands over when it is reloaded, and leaves to the next process of its session when it ends. With
+/// it nothing is lost, and nothing comes twice.
+package struct SavedState {
     var realm: String
     var origin: Origin
+    /// The counters of exported topics.
     var counts: TopicCounts
-    var places: PlaceCheck
-    /// In order.
+    /// The last number of each imported topic, and the numbers that are missing.
+    var places: [PlaceCheck.Saved]
+    /// Exported messages that the broker has not acknowledged, in order.
     var queue: [ExportQueue.Entry]
+    /// Imported messages that are acknowledged and not posted, in order.
+    var inbox: [InwardMessage] = []
+    /// Losses that are not announced.
+    var losses: [LossLedger.Entry: UInt64] = [:]
 
     /// A larger file is no state of a bridge.
     static let mostBytes = 256 << 20
 
     /// As JSON.
-    var bytes: [UInt8] {
+    ///
+    /// - Parameter now: microseconds since 1970 in UTC.
+    func bytes(now: Int64) -> [UInt8] {
         let entries: [String: PropertyList] = [
             "version": .int64(1), "realm": .string(realm), "host": .string(origin.host), "user": .string(origin.user),
             "run": .string(counts.run),
             "counts": .array(counts.all.map { .array([.string($0.topic), .uint64($0.count)]) }),
-            "places": .array(places.saved.map(\.propertyList)), "queue": .array(queue.map(\.propertyList)),
+            "places": .array(places.map(\.propertyList)), "queue": .array(queue.map(\.propertyList)),
+            "inbox": .array(inbox.map { $0.propertyList(now: now) }),
+            "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
         return Array(PropertyListJSON.text(.dictionary(entries)).utf8)
     }
 
-    /// - Returns: nil for what no bridge of this version has written.
-    init?(_ bytes: [UInt8]) {
+    /// - Parameter now: microseconds since 1970 in UTC.
+    /// - Returns: nil for bytes that no bridge of this version has written.
+    init?(_ bytes: [UInt8], now: Int64) {
         guard let json = try? JSON(bytes), let entries = try? PropertyListJSON.userInfo(from: json),
             entries["version"]?.unsigned == 1, let realm = entries["realm"]?.text, let host = entries["host"]?.text,
             let user = entries["user"]?.text, let origin = Origin(host: host, user: user),
@@ -42,24 +55,38 @@ struct SavedState: Equatable {
             else { return nil }
             self.counts.set(count, of: topic)
         }
-        self.places = PlaceCheck()
+        self.places = []
         for element in places {
             guard let place = PlaceCheck.Saved(element) else { return nil }
-            self.places.restore(place)
+            self.places.append(place)
         }
         self.queue = []
         for element in queue {
             guard let entry = ExportQueue.Entry(element) else { return nil }
             self.queue.append(entry)
         }
+        // An earlier version did not write them.
+        for element in entries["inbox"]?.list ?? [] {
+            guard let message = InwardMessage(element, in: realm, now: now) else { return nil }
+            inbox.append(message)
+        }
+        for element in entries["losses"]?.list ?? [] {
+            guard let (entry, count) = LossLedger.Entry.saved(element) else { return nil }
+            losses[entry] = count
+        }
     }
 
-    init(realm: String, origin: Origin, counts: TopicCounts, places: PlaceCheck, queue: [ExportQueue.Entry]) {
+    init(
+        realm: String, origin: Origin, counts: TopicCounts, places: [PlaceCheck.Saved], queue: [ExportQueue.Entry],
+        inbox: [InwardMessage] = [], losses: [LossLedger.Entry: UInt64] = [:]
+    ) {
         self.realm = realm
         self.origin = origin
         self.counts = counts
         self.places = places
         self.queue = queue
+        self.inbox = inbox
+        self.losses = losses
     }
 }
 
@@ -68,6 +95,7 @@ extension PlaceCheck.Saved {
         .dictionary([
             "topic": .string(topic), "host": .string(origin.host), "user": .string(origin.user), "name": .string(name),
             "run": .string(place.run), "count": .uint64(place.count),
+            "holes": .array(holes.map { .array([.uint64($0.lowerBound), .uint64($0.upperBound)]) }),
         ])
     }
 
@@ -77,7 +105,14 @@ extension PlaceCheck.Saved {
             let origin = Origin(host: host, user: user), let run = entries["run"]?.text,
             let count = entries["count"]?.unsigned, count > 0
         else { return nil }
-        self.init(topic: topic, origin: origin, name: name, place: .init(run: run, count: count))
+        var holes: [ClosedRange<UInt64>] = []
+        for element in entries["holes"]?.list ?? [] {
+            guard let bounds = element.list, bounds.count == 2, let first = bounds[0].unsigned,
+                let last = bounds[1].unsigned, first > 0, first <= last, last < count
+            else { return nil }
+            holes.append(first...last)
+        }
+        self.init(topic: topic, origin: origin, name: name, place: .init(run: run, count: count), holes: holes)
     }
 }
 
@@ -120,6 +155,63 @@ extension ExportQueue.Entry {
                 name: name, object: object, payload: payload, contentType: entries["type"]?.text,
                 isRetained: isRetained,
                 expiry: entries["expiry"]?.signed, properties: properties), topic: topic)
+    }
+}
+
+extension InwardMessage {
+    /// As it came from the broker, with the time of its expiry in the place of the seconds that are left.
+    fileprivate func propertyList(now: Int64) -> PropertyList {
+        var entries: [String: PropertyList] = [
+            "topic": .string(publication.topic), "payload": .data(publication.payload),
+            "retained": .boolean(publication.isRetained), "anew": .boolean(isToldAnew),
+            "properties": .array(publication.userProperties.map { .array([.string($0.name), .string($0.value)]) }),
+        ]
+        entries["type"] = publication.contentType.map { .string($0) }
+        entries["expiry"] = publication.expiry.map { .int64(now + Int64($0) * 1_000_000) }
+        return .dictionary(entries)
+    }
+
+    fileprivate init?(_ value: PropertyList, in realm: String, now: Int64) {
+        guard case .dictionary(let entries) = value, let topic = entries["topic"]?.text,
+            case .data(let payload)? = entries["payload"], case .boolean(let isRetained)? = entries["retained"],
+            case .boolean(let isAnew)? = entries["anew"], let properties = entries["properties"]?.list,
+            let parsed = BridgeTopic(topic, in: realm)
+        else { return nil }
+        var publication = Publication(
+            topic: topic, payload: payload, isRetained: isRetained, contentType: entries["type"]?.text,
+            expiry: entries["expiry"]?.signed.map { UInt32(clamping: max(0, $0 - now) / 1_000_000) })
+        for element in properties {
+            guard let pair = element.list, pair.count == 2, let name = pair[0].text, let text = pair[1].text else {
+                return nil
+            }
+            publication.userProperties.append(UserProperty(name, text))
+        }
+        switch parsed.subject {
+        case .notification, .value: break
+        case .online, .status, .test: return nil
+        }
+        guard let message = try? InwardMessage(publication, on: parsed) else { return nil }
+        self = message.told(anew: isAnew)
+    }
+}
+
+extension LossLedger.Entry {
+    fileprivate func propertyList(count: UInt64) -> PropertyList {
+        var entries: [String: PropertyList] = [
+            "host": .string(origin.host), "user": .string(origin.user), "reason": .string(reason.rawValue),
+            "count": .uint64(count),
+        ]
+        entries["name"] = name.map { .string($0.text) }
+        return .dictionary(entries)
+    }
+
+    fileprivate static func saved(_ value: PropertyList) -> (LossLedger.Entry, UInt64)? {
+        guard case .dictionary(let entries) = value, let host = entries["host"]?.text,
+            let user = entries["user"]?.text, let origin = Origin(host: host, user: user),
+            let reason = entries["reason"]?.text.flatMap(LossReason.init(rawValue:)),
+            let count = entries["count"]?.unsigned
+        else { return nil }
+        return (.init(origin: origin, name: entries["name"]?.text.map(ExactText.init), reason: reason), count)
     }
 }
 

@@ -7,11 +7,23 @@ import MainLoop
     import Musl
 #endif
 
+/// Where a bridge keeps ``SavedState`` between two runs: a file, or what a simulation puts in its place.
+package protocol StateStore {
+    /// The part of the bridge's client identifier that nobody can guess. Created once.
+    ///
+    /// - Returns: nil where it can't be kept, as it would be another one each time.
+    func clientID() -> String?
+    /// Takes the state that an earlier bridge left.
+    func take() -> SavedState?
+    /// - Returns: whether it is kept.
+    func save(_ state: SavedState) -> Bool
+}
+
 /// Where a bridge keeps ``SavedState`` between two runs: `carillon/bridge-state.json` in `$XDG_STATE_HOME`, or in the
 /// directory that systemd gives it.
 ///
 /// It is written at the end, and gone while the bridge runs: what a crash leaves is nothing, and not what was true once.
-struct StateFile {
+struct StateFile: StateStore {
     private let directory: String?
 
     init() {
@@ -36,9 +48,6 @@ struct StateFile {
 
     private var path: String? { directory.map { $0 + "/bridge-state.json" } }
 
-    /// What tells this bridge from others at the broker, and nobody can guess: made once and kept beside the state.
-    ///
-    /// - Returns: nil where it can't be kept, as it would be another one each time.
     func clientID() -> String? {
         guard let directory else { return nil }
         let path = directory + "/bridge-id"
@@ -61,13 +70,12 @@ struct StateFile {
         (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
     }
 
-    /// Takes what an earlier bridge left.
     func take() -> SavedState? {
         guard let path else { return nil }
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: SavedState.mostBytes) else { return nil }
             unlink(path)
-            guard let state = SavedState(bytes) else {
+            guard let state = SavedState(bytes, now: WallClock.microseconds()) else {
                 Log.warning("\(path) is no state of a bridge, and is not used")
                 return nil
             }
@@ -78,13 +86,12 @@ struct StateFile {
         }
     }
 
-    /// - Returns: whether it is kept.
     func save(_ state: SavedState) -> Bool {
         guard let directory, let path else { return false }
         do throws(FileError) {
             makeDirectory(directory)
             guard let file = try RegularFile(path + ".new", for: .newLog) else { return false }
-            try file.append(state.bytes)
+            try file.append(state.bytes(now: WallClock.microseconds()))
             try file.rename(to: path)
             return true
         } catch {

@@ -90,6 +90,11 @@ struct BridgeTopic {
             .map { TopicLevel.encoded(Substring($0)) }.joined(separator: "/")
     }
 
+    /// Whether MQTT, and the brokers that bound the levels, take a topic.
+    static func isPossible(_ topic: String) -> Bool {
+        topic.utf8.count <= mostBytes && topic.utf8.lazy.filter { $0 == UInt8(ascii: "/") }.count < mostLevels
+    }
+
     /// Whether notifications of a name can have a topic, and be subscribed to.
     static func isPossible(name: String) -> Bool {
         let count = name.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).count

@@ -16,7 +16,7 @@ public func testOneInput(_ bytes: UnsafePointer<UInt8>?, _ count: Int) -> Int32 
             imports: input.flag() ? [.all] : [.below("a."), .exactly("n")])
         gate.wanted = WantedNames(
             observed: ["n", "a.b"], isAnyObserved: input.flag(), imports: gate.imports, mostSubscriptions: 8)
-        var now = ContinuousClock.now
+        var now = SuspendingClock.now
         while !input.isAtEnd {
             now += .seconds(input.number(below: 4))
             let publication = publication(&input)

@@ -7,16 +7,19 @@ import CMosquitto
     import Musl
 #endif
 
-/// What is set once, or before each connection.
-extension ClientDriver {
+/// What is set before a connection.
+extension LibraryHandle {
     private static let library: Void = { _ = mosquitto_lib_init() }()
 
     /// A client of libmosquitto with all settings but the files.
-    static func makeHandle(_ settings: MQTTClient.Settings) throws(MQTTError) -> OpaquePointer {
+    ///
+    /// - Parameter startsClean: whether the broker is to forget the session that it has.
+    static func makeClient(
+        _ settings: MQTTClient.Settings, startsClean: Bool
+    ) throws(MQTTError) -> OpaquePointer {
         _ = library
         try settings.check()
-        // False: the session of before is gone on with.
-        guard let handle = mosquitto_new(settings.clientID, false, nil) else {
+        guard let handle = mosquitto_new(settings.clientID, startsClean, nil) else {
             throw MQTTError(.settingsInvalid, "the client identifier")
         }
         do throws(MQTTError) {
@@ -57,8 +60,8 @@ extension ClientDriver {
         guard code == MOSQ_ERR_SUCCESS.rawValue else { throw MQTTError(code, errno: errno) }
     }
 
-    /// The files of TLS, which libmosquitto reads with each connection.
-    func setFiles() throws(MQTTError) {
+    /// The files of TLS.
+    func setFiles(_ settings: MQTTClient.Settings) throws(MQTTError) {
         guard let tls = settings.tls else { return }
         for path in [tls.authorityFile, tls.certificateFile, tls.keyFile] {
             guard let path else { continue }
@@ -67,7 +70,7 @@ extension ClientDriver {
             close(descriptor)
         }
         let code = mosquitto_tls_set(
-            handle, tls.authorityFile,
+            pointer, tls.authorityFile,
             // It wants one of both, also where the system's certificates are wanted; 2.0.11 would not even connect twice.
             tls.authorityFile == nil ? "/etc/ssl/certs" : nil,
             // A key with a passphrase fails, instead of asking at the terminal.
@@ -75,63 +78,52 @@ extension ClientDriver {
         try Self.check(code)
     }
 
-    /// The properties of the next connection.
+    /// The properties of the connection.
     ///
     /// libmosquitto has no function that connects with properties without waiting. The one that waits stores them before
     /// it looks at its other arguments, and with such a port it does nothing else. The tests would notice if that changes:
     /// without properties the broker forgets the session with the connection.
-    func setProperties() throws(MQTTError) {
+    func setProperties(_ settings: MQTTClient.Settings) throws(MQTTError) {
         var properties = PropertyList()
         try properties.add(MQTT_PROP_SESSION_EXPIRY_INTERVAL, settings.sessionExpiry)
         try properties.add(MQTT_PROP_RECEIVE_MAXIMUM, settings.receiveMaximum)
         if let most = settings.maximumPacketSize { try properties.add(MQTT_PROP_MAXIMUM_PACKET_SIZE, most) }
         let code = mosquitto_connect_bind_v5(
-            handle, settings.host, -1, Int32(settings.keepAlive), nil, properties.pointer)
+            pointer, settings.host, -1, Int32(settings.keepAlive), nil, properties.pointer)
         guard code == MOSQ_ERR_INVAL.rawValue else { throw MQTTError(.library(code)) }
     }
 
-    /// Has libmosquitto tell this object, which outlives it.
+    /// Has libmosquitto tell the driver.
     func setCallbacks() {
-        mosquitto_user_data_set(handle, Unmanaged.passUnretained(self).toOpaque())
-        mosquitto_connect_v5_callback_set(handle) { _, data, reason, flags, properties in
-            ClientDriver.from(data).answered(
+        mosquitto_connect_v5_callback_set(pointer) { _, data, reason, flags, properties in
+            LibraryHandle.driver(data)?.answered(
                 ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason)), sessionPresent: flags & 1 != 0,
                 ArrivedProperties(pointer: properties))
         }
-        mosquitto_disconnect_v5_callback_set(handle) { _, data, code, _ in
+        mosquitto_disconnect_v5_callback_set(pointer) { _, data, code, _ in
             let failure = errno
-            ClientDriver.from(data).disconnected(code, errno: failure)
+            LibraryHandle.driver(data)?.disconnected(code, errno: failure)
         }
-        mosquitto_message_v5_callback_set(handle) { _, data, message, properties in
-            ClientDriver.from(data).received(message!.pointee, ArrivedProperties(pointer: properties))
+        mosquitto_message_v5_callback_set(pointer) { _, data, message, properties in
+            LibraryHandle.driver(data)?.received(message!.pointee, ArrivedProperties(pointer: properties))
         }
-        mosquitto_publish_v5_callback_set(handle) { _, data, number, reason, _ in
+        mosquitto_publish_v5_callback_set(pointer) { _, data, number, reason, _ in
             let reason = ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason))
-            ClientDriver.from(data).events.append(.acknowledged(PacketID(number), reason))
+            LibraryHandle.driver(data)?.events.append(.acknowledged(PacketID(number), reason))
         }
-        mosquitto_subscribe_v5_callback_set(handle) { _, data, number, count, granted, _ in
+        mosquitto_subscribe_v5_callback_set(pointer) { _, data, number, count, granted, _ in
             let reasons = UnsafeBufferPointer(start: granted, count: Int(count)).map {
                 ReasonCode(rawValue: UInt8(truncatingIfNeeded: $0))
             }
-            ClientDriver.from(data).subscribed(PacketID(number), reasons)
+            LibraryHandle.driver(data)?.subscribed(PacketID(number), reasons)
         }
-        mosquitto_unsubscribe_v5_callback_set(handle) { _, data, number, _ in
-            ClientDriver.from(data).events.append(.unsubscribed(PacketID(number)))
-        }
-    }
-
-    /// Has what libmosquitto finds wrong kept. It makes a text of each packet meanwhile, so it is for connecting only.
-    func startLog() {
-        mosquitto_log_callback_set(handle) { _, data, level, text in
-            guard level == MOSQ_LOG_ERR || level == MOSQ_LOG_WARNING, let text else { return }
-            ClientDriver.from(data).logged(String(cString: text))
+        mosquitto_unsubscribe_v5_callback_set(pointer) { _, data, number, _ in
+            LibraryHandle.driver(data)?.events.append(.unsubscribed(PacketID(number)))
         }
     }
 
-    func stopLog() { mosquitto_log_callback_set(handle, nil) }
-
-    private static func from(_ data: UnsafeMutableRawPointer?) -> ClientDriver {
-        Unmanaged<ClientDriver>.fromOpaque(data!).takeUnretainedValue()
+    private static func driver(_ data: UnsafeMutableRawPointer?) -> ClientDriver? {
+        Unmanaged<LibraryHandle>.fromOpaque(data!).takeUnretainedValue().driver
     }
 }
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+import DBus
+import MQTT
+import MainLoop
+import ServiceClient
+
+/// Everything that a bridge takes from the machine it runs on, except time, which comes from its context. A simulation
+/// replaces it (E7).
+package struct BridgeEnvironment {
+    /// Opens a connection to the session bus, which has not said hello yet.
+    var connect: (MainContext) throws(BusError) -> Connection
+    /// The session bus, as the client of the service uses it.
+    var sessionBus: any SessionBus
+    var makeBrokerClient: (MQTTClient.Settings, MainContext) throws(MQTTError) -> any BrokerClient
+    var readConfiguration: () -> BridgeConfiguration.Reading
+    var state: any StateStore
+    /// Microseconds since 1970 in UTC.
+    var time: () -> Int64
+    var random: () -> UInt64
+
+    /// The machine itself.
+    ///
+    /// - Parameter address: the address of the session bus.
+    static func own(address: String, context: MainContext) -> BridgeEnvironment {
+        BridgeEnvironment(
+            connect: { context throws(BusError) in try Connection(address: address, context: context) },
+            sessionBus: LoopBus(address: { address }, context: context),
+            makeBrokerClient: { settings, context throws(MQTTError) in try MQTTClient(settings, context: context) },
+            readConfiguration: { .ofMachine() }, state: StateFile(), time: WallClock.microseconds,
+            random: { .random(in: .min ... .max) })
+    }
+
+    /// A name for a run or a challenge that nobody guesses.
+    func makeToken() -> String { String(random(), radix: 36) }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+
+/// A message from the bridge to itself by way of the broker: `carillon bridge test`.
+final class RoundTripTest {
+    struct Failure: Error {
+        let reason: String
+    }
+
+    /// In milliseconds.
+    private static let timeout: UInt32 = 10_000
+
+    private let topic: String
+    private let payload: [UInt8]
+    private let broker: BrokerLink
+    private let context: MainContext
+    private var subscription: PacketID?
+    private var sent: SuspendingClock.Instant?
+    private var timer: EventSource?
+    private var done: ((Result<Duration, Failure>) -> Void)?
+
+    /// - Parameter done: gets the time that the message took, or the reason why it did not come back. Called once.
+    init(
+        topic: String, token: String, broker: BrokerLink, context: MainContext,
+        _ done: @escaping (Result<Duration, Failure>) -> Void
+    ) {
+        self.topic = topic
+        payload = Array(token.utf8)
+        self.broker = broker
+        self.context = context
+        self.done = done
+        subscription = broker.subscribe([TopicFilter(topic, excludesOwn: false)])
+        let seconds = Self.timeout / 1_000
+        timer = .once(milliseconds: Self.timeout, on: context) { [unowned self] in
+            let words = "a message to itself did not come back within \(seconds) s: the broker's access list has to "
+            end(.failure(Failure(reason: words + "allow reading and writing \(topic)")))
+        }
+    }
+
+    var isOver: Bool { done == nil }
+
+    func subscribed(_ id: PacketID) {
+        guard id == subscription, !isOver else { return }
+        sent = context.now
+        do throws(MQTTError) {
+            _ = try broker.publish(Publication(topic: topic, payload: payload))
+        } catch {
+            end(.failure(Failure(reason: error.description)))
+        }
+    }
+
+    func received(_ publication: Publication) {
+        guard publication.payload == payload, let sent else { return }
+        end(.success(context.now - sent))
+    }
+
+    func end(_ result: Result<Duration, Failure>) {
+        guard let done else { return }
+        self.done = nil
+        timer = nil
+        broker.unsubscribe([topic])
+        done(result)
+    }
+}

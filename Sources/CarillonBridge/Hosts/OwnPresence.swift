@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+import JSON
+import MQTT
+import NotificationWire
+
+/// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and user
+/// (G2). No input and output.
+///
+/// A broker may restore an old message on the topic after a power cut, and others can forge one. So another run on the topic
+/// proves nothing. The bridge publishes its presence again, with a challenge. A live bridge answers the challenge; then the
+/// one that was asked last stays, and the one that asked gives way.
+struct OwnPresence {
+    enum Reaction: Equatable {
+        case none
+        /// Publish the presence again.
+        case correct(answer: String?)
+        /// Another bridge is alive.
+        case giveWay
+    }
+
+    /// The content of a message on the topic.
+    private struct Claim {
+        var isOnline = false
+        var run: String?
+        var challenge: String?
+        var answer: String?
+
+        init(_ payload: [UInt8]) {
+            guard let json = try? JSON(payload) else { return }
+            isOnline = json["online"]?.isTrue == true
+            run = json["run"]?.text
+            challenge = json["ask"]?.text
+            answer = json["answer"]?.text
+        }
+    }
+
+    /// The run of this process: a bridge that starts anew has another one.
+    let run: String
+    private(set) var challenge: String?
+
+    init(run: String) {
+        self.run = run
+    }
+
+    /// Decides about a message on the bridge's own topic.
+    ///
+    /// - Parameter isRetained: whether the broker had kept it; then it proves nothing about who is alive.
+    mutating func judge(_ publication: Publication, isRetained: Bool) -> Reaction {
+        let claim = Claim(publication.payload)
+        guard !isRetained else { return .none }
+        guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
+        guard other != run else { return .none }
+        if let challenge, claim.answer == challenge { return .giveWay }
+        guard let asked = claim.challenge else { return .correct(answer: nil) }
+        // Two that ask each other at the same time must not both give way.
+        return .correct(answer: challenge == nil || run > other ? asked : nil)
+    }
+
+    /// The message to publish.
+    ///
+    /// - Parameters:
+    ///   - answer: the challenge of another bridge, to answer; a message that answers asks nothing.
+    ///   - next: a challenge to ask with; nil for none.
+    mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
+        if answer == nil { challenge = next }
+        return Self.message(
+            isOnline: true, run: run, challenge: answer == nil ? next : nil, answer: answer, topic: topic)
+    }
+
+    func farewell(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }
+
+    private static func message(
+        isOnline: Bool, run: String, challenge: String? = nil, answer: String? = nil, topic: String
+    ) -> Publication {
+        var fields = [
+            ("online", isOnline ? "true" : "false"), ("protocol", "1"), ("run", JSON.quoted(run)),
+            ("software", JSON.quoted("carillon-bridge \(Wire.softwareVersion)")),
+        ]
+        if let challenge { fields.append(("ask", JSON.quoted(challenge))) }
+        if let answer { fields.append(("answer", JSON.quoted(answer))) }
+        return Publication(
+            topic: topic, payload: Array(PropertyListJSON.object(fields).utf8), isRetained: true,
+            contentType: "application/json",
+            userProperties: [UserProperty(MessageProperties.Key.carillon.rawValue, "1")])
+    }
+}

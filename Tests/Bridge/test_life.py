@@ -1,0 +1,272 @@
+#!/usr/bin/python3
+# SPDX-FileCopyrightText: The Carillon authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ends, reloads and power cuts: in whatever order they come, each notification arrives once or is announced as lost."""
+
+import json
+import os
+import shutil
+import signal
+import time
+import unittest
+
+from broker import SAVED
+from case import BridgeTest, lost
+from host import LOST
+from programs import wait_until
+
+NAME = "com.example.Ding"
+#: A name with more parts than mosquitto has levels for.
+DEEP = "com.example." + ".".join(["a"] * 200)
+
+
+class LifeTest(BridgeTest):
+    def set(self, host, section="Bridge", **entries):
+        host.settings[section].update({key.replace("_", "-"): value for key, value in entries.items()})
+        host.write_settings()
+
+    def reload(self, host):
+        self.assertIsNotNone(host.call("Reload"), getattr(host, "last_error", None))
+
+    def assert_all(self, observer, losses, count):
+        """All of so many arrived in order, or were announced."""
+        observer.wait_for(lambda each: each["userInfo"].get("n") == count - 1, "the last")
+        self.assert_ordered(observer.numbers)
+        missing = count - len(observer.numbers)
+        losses.wait_until(lambda: lost(losses, NAME) >= missing, "of all that is missing",
+                          lambda: f"{missing} are missing, {lost(losses, NAME)} announced")  # fmt: skip
+        return missing
+
+
+class Ends(LifeTest):
+    def test_the_service_ends_before_the_bridge(self):
+        """As at a log-out."""
+        _, desk, laptop = self.pair()
+        observer, losses = self.observe(laptop, NAME), laptop.observe(LOST)
+        poster = desk.poster(NAME)
+        poster.send("".join(f'{{"n": {number}}}\n' for number in range(600)))
+        observer.wait(5)
+        laptop.service.stop()
+        time.sleep(0.5)
+        laptop.bridge.stop()
+        desk.wait_status(lambda status: status["exported"] >= 600, "that all has gone")
+        laptop.start_service()
+        laptop.start_bridge()
+        desk.post(NAME, {"n": 600})
+        missing = self.assert_all(observer, losses, 601)
+        self.assertLessEqual({each["userInfo"]["reason"] for each in losses.notifications}, {"uncertain"})
+        self.assertLessEqual(lost(losses, NAME), 64)
+        self.assertLessEqual(missing, lost(losses, NAME))
+
+    def test_the_bridge_ends_while_values_come_in(self):
+        lab, desk, laptop = self.pair()
+        poster = desk.start("values", "bash", "-c",
+                            'for n in $(seq 0 199); do "$0" post com.example.Ding --object o$n --retain n=$n; done',
+                            lab.program("carillon"))  # fmt: skip
+        observer = self.observe(laptop, NAME, retained=True)
+        observer.wait(20)
+        laptop.bridge.stop()
+        self.assertEqual(poster.wait(), 0)
+        laptop.start_bridge()
+        wait_until(lambda: len(laptop.values(NAME)) == 200, lambda: f"200 values; there are {len(laptop.values(NAME))}")
+        self.assertEqual({each["userInfo"]["n"] for each in laptop.values(NAME)}, set(range(200)))
+        self.assertEqual(sorted(observer.numbers), sorted(set(observer.numbers)), "none comes twice")
+
+    def test_what_was_posted_before_the_end_is_exported(self):
+        _, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        for turn in range(5):
+            desk.post_many(NAME, range(turn * 100, turn * 100 + 100))
+            # Some of them are on their way to the bridge.
+            desk.restart_bridge()
+        observer.wait(500)
+        self.assertEqual(observer.numbers, list(range(500)))
+
+    def test_a_hole_that_was_noticed_is_announced_after_the_end(self):
+        lab, _, laptop = self.pair()
+        observer, losses = self.observe(laptop, NAME), laptop.observe(LOST)
+        topic = "carillon/1/home/shed/any/n/com/example/Ding"
+        for count in (1, 5):
+            lab.broker.publish("shed", topic, f'{{"n": {count}}}', properties=[("run", "r"), ("count", str(count))])
+        observer.wait(2)
+        laptop.restart_bridge()
+        losses.wait_until(lambda: lost(losses, NAME) == 3, "of the hole", lambda: f"{lost(losses, NAME)} of 3 announced")
+        self.assertEqual({each["userInfo"]["reason"] for each in losses.notifications}, {"missing"})
+
+    def test_a_loss_that_could_not_be_announced_is_announced_later(self):
+        _, desk, laptop = self.pair(settings={"Limits": {"queue": 10}})
+        observer, losses = self.observe(laptop, NAME), desk.observe(LOST)
+        desk.pull_cable()
+        desk.post_many(NAME, range(100))
+        desk.service.stop()
+        desk.bridge.stop()
+        desk.put_cable_back()
+        desk.start_service()
+        desk.start_bridge()
+        desk.post(NAME, {"n": 100})
+        observer.wait_for(lambda each: each["userInfo"]["n"] == 100, "the last")
+        missing = 101 - len(observer.numbers)
+        self.assertGreater(missing, 50)
+        losses.wait_until(lambda: lost(losses, NAME) == missing, "of all that is missing",
+                          lambda: f"{lost(losses, NAME)} of {missing} announced")  # fmt: skip
+
+
+class Reloads(LifeTest):
+    def test_under_load_nothing_is_lost(self):
+        _, desk, laptop = self.pair()
+        observer, losses = self.observe(laptop, NAME), laptop.observe(LOST)
+        poster = desk.poster(NAME)
+        number = 0
+        for turn in range(8):
+            for _ in range(10):
+                poster.send("".join(f'{{"n": {number + each}}}\n' for each in range(30)))
+                number += 30
+                time.sleep(0.02)
+            host = (desk, laptop)[turn % 2]
+            self.set(host, "Broker", keep_alive=30 + turn)
+            self.reload(host)
+        poster.close_input()
+        poster.wait()
+        observer.wait(number)
+        self.assertEqual(observer.numbers, list(range(number)))
+        self.assertEqual(losses.notifications, [])
+        for host in (desk, laptop):
+            host.wait_connected()
+
+    def test_many_within_a_second(self):
+        _, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        desk.pull_cable()
+        desk.post_many(NAME, range(2000))
+        for turn in range(5):
+            for host in (desk, laptop):
+                self.set(host, "Broker", keep_alive=30 + turn)
+                self.reload(host)
+        desk.put_cable_back()
+        observer.wait(2000)
+        desk.post(NAME, {"n": 2000})
+        observer.wait(2001)
+        self.assertEqual(observer.numbers, list(range(2001)))
+
+    def test_followed_by_an_end(self):
+        _, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        desk.pull_cable()
+        desk.post_many(NAME, range(500))
+        desk.wait_status(lambda status: status["queued"] + status["in-flight"] >= 500, "that all of it waits")
+        self.set(desk, "Broker", keep_alive=31)
+        self.reload(desk)
+        desk.bridge.stop()
+        desk.put_cable_back()
+        desk.start_bridge()
+        desk.post(NAME, {"n": 500})
+        observer.wait(501)
+        self.assertEqual(observer.numbers, list(range(501)))
+
+    def test_with_another_user(self):
+        """The old one goes offline, and its presence does not stay."""
+        _, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        self.set(desk, user="clara")
+        self.reload(desk)
+        wait_until(lambda: (laptop.value("org.carillon.Bridge.Host", "desk/clara") or {}).get("online"), "clara is there")
+        laptop.wait_value("org.carillon.Bridge.Host", "desk/anna", {"host": "desk", "user": "anna", "online": False})
+        desk.post(NAME, {"n": 1})
+        self.assert_origin(observer.wait(1)[0], "desk", "clara")
+
+    def test_counts_go_on(self):
+        _, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        desk.post_many(NAME, range(10))
+        observer.wait(10)
+        for host, key in ((desk, "exported"), (laptop, "imported")):
+            self.set(host, "Broker", keep_alive=31)
+            self.reload(host)
+            host.wait_connected()
+            self.assertEqual(host.wait_status(lambda status, key=key: status[key] == 10, f"{key}=10")[key], 10)
+
+
+class LockedOut(LifeTest):
+    def test_a_name_that_is_no_topic(self):
+        _, desk, laptop = self.pair(exports="*", imports="*")
+        observer, losses = self.observe(laptop, NAME), desk.observe(LOST)
+        desk.post(DEEP, {"n": 0})
+        desk.post(DEEP, {"n": 0}, "object", options=["--retain"])
+        desk.post(NAME, {"n": 1})
+        observer.wait(1)
+        losses.wait_for(lambda each: each["userInfo"] == {
+            "name": DEEP, "host": "desk", "user": "anna", "count": 2, "reason": "no-topic"}, "both")  # fmt: skip
+        # A name and an object that only together have too many levels.
+        edge = "com.example." + ".".join(["a"] * 190)
+        desk.post(edge, {"n": 2}, "object", options=["--retain"])
+        desk.restart_bridge()
+        desk.post(NAME, {"n": 3})
+        observer.wait(2)
+        self.assertTrue(desk.status()["connected"])
+
+    def test_a_message_that_an_earlier_version_could_not_send(self):
+        """A state file of an earlier version, which locked the bridge out."""
+        _, desk, laptop = self.pair()
+        observer, losses = self.observe(laptop, NAME), desk.observe(LOST)
+        desk.pull_cable()
+        desk.post_many(NAME, range(3))
+        desk.wait_status(lambda status: status["queued"] + status["in-flight"] == 3, "that they wait")
+        desk.bridge.stop()
+        path = os.path.join(desk.environment["HOME"], ".local/state/carillon/bridge-state.json")
+        with open(path, encoding="utf-8") as file:
+            state = json.load(file)
+        state["queue"][1]["topic"] = "carillon/1/home/desk/anna/n/" + DEEP.replace(".", "/")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(state, file)
+        desk.put_cable_back()
+        desk.start_bridge()
+        observer.wait(2)
+        losses.wait_until(lambda: lost(losses, NAME) == 1, "of one", lambda: f"{lost(losses, NAME)} announced")
+
+
+class Presence(LifeTest):
+    TOPIC = "carillon/1/home/desk/anna/online"
+
+    def assert_corrected(self, lab, run):
+        wait_until(lambda: lab.broker.retained("sensor", self.TOPIC)[self.TOPIC].json.get("run") == run,
+                   "the presence is corrected", seconds=5)  # fmt: skip
+
+    def run_of(self, lab):
+        return lab.broker.retained("sensor", self.TOPIC)[self.TOPIC].json["run"]
+
+    def test_forged(self):
+        lab, desk, laptop = self.pair()
+        run = self.run_of(lab)
+        observer = self.observe(laptop, NAME)
+        for payload in (
+            '{"online": true, "protocol": 1, "run": "another", "software": "x"}',
+            '{"online": true, "protocol": 1, "run": "another", "ask": "x"}',
+            '{"online": true, "protocol": 1, "run": "another", "answer": "x"}', '{"online": false}', "offline", "{",
+        ):  # fmt: skip
+            lab.broker.publish("desk", self.TOPIC, payload, "-r")
+            self.assert_corrected(lab, run)
+        self.assertTrue(desk.status()["connected"])
+        desk.post(NAME, {"n": 1})
+        observer.wait(1)
+        laptop.wait_value("org.carillon.Bridge.Host", "desk/anna", {"host": "desk", "user": "anna", "online": True})
+
+    def test_restored_by_the_broker(self):
+        lab = self.lab(settings=SAVED)
+        desk = lab.host("desk", export="com.example.*")
+        lab.broker.wait_saved()
+        file = os.path.join(lab.broker.directory, "state", "mosquitto.db")
+        shutil.copy(file, file + ".old")
+        desk.restart_bridge(signal.SIGKILL)
+        run = self.run_of(lab)
+        lab.broker.kill()
+        desk.wait_connected(False)
+        shutil.copy(file + ".old", file)
+        lab.broker.start()
+        desk.wait_connected()
+        self.assert_corrected(lab, run)
+        time.sleep(2)
+        self.assertTrue(desk.status()["connected"])
+
+
+if __name__ == "__main__":
+    unittest.main()

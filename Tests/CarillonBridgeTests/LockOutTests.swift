@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import MainLoop
+import NotificationCore
+import NotificationWire
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+/// A broker that takes everything and acknowledges nothing by itself.
+private final class FakeBroker: BrokerClient {
+    var delegate: (any MQTTClientDelegate)?
+    var isReadingPaused = false
+    private(set) var isConnected = false
+    private(set) var sent: [(id: PacketID, publication: Publication)] = []
+    private var lastID: UInt16 = 0
+
+    func connect(startsClean: Bool) throws(MQTTError) {
+        isConnected = true
+        sent = []
+        delegate?.connected(sessionPresent: true, limits: BrokerLimits())
+    }
+
+    func disconnect(_ reason: ReasonCode) { isConnected = false }
+
+    func publish(_ publication: Publication) throws(MQTTError) -> PacketID {
+        guard isConnected else { throw MQTTError(.notConnected) }
+        lastID += 1
+        sent.append((PacketID(rawValue: lastID), publication))
+        return sent.last!.id
+    }
+
+    func subscribe(_ filters: [TopicFilter]) throws(MQTTError) -> PacketID { PacketID(rawValue: 0) }
+    func unsubscribe(_ topics: [String]) throws(MQTTError) -> PacketID { PacketID(rawValue: 0) }
+
+    func acknowledgeAll() {
+        let all = sent
+        sent = []
+        for one in all { delegate?.acknowledged(one.id, .success) }
+    }
+
+    func end(_ cause: MQTTError.Cause) {
+        isConnected = false
+        delegate?.disconnected(MQTTError(cause))
+    }
+}
+
+@Suite("G2: no message locks a bridge out", .limited)
+struct LockOutTests {
+    /// An exporter with a broker that ends the connection when it gets messages of one name.
+    private final class Lab: BrokerLinkDelegate {
+        let fake = FakeBroker()
+        let link: BrokerLink
+        var exporter: Exporter!
+        private(set) var lost: [String?: UInt64] = [:]
+        private(set) var delivered: [String] = []
+        private(set) var connections = 0
+
+        init(inFlight: UInt16) throws {
+            var configuration = BridgeConfiguration(standard: ())
+            configuration.exports = try NamePattern.list("*")
+            configuration.inFlight = inFlight
+            let context = MainContext()
+            var environment = BridgeEnvironment.own(address: "", context: context)
+            environment.makeBrokerClient = { [fake] _, _ throws(MQTTError) in fake }
+            link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
+            link.delegate = self
+            exporter = Exporter(configuration, environment, broker: link, context: context) {
+                [unowned self] count, name, _ in lost[name, default: 0] += count
+            }
+        }
+
+        func post(_ names: String...) throws {
+            for name in names {
+                var arrived = NotificationSignal(
+                    name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
+                arrived.details = ["retained": .boolean(false)]
+                let message = NotificationsSignal([arrived]).message(to: ":1.8").carried(from: ":1.1", serial: 1)
+                for one in try #require(try ArrivedNotification.all(in: message)) { exporter.take(one) }
+            }
+        }
+
+        /// Connects until everything has gone, at most so often.
+        func run(atMost count: Int, cause: MQTTError.Cause?) {
+            for _ in 0..<count where exporter.queuedCount + exporter.inFlightCount > 0 {
+                connections += 1
+                link.connect()
+                while !fake.sent.isEmpty {
+                    if let cause, fake.sent.contains(where: { $0.publication.topic.hasSuffix("/n/bad") }) {
+                        fake.end(cause)
+                        break
+                    }
+                    delivered += fake.sent.map { String($0.publication.topic.split(separator: "/").last!) }
+                    fake.acknowledgeAll()
+                }
+            }
+        }
+
+        func brokerChanged() {}
+        func brokerConnected(sessionPresent: Bool) { exporter.pump() }
+        func brokerDisconnected(because error: MQTTError?) { exporter.connectionEnded(because: error) }
+        func brokerSent(_ publication: Publication) {}
+        func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) { exporter.acknowledged(id, reason) }
+        func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {}
+    }
+
+    @Test(
+        "A message that ends the connection again and again is given up, and all others arrive in their order",
+        arguments: [1, 20], [MQTTError.Cause.ended(.protocolError), .connectionLost, .system(104)])
+    func givenUp(inFlight: UInt16, cause: MQTTError.Cause) throws {
+        let lab = try Lab(inFlight: inFlight)
+        try lab.post("a", "b", "bad", "c", "d")
+        lab.run(atMost: 4, cause: cause)
+        #expect(lab.delivered == ["a", "b", "c", "d"] && lab.lost == ["bad": 1])
+        #expect(lab.connections <= (cause == .ended(.protocolError) ? 3 : 4))
+    }
+
+    @Test(
+        "Ends of the connection that say nothing about messages give none up",
+        arguments: [
+            MQTTError.Cause.ended(.serverShuttingDown), .ended(.keepAliveTimeout), .ended(.sessionTakenOver), .noAnswer,
+        ])
+    func kept(cause: MQTTError.Cause) throws {
+        let lab = try Lab(inFlight: 20)
+        try lab.post("a", "bad", "b")
+        lab.run(atMost: 20, cause: cause)
+        #expect(lab.lost.isEmpty && lab.exporter.queuedCount + lab.exporter.inFlightCount == 3)
+        lab.run(atMost: 1, cause: nil)
+        #expect(lab.delivered == ["a", "bad", "b"])
+    }
+
+    @Test("A name that can't be a topic is refused, and others go on")
+    func noTopic() throws {
+        let lab = try Lab(inFlight: 20)
+        let deep = (0..<300).map { _ in "x" }.joined(separator: ".")
+        try lab.post("a", deep, String(repeating: "y", count: 65_536), "b")
+        lab.run(atMost: 1, cause: nil)
+        #expect(lab.delivered == ["a", "b"] && lab.lost[deep] == 1 && lab.lost.count == 2)
+    }
+}
