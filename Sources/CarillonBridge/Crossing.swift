@@ -34,12 +34,14 @@ final class Crossing {
         case end
     }
 
-    /// Times in milliseconds.
+    /// Times, in milliseconds where they have no unit.
     private enum Time {
         /// Without a service for so long the broker is to keep messages, and not this process.
         static let withoutService: UInt32 = 20_000
-        /// The broker has sent the values that it keeps of this host.
+        /// The broker has shown the values of this host when it has sent none of them for so long.
         static let ownValues: UInt32 = 3_000
+        /// The maximum for that.
+        static let looking = Duration.seconds(30)
         /// The maximum for sending queued messages at the end, and for posting those that were taken.
         static let drain: UInt32 = 2_000
         /// The minimum between two announcements of the presence.
@@ -62,9 +64,9 @@ final class Crossing {
     private var interest: PagedQuestion<FollowInterest>!
     private var values: PagedQuestion<FollowValues>!
     private var serviceTimer: EventSource?
-    /// Set until the values that an earlier process left at the broker were compared with those of the session.
+    /// Set while the broker shows the values of this host.
     private var ownValues: EventSource?
-    private var hasSeenOwnValues = false
+    private var lookingSince = SuspendingClock.now
     private var roundTrip: RoundTripTest?
     private var presence: OwnPresence
     /// Whether this bridge has announced its presence on an earlier connection.
@@ -113,7 +115,7 @@ final class Crossing {
             further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } }
         ) { [unowned self] pieces in
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
-            exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) }))
+            if exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) })) { self.center.replayValues() }
         }
         broker.delegate = self
         exporter.onIdle = { [unowned self] in checkDrained() }
@@ -185,6 +187,8 @@ final class Crossing {
 
     private func takeOver(from before: Crossing) {
         exporter.exported = before.exporter.exported
+        exporter.values = before.exporter.values
+        exporter.values.stopLooking()
         importer.totals = before.importer.totals
         let table = before.importer.gate.hosts
         if before.configuration.realm == configuration.realm, configuration.followsPresence {
@@ -381,11 +385,13 @@ extension Crossing: BrokerLinkDelegate {
         }
         importer.connected()
         lookForOwnValues()
-        losses.tellBroker()
+        losses.brokerConnected()
         exporter.pump()
     }
 
     func brokerDisconnected(because error: MQTTError?) {
+        ownValues = nil
+        exporter.values.stopLooking()
         presenceTimer = nil
         dueCorrection = nil
         exporter.connectionEnded(because: error)
@@ -404,21 +410,34 @@ extension Crossing: BrokerLinkDelegate {
         }
     }
 
-    /// Has the broker tell what it keeps of this host, once: an earlier process may have left values there that have gone
-    /// since.
+    /// Has the broker show the values of this host. It may have forgotten them, or restored older ones, or have values of an
+    /// earlier process that are gone.
     private func lookForOwnValues() {
-        guard !hasSeenOwnValues, !configuration.exports.isEmpty else { return }
-        let filters = BridgeTopic.filters(of: configuration.origin, in: configuration.realm)
+        guard !configuration.exports.isEmpty, broker.limits?.retainAvailable != false else { return }
+        exporter.values.beginLooking()
+        lookingSince = context.now
         _ = broker.subscribe(
-            filters.map {
+            ownFilters.map {
                 TopicFilter($0, excludesOwn: false, keepsRetainFlag: true, retainHandling: .always)
             })
+        waitForOwnValues()
+    }
+
+    private var ownFilters: [String] { BridgeTopic.filters(of: configuration.origin, in: configuration.realm) }
+
+    private func waitForOwnValues() {
         ownValues = .once(milliseconds: Time.ownValues, on: context) { [unowned self] in
             ownValues = nil
-            hasSeenOwnValues = broker.isConnected
-            broker.unsubscribe(filters)
+            broker.unsubscribe(ownFilters)
             values.ask()
         }
+    }
+
+    private func show(_ name: String, _ object: String, _ publication: Publication) {
+        guard ownValues != nil, publication.isRetained else { return }
+        exporter.values.show(name, object, publication)
+        // Own values that change all the time keep it from ending otherwise.
+        if context.now - lookingSince < Time.looking { waitForOwnValues() }
     }
 
     func brokerSent(_ publication: Publication) {
@@ -432,10 +451,8 @@ extension Crossing: BrokerLinkDelegate {
 
     private func takeOwn(_ publication: Publication, _ topic: BridgeTopic) {
         switch topic.subject {
-        case .notification(let name):
-            if ownValues != nil, publication.isRetained, !publication.payload.isEmpty { exporter.found(name, "") }
-        case .value(let name, let object):
-            if ownValues != nil, publication.isRetained, !publication.payload.isEmpty { exporter.found(name, object) }
+        case .notification(let name): show(name, "", publication)
+        case .value(let name, let object): show(name, object, publication)
         case .test: roundTrip?.received(publication)
         case .online: takeOwnPresence(publication)
         case .status: break

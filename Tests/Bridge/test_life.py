@@ -10,7 +10,7 @@ import signal
 import time
 import unittest
 
-from broker import SAVED
+from broker import SAVED, Broker
 from case import BridgeTest, lost
 from host import LOST
 from programs import wait_until
@@ -21,9 +21,9 @@ DEEP = "com.example." + ".".join(["a"] * 200)
 
 
 class LifeTest(BridgeTest):
-    def set(self, host, section="Bridge", **entries):
-        host.settings[section].update({key.replace("_", "-"): value for key, value in entries.items()})
-        host.write_settings()
+    def set(self, machine, section="Bridge", **entries):
+        machine.settings[section].update({key.replace("_", "-"): value for key, value in entries.items()})
+        machine.write_settings()
 
     def reload(self, host):
         self.assertIsNotNone(host.call("Reload"), getattr(host, "last_error", None))
@@ -266,6 +266,81 @@ class Presence(LifeTest):
         self.assert_corrected(lab, run)
         time.sleep(2)
         self.assertTrue(desk.status()["connected"])
+
+
+class Forgetting(LifeTest):
+    """Brokers that lose what they keep."""
+
+    VALUES = "carillon/1/home/desk/anna/v/com/example/Ding/#"
+
+    def wait_retained(self, lab, expected):
+        def there():
+            return {topic.rsplit("/", 1)[1]: message.json["n"] for topic, message in lab.broker.retained("sensor", self.VALUES).items()}
+
+        wait_until(lambda: there() == expected, lambda: f"the broker has {expected}; it has {there()}")
+
+    def test_everything(self):
+        lab, desk, laptop = self.pair(lab=self.lab(settings="persistence false\n"))
+        for number in range(5):
+            desk.post(NAME, {"n": number}, f"o{number}", options=["--retain"])
+        observer = self.observe(laptop, NAME)
+        observer.wait(5)
+        lab.broker.kill()
+        desk.wait_connected(False)
+        desk.run("carillon", "forget", NAME, "--object", "o0")
+        desk.post(NAME, {"n": 9}, "o1", options=["--retain"])
+        lab.broker.start()
+        expected = {"o1": 9, "o2": 2, "o3": 3, "o4": 4}
+        self.wait_retained(lab, expected)
+        late = lab.host("late", imports="com.example.*")
+        self.observe(late, NAME)
+        wait_until(lambda: {each["object"]: each["userInfo"]["n"] for each in late.values(NAME)} == expected, "the values")
+        presence = lab.broker.retained("sensor", "carillon/1/home/desk/anna/online")
+        self.assertTrue(next(iter(presence.values())).json["online"])
+        # The removal of o0 came when the broker did not know the laptop any more.
+        laptop.wait_value(NAME, "o1", {"n": 9})
+        # Of the values that are published again none is posted again.
+        self.assertEqual(sorted(observer.numbers), [0, 1, 2, 3, 4, 9])
+
+    def test_the_last_changes(self):
+        lab, desk, laptop = self.pair(lab=self.lab(settings=SAVED))
+        desk.post(NAME, {"n": 1}, "o1", options=["--retain"])
+        desk.post(NAME, {"n": 2}, "o2", options=["--retain"])
+        self.wait_retained(lab, {"o1": 1, "o2": 2})
+        lab.broker.wait_saved()
+        file = os.path.join(lab.broker.directory, "state", "mosquitto.db")
+        shutil.copy(file, file + ".old")
+        desk.post(NAME, {"n": 3}, "o1", options=["--retain"])
+        desk.run("carillon", "forget", NAME, "--object", "o2")
+        self.wait_retained(lab, {"o1": 3})
+        lab.broker.kill()
+        shutil.copy(file + ".old", file)
+        lab.broker.start()
+        desk.wait_connected()
+        self.wait_retained(lab, {"o1": 3})
+        self.observe(laptop, NAME)
+        laptop.wait_value(NAME, "o1", {"n": 3})
+        laptop.wait_value(NAME, "o2", None)
+
+    def test_a_reload_to_another_broker(self):
+        lab = self.lab()
+        desk = lab.host("desk", export="com.example.*")
+        desk.post(NAME, {"n": 1}, "o1", options=["--retain"])
+        self.wait_retained(lab, {"o1": 1})
+        lab.broker = Broker(lab, "another")
+        self.addCleanup(lab.broker.program.stop)
+        address, port = lab.network.reach("desk", "another")
+        self.set(desk, "Broker", host=address, port=port)
+        self.reload(desk)
+        self.wait_retained(lab, {"o1": 1})
+
+    def test_names_that_a_reload_adds(self):
+        lab = self.lab()
+        desk = lab.host("desk", export="org.example.*")
+        desk.post(NAME, {"n": 1}, "o1", options=["--retain"])
+        self.set(desk, export="org.example.*;com.example.*")
+        self.reload(desk)
+        self.wait_retained(lab, {"o1": 1})
 
 
 if __name__ == "__main__":

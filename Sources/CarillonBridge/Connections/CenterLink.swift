@@ -25,7 +25,9 @@ final class CenterLink: @unchecked Sendable {
     private let outbox = SharedOutbox()
     private let context: MainContext
     private var session: ServiceSession!
-    private var registrations: Set<RegistrationKey> = []
+    /// The observers, with the keys that they are registered by.
+    private var registrations: [RegistrationKey: RegistrationKey] = [:]
+    private var lastNumber: UInt64 = 0
     private(set) var isThere = false
     /// Why nothing can be exported; nil when it can.
     private(set) var refusal: String?
@@ -60,10 +62,28 @@ final class CenterLink: @unchecked Sendable {
             options.isMonitor = true
             wanted.insert(RegistrationKey(name: nil, object: nil, options: options))
         }
-        for key in registrations.subtracting(wanted) { outbox.add(.unregister(key)) }
-        for key in wanted.subtracting(registrations) { outbox.add(.register(key)) }
-        registrations = wanted
+        for (key, registered) in registrations where !wanted.contains(key) {
+            outbox.add(.unregister(registered))
+            registrations[key] = nil
+        }
+        for key in wanted where registrations[key] == nil { register(key) }
         refusal = nil
+        session.pump()
+    }
+
+    private func register(_ key: RegistrationKey) {
+        lastNumber += 1
+        let registered = RegistrationKey(name: key.name, object: key.object, options: key.options, number: lastNumber)
+        registrations[key] = registered
+        outbox.add(.register(registered))
+    }
+
+    /// Has the service send the values again that there are. No notification is missed meanwhile.
+    func replayValues() {
+        for (key, registered) in registrations {
+            register(key)
+            outbox.add(.unregister(registered))
+        }
         session.pump()
     }
 
@@ -72,8 +92,8 @@ final class CenterLink: @unchecked Sendable {
     /// - Parameter done: called when all notifications from before have arrived.
     func withdraw(_ done: @escaping () -> Void) {
         guard isThere, !registrations.isEmpty else { return done() }
-        for key in registrations { outbox.add(.unregister(key)) }
-        registrations = []
+        for registered in registrations.values { outbox.add(.unregister(registered)) }
+        registrations = [:]
         let box = MainThreadClosure(done)
         submit(.barrier { _ in box.run() })
     }

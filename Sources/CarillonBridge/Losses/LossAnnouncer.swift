@@ -106,8 +106,13 @@ final class LossAnnouncer {
         tellBroker()
     }
 
-    /// To be called when the broker is there again.
-    func tellBroker() {
+    /// The broker may have forgotten the status.
+    func brokerConnected() {
+        if !outwards.isEmpty { mustTellBroker = true }
+        tellBroker()
+    }
+
+    private func tellBroker() {
         guard mustTellBroker, let broker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
         let payload = PropertyListJSON.object([

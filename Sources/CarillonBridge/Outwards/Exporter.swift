@@ -14,9 +14,6 @@ final class Exporter {
         let sent: SuspendingClock.Instant
     }
 
-    /// The maximum of values that are known to be at the broker.
-    private static let maxValues = 65_536
-
     private let configuration: BridgeConfiguration
     private let environment: BridgeEnvironment
     private let context: MainContext
@@ -27,8 +24,7 @@ final class Exporter {
     private(set) var counts: TopicCounts
     /// In the order in which they were sent.
     private var inFlight: [InFlight] = []
-    /// The values that this bridge has published, and those of an earlier one that it has found.
-    private var values: Set<ValueKind> = []
+    var values = OwnValues()
     /// Messages that the broker has acknowledged.
     var exported: UInt64 = 0
     /// The time that the broker took to acknowledge the last message.
@@ -80,30 +76,24 @@ final class Exporter {
         guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths)
-        guard append(message) else { return }
-        if message.isRetained, values.count < Self.maxValues {
-            values.insert(ValueKind(message.name, message.object))
-        }
+        if message.isRetained, !values.publish(message, isReplayed: message.properties.isOldValue) { return }
+        append(message)
     }
 
     private func exports(_ name: String) -> Bool {
         !WantedNames.ownNames.matches(name) && configuration.exports.contains { $0.matches(name) }
     }
 
-    /// - Returns: false when the message can't have a topic.
-    @discardableResult
-    private func append(_ message: OutwardMessage) -> Bool {
+    private func append(_ message: OutwardMessage) {
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
         guard BridgeTopic.isPossible(topic) else {
             Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
-            lost(1, message.name, .noTopic)
-            return false
+            return lost(1, message.name, .noTopic)
         }
         var message = message
         message.properties.place = counts.next(on: topic, newRun: environment.makeToken)
         lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
         pump()
-        return true
     }
 
     private func lose(_ entries: [ExportQueue.Entry]) {
@@ -135,6 +125,7 @@ final class Exporter {
         acknowledgement = context.now - sent.sent
         if reason.isFailure {
             Log.info("the broker refused \(sent.entry.message.name): \(reason)")
+            values.refused(sent.entry.message)
             lost(1, sent.entry.message.name, .refused)
         } else {
             exported += 1
@@ -180,21 +171,19 @@ final class Exporter {
 
     // MARK: Values
 
-    /// An earlier process published this as a value.
-    func found(_ name: String, _ object: String) {
-        if values.count < Self.maxValues { values.insert(ValueKind(name, object)) }
-    }
-
     /// Removes values from the broker that the session does not keep any more.
     ///
     /// - Parameter kept: all values of this session.
-    func compare(with kept: Set<ValueKind>) {
-        let gone = values.subtracting(kept)
-        guard !gone.isEmpty else { return }
-        values.subtract(gone)
-        for kind in gone.sorted() where exports(kind.name.text) {
-            append(OutwardMessage(removalOf: kind.name.text, kind.object.text))
+    /// - Returns: whether the service has to send its values again, because the broker lacks some of them.
+    func compare(with kept: Set<ValueKind>) -> Bool {
+        let exported = kept.filter { kind in
+            let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
+            return exports(message.name)
+                && BridgeTopic.isPossible(message.topic(of: configuration.origin, in: configuration.realm))
         }
+        let (gone, isReplayNeeded) = values.compare(with: exported, isExported: exports)
+        for kind in gone { append(OutwardMessage(removalOf: kind.name.text, kind.object.text)) }
+        return isReplayNeeded
     }
 
     /// The messages that the broker has not acknowledged, in order.

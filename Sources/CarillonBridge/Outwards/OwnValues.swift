@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import MQTT
+
+/// The values that this host keeps at the broker: the state that the bridge has published, and the state that the broker
+/// shows after a connection. They differ where a broker has forgotten or restored an older state, and where an earlier bridge
+/// was killed. No input and output.
+struct OwnValues {
+    /// The maximum of values.
+    static let maxCount = 65_536
+
+    /// The digests of the last content that was published.
+    private var published: [ValueKind: Int] = [:]
+    /// The digests of the values that the broker has shown since ``beginLooking()``; nil while nobody looks.
+    private var shown: [ValueKind: Int]?
+    /// Values that are published again as soon as the service sends them.
+    private var due: Set<ValueKind> = []
+
+    // MARK: Publishing
+
+    /// Decides whether a value of the session is to be published.
+    ///
+    /// - Parameter isReplayed: whether it is a value that was there before.
+    /// - Returns: false when the broker has it.
+    mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
+        let kind = ValueKind(message.name, message.object)
+        let digest = message.digest
+        if isReplayed, published[kind] == digest, !due.contains(kind) { return false }
+        due.remove(kind)
+        if published[kind] != nil || published.count < Self.maxCount { published[kind] = digest }
+        return true
+    }
+
+    /// The broker has refused a value.
+    mutating func refused(_ message: OutwardMessage) {
+        guard message.isRetained else { return }
+        published[ValueKind(message.name, message.object)] = nil
+    }
+
+    // MARK: Looking
+
+    mutating func beginLooking() { shown = [:] }
+
+    var isLooking: Bool { shown != nil }
+
+    /// The broker has sent a message on a topic of this host.
+    mutating func show(_ name: String, _ object: String, _ publication: Publication) {
+        guard shown != nil, publication.isRetained else { return }
+        let kind = ValueKind(name, object)
+        guard !publication.payload.isEmpty else { return shown![kind] = nil }
+        if shown![kind] != nil || shown!.count < Self.maxCount {
+            shown![kind] = OutwardMessage.digest(publication.payload, publication.contentType)
+        }
+    }
+
+    /// The connection has ended before all was shown.
+    mutating func stopLooking() { shown = nil }
+
+    /// Compares with the values of the session.
+    ///
+    /// - Parameters:
+    ///   - kept: the values of the session that are exported.
+    ///   - isExported: whether a name is exported. Other values that the broker shows may be those of another program.
+    /// - Returns: the values to remove from the broker, and whether the service has to send values again because the broker
+    ///   lacks them.
+    mutating func compare(
+        with kept: Set<ValueKind>, isExported: (String) -> Bool
+    ) -> (gone: [ValueKind], isReplayNeeded: Bool) {
+        var gone = Set(published.keys).subtracting(kept)
+        if let shown {
+            gone.formUnion(shown.keys.filter { !kept.contains($0) && isExported($0.name.text) })
+        }
+        for kind in gone { published[kind] = nil }
+        due.subtract(gone)
+        guard let shown else { return (gone.sorted(), false) }
+        self.shown = nil
+        for kind in kept where published[kind] == nil || published[kind] != shown[kind] { due.insert(kind) }
+        return (gone.sorted(), !due.isEmpty)
+    }
+}
+
+extension OutwardMessage {
+    var digest: Int { Self.digest(payload, contentType) }
+
+    static func digest(_ payload: [UInt8], _ contentType: String?) -> Int {
+        var hasher = Hasher()
+        payload.withUnsafeBytes { hasher.combine(bytes: $0) }
+        hasher.combine(contentType)
+        return hasher.finalize()
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+import MQTT
+import NotificationCore
+import TestLimits
+import Testing
+
+@testable import CarillonBridge
+
+@Suite("G2: the values of a host at its broker", .limited)
+struct OwnValuesTests {
+    private func message(_ object: String, _ text: String) -> OutwardMessage {
+        OutwardMessage(
+            name: "N", object: object, payload: Array(text.utf8), contentType: "application/json", isRetained: true,
+            expiry: nil, properties: MessageProperties())
+    }
+
+    private func kinds(_ objects: String...) -> Set<ValueKind> { Set(objects.map { ValueKind("N", $0) }) }
+
+    /// The broker shows these contents of objects.
+    private func show(_ contents: [String: String], to values: inout OwnValues) {
+        values.beginLooking()
+        for (object, text) in contents {
+            values.show(
+                "N", object,
+                Publication(topic: "t", payload: Array(text.utf8), isRetained: true, contentType: "application/json"))
+        }
+    }
+
+    @Test("A broker that has forgotten a value, or restored an older one, is given it again")
+    func repaired() {
+        var values = OwnValues()
+        for object in ["a", "b", "c"] {
+            let isNew = values.publish(message(object, "new"), isReplayed: true)
+            #expect(isNew)
+        }
+        show(["a": "new", "b": "old"], to: &values)
+        let (gone, isReplayNeeded) = values.compare(with: kinds("a", "b", "c")) { _ in true }
+        #expect(gone.isEmpty && isReplayNeeded)
+        var published: [String] = []
+        for object in ["a", "b", "c", "b"] where values.publish(message(object, "new"), isReplayed: true) {
+            published.append(object)
+        }
+        #expect(published == ["b", "c"], "the other is there, and each is published once")
+        let isPublished = values.publish(message("b", "new"), isReplayed: false)
+        #expect(isPublished, "a new post always goes out")
+    }
+
+    @Test("A value that is gone is removed, whoever has published it; not that of a name that is not exported")
+    func removed() {
+        var values = OwnValues()
+        _ = values.publish(message("a", "1"), isReplayed: false)
+        show(["a": "1", "b": "1"], to: &values)
+        let gone1 = values.compare(with: kinds("a")) { _ in true }.gone
+        #expect(gone1 == [ValueKind("N", "b")])
+        show(["b": "1"], to: &values)
+        let gone2 = values.compare(with: kinds("a")) { _ in false }.gone
+        #expect(gone2 == [])
+        let gone3 = values.compare(with: []) { _ in false }.gone
+        #expect(gone3 == [ValueKind("N", "a")], "this process has published it")
+        let gone4 = values.compare(with: []) { _ in true }.gone
+        #expect(gone4 == [])
+    }
+
+    @Test("Without a look at the broker nothing is missing there")
+    func notLooking() {
+        var values = OwnValues()
+        _ = values.publish(message("a", "1"), isReplayed: false)
+        let isNeeded5 = values.compare(with: kinds("a", "b")) { _ in true }.isReplayNeeded
+        #expect(!isNeeded5)
+        values.beginLooking()
+        values.stopLooking()
+        let isNeeded6 = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
+        #expect(!isNeeded6)
+    }
+
+    @Test("A message that removes, and one that is not retained, show no value")
+    func notShown() {
+        var values = OwnValues()
+        _ = values.publish(message("a", "1"), isReplayed: false)
+        show(["a": "1"], to: &values)
+        values.show("N", "a", Publication(topic: "t", payload: [], isRetained: true))
+        values.show("N", "a", Publication(topic: "t", payload: [49], isRetained: false))
+        let isNeeded7 = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
+        #expect(isNeeded7)
+    }
+}
