@@ -12,43 +12,65 @@ struct ExportQueue {
     struct Entry: Equatable {
         let message: OutwardMessage
         let topic: String
+        /// Whether it was sent, so that it may have arrived.
+        var wasSent = false
         /// How much speaks for this message as the cause of lost connections.
         var suspicion = 0
     }
 
     let limits: Limits
     private var entries = Deque<Entry>()
-    private(set) var byteCount = 0
+    private var byteCountOfEntries = 0
+    /// Entries that were sent on a connection that has ended. They are sent again, ahead of all others. They are not lost for
+    /// want of room, as they may have arrived; there are as many as the window of the connections at most.
+    private var returned = Deque<Entry>()
+    private var byteCountOfReturned = 0
 
     init(limits: Limits) {
         self.limits = limits
     }
 
-    var count: Int { entries.count }
-    var first: Entry? { entries.first }
+    var count: Int { returned.count + entries.count }
+    var byteCount: Int { byteCountOfReturned + byteCountOfEntries }
+    var first: Entry? { returned.first ?? entries.first }
 
     /// - Returns: those that had to go; that may be this one, when it alone is beyond the limit.
     mutating func append(_ entry: Entry) -> [Entry] {
         entries.append(entry)
-        byteCount += entry.message.byteCount
+        byteCountOfEntries += entry.message.byteCount
         var lost: [Entry] = []
-        while entries.count > limits.count || byteCount > limits.byteCount, let first = popFirst() {
+        while entries.count > limits.count || byteCountOfEntries > limits.byteCount, let first = entries.popFirst() {
+            byteCountOfEntries -= first.message.byteCount
             lost.append(first)
         }
         return lost
     }
 
-    var all: [Entry] { Array(entries) }
+    /// Takes an entry that an earlier bridge had, behind all others.
+    ///
+    /// - Returns: as ``append(_:)``.
+    mutating func restore(_ entry: Entry) -> [Entry] {
+        guard entry.wasSent else { return append(entry) }
+        returned.append(entry)
+        byteCountOfReturned += entry.message.byteCount
+        return []
+    }
+
+    var all: [Entry] { Array(returned) + Array(entries) }
 
     mutating func popFirst() -> Entry? {
+        if let entry = returned.popFirst() {
+            byteCountOfReturned -= entry.message.byteCount
+            return entry
+        }
         guard let entry = entries.popFirst() else { return nil }
-        byteCount -= entry.message.byteCount
+        byteCountOfEntries -= entry.message.byteCount
         return entry
     }
 
-    /// Puts one back that could not leave.
+    /// Puts an entry back that could not leave, or may not have arrived.
     mutating func prepend(_ entry: Entry) {
-        entries.prepend(entry)
-        byteCount += entry.message.byteCount
+        returned.prepend(entry)
+        byteCountOfReturned += entry.message.byteCount
     }
 }

@@ -59,7 +59,7 @@ final class Exporter {
                 lost(1, entry.message.name, .noTopic)
                 continue
             }
-            lose(queue.append(entry))
+            lose(queue.restore(entry))
         }
     }
 
@@ -103,12 +103,13 @@ final class Exporter {
     /// Sends queued messages, within the in-flight limit.
     func pump() {
         let limit = Int(min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max))
-        while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), let entry = queue.popFirst() {
+        while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), var entry = queue.popFirst() {
             guard let publication = entry.message.publication(on: entry.topic, now: environment.time()) else {
                 continue  // its time was over
             }
             do throws(MQTTError) {
                 let id = try broker.publish(publication)
+                entry.wasSent = true
                 inFlight.append(InFlight(id: id, entry: entry, sent: context.now))
             } catch {
                 guard error.cause != .notConnected else { return queue.prepend(entry) }

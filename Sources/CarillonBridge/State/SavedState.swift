@@ -121,7 +121,7 @@ extension ExportQueue.Entry {
         var entries: [String: PropertyList] = [
             "topic": .string(topic), "name": .string(message.name), "object": .string(message.object),
             "payload": .data(message.payload), "retained": .boolean(message.isRetained),
-            "old": .boolean(message.properties.isOldValue),
+            "old": .boolean(message.properties.isOldValue), "sent": .boolean(wasSent),
         ]
         entries["type"] = message.contentType.map { .string($0) }
         entries["expiry"] = message.expiry.map { .int64($0) }
@@ -154,7 +154,8 @@ extension ExportQueue.Entry {
             message: OutwardMessage(
                 name: name, object: object, payload: payload, contentType: entries["type"]?.text,
                 isRetained: isRetained,
-                expiry: entries["expiry"]?.signed, properties: properties), topic: topic)
+                expiry: entries["expiry"]?.signed, properties: properties), topic: topic,
+            wasSent: entries["sent"] == .boolean(true))
     }
 }
 
