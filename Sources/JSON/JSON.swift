@@ -43,6 +43,16 @@ public indirect enum JSON: Equatable, Sendable {
         if case .object(let members) = self { members[key] } else { nil }
     }
 
+    /// This value without any `null`: members and elements that are null are left out; nil when it is null itself.
+    public var withoutNull: JSON? {
+        switch self {
+        case .null: nil
+        case .boolean, .number, .string: self
+        case .array(let elements): .array(elements.compactMap(\.withoutNull))
+        case .object(let members): .object(members.compactMapValues(\.withoutNull))
+        }
+    }
+
     public var text: String? { if case .string(let text) = self { text } else { nil } }
     public var elements: [JSON] { if case .array(let elements) = self { elements } else { [] } }
     public var isTrue: Bool { self == .boolean(true) }

@@ -38,14 +38,25 @@ struct MessageTests {
 
     @Test(
         "What can't be a userInfo is refused, and why is told",
-        arguments: ["on", "{", "null", #"{"a": null}"#, "{\"a\": 1} x", "\u{0}", #"{"a": 1e999}"#])
+        arguments: ["{", "{\"a\": 1} x", #"{"a": 1e999}"#, " [1", "{\"a\": \"\u{0}\"}"])
     func malformed(payload: String) {
         #expect(throws: InwardMessage.Refusal.self) { try read(payload) }
     }
 
-    @Test("Nor is another content type taken for JSON")
-    func contentType() {
-        #expect(throws: InwardMessage.Refusal.self) { try read("{}", contentType: "image/png") }
+    @Test("Words of devices are text, other payloads are data, and null is left out")
+    func anyDevice() throws {
+        for text in ["ON", "offline", "21,5 °C", "NaN", "'n'", "1e999"] {
+            #expect(userInfo(try read(text)) == ["value": .string(text)])
+        }
+        #expect(userInfo(try read("\u{0}\u{1}")) == ["value": .data([0, 1])])
+        #expect(userInfo(try read("null")) == [:])
+        #expect(
+            userInfo(try read(#"{"a": null, "b": {"c": null}, "d": [1, null]}"#)) == [
+                "b": .dictionary([:]), "d": .array([.int64(1)]),
+            ])
+        #expect(userInfo(try read("{}", contentType: "text/plain; charset=utf-8")) == ["value": .string("{}")])
+        #expect(userInfo(try read("{}", contentType: "image/png")) == ["value": .data([0x7B, 0x7D])])
+        #expect(throws: InwardMessage.Refusal.self) { try read("ON", contentType: "application/json") }
     }
 
     @Test("Object, number and way are in properties; the first of two counts")

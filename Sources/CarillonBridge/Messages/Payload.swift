@@ -23,24 +23,42 @@ enum Payload {
         PropertyListCBOR.cbor(.dictionary(userInfo)).encoded
     }
 
+    /// Reads the payload of any device (G8). An object of JSON is userInfo; any other value is its entry `value`, and so is
+    /// plain text, or data if it is no UTF-8. A `null` of JSON is left out. Without a content type a payload that begins as
+    /// an object or an array is JSON.
+    ///
     /// - Parameters:
-    ///   - contentType: nil where the message has none: then it is JSON.
+    ///   - contentType: nil where the message has none.
     ///   - keepsWidths: whether the integers of CBOR have the widths that they had.
+    /// - Throws: ``Malformed`` where the payload is not of its content type.
     static func userInfo(
         _ bytes: [UInt8], contentType: String?, keepsWidths: Bool
     ) throws(Malformed) -> [String: PropertyList] {
         guard !bytes.isEmpty else { return [:] }
         // Parameters, such as the character set, stand behind a semicolon.
-        let type = contentType?.prefix { $0 != ";" && $0 != " " }.lowercased() ?? Self.contentType
-        switch type {
+        switch contentType?.prefix(while: { $0 != ";" && $0 != " " }).lowercased() {
         case Self.contentType, "text/json": return try json(bytes)
         case Self.binaryContentType: return try cbor(bytes, keepsWidths: keepsWidths)
-        default:
-            throw Malformed(
-                reason:
-                    "its content type is '\(type.prefix(100))', neither \(Self.contentType) nor \(Self.binaryContentType)"
-            )
+        case nil:
+            guard let json = try? json(bytes) else {
+                if looksLikeJSON(bytes) { return try self.json(bytes) }
+                return ["value": plain(bytes)]
+            }
+            return json
+        case let type? where type.hasPrefix("text/"): return ["value": plain(bytes)]
+        default: return ["value": .data(bytes)]
         }
+    }
+
+    private static func looksLikeJSON(_ bytes: [UInt8]) -> Bool {
+        let first = bytes.first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
+        return first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
+    }
+
+    private static func plain(_ bytes: [UInt8]) -> PropertyList {
+        // A text of D-Bus has no NUL.
+        guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else { return .data(bytes) }
+        return .string(text)
     }
 
     private static func json(_ bytes: [UInt8]) throws(Malformed) -> [String: PropertyList] {
@@ -50,9 +68,10 @@ enum Payload {
         } catch {
             throw Malformed(reason: "it is no JSON: \(error)")
         }
+        guard let json = json.withoutNull else { return [:] }
         do throws(PropertyListJSON.Failure) {
             if case .object = json { return try PropertyListJSON.userInfo(from: json) }
-            // What programs publish that know of no notifications: a number, a word, a list.
+            // Programs that know of no notifications publish a number, a word, a list.
             return try PropertyListJSON.userInfo(from: .object(["value": json]))
         } catch {
             throw Malformed(reason: error.description)
