@@ -66,7 +66,7 @@ final class ClientDriver: PolledSourceDelegate {
     private var isReached = false
     private var secondsConnecting = 0
     /// What the broker answered instead of taking the connection.
-    private var refusal: ReasonCode?
+    private var refusal: MQTTError?
     private var droppedTexts: UInt64 = 0
 
     /// - Parameters:
@@ -138,12 +138,27 @@ final class ClientDriver: PolledSourceDelegate {
             let failure = errno
             guard state == .connecting else { return }
             guard code == MOSQ_ERR_SUCCESS.rawValue else { return giveUp(unanswered(code, errno: failure)) }
-            guard count != 0 else { return giveUp(MQTTError(.connectionLost, hint)) }
+            guard count != 0 else {
+                return giveUp(wasEverConnected ? MQTTError(.connectionLost, hint) : MQTTError(.system(ECONNREFUSED)))
+            }
             // All is read before anything is written: a broker that wants another certificate has said so, and closed.
             guard count > 0 else { break }
         }
         // What waited for the end of the handshake.
         _ = mosquitto_loop_write(handle.pointer, 1)
+    }
+
+    /// Whether the socket has ever been connected. OpenSSL, which writes at once, may have taken the error of a connection
+    /// that was refused, and told nobody.
+    private var wasEverConnected: Bool {
+        var address = sockaddr_storage()
+        var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        return isReached
+            || withUnsafeMutablePointer(to: &address) { pointer in
+                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    getpeername(mosquitto_socket(handle.pointer), $0, &length) == 0
+                }
+            }
     }
 
     /// Brings what is to be told, and what is waited for, up to date; at the end of all that the loop does here.
@@ -350,7 +365,7 @@ final class ClientDriver: PolledSourceDelegate {
     func answered(_ reason: ReasonCode, sessionPresent: Bool, _ properties: ArrivedProperties) {
         guard state == .connecting else { return }
         guard reason == .success else {
-            refusal = reason
+            refusal = MQTTError(.refused(reason), properties.explanation)
             return
         }
         limits = BrokerLimits(properties)
@@ -360,13 +375,13 @@ final class ClientDriver: PolledSourceDelegate {
         startTimer()
     }
 
-    func disconnected(_ code: Int32, errno failure: Int32) {
+    func disconnected(_ code: Int32, errno failure: Int32, _ properties: ArrivedProperties) {
         let error: MQTTError =
             if let refusal {
-                MQTTError(.refused(refusal))
+                refusal
             } else if let reason = UInt8(exactly: code).map(ReasonCode.init(rawValue:)), reason.isFailure {
                 // Numbers of libmosquitto's own are smaller.
-                MQTTError(.ended(reason))
+                MQTTError(.ended(reason), properties.explanation)
             } else if code == MOSQ_ERR_SUCCESS.rawValue {
                 MQTTError(.connectionLost)
             } else {

@@ -100,9 +100,10 @@ extension LibraryHandle {
                 ReasonCode(rawValue: UInt8(truncatingIfNeeded: reason)), sessionPresent: flags & 1 != 0,
                 ArrivedProperties(pointer: properties))
         }
-        mosquitto_disconnect_v5_callback_set(pointer) { _, data, code, _ in
+        mosquitto_disconnect_v5_callback_set(pointer) { _, data, code, properties in
             let failure = errno
-            LibraryHandle.driver(data)?.disconnected(code, errno: failure)
+            LibraryHandle.driver(data)?.disconnected(
+                code, errno: failure, ArrivedProperties(pointer: properties))
         }
         mosquitto_message_v5_callback_set(pointer) { _, data, message, properties in
             LibraryHandle.driver(data)?.received(message!.pointee, ArrivedProperties(pointer: properties))

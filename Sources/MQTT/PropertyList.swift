@@ -99,6 +99,20 @@ struct ArrivedProperties {
         return try InvalidText.check(value)
     }
 
+    /// The broker's own words about a refusal, and another broker that it names. Bounded, and without control characters.
+    var explanation: String? {
+        let reason = (try? text(MQTT_PROP_REASON_STRING)).flatMap(\.self).map(Self.harmless)
+        let server = (try? text(MQTT_PROP_SERVER_REFERENCE)).flatMap(\.self).map { "use \(Self.harmless($0))" }
+        let parts = [reason, server].compactMap(\.self).filter { !$0.isEmpty }
+        return parts.isEmpty ? nil : parts.joined(separator: "; ")
+    }
+
+    private static func harmless(_ text: String) -> String {
+        String(
+            String.UnicodeScalarView(
+                text.unicodeScalars.prefix(200).filter { $0.properties.generalCategory != .control }))
+    }
+
     /// - Throws: ``InvalidText``.
     func userProperties() throws(InvalidText) -> [UserProperty] {
         var properties: [UserProperty] = []

@@ -46,6 +46,17 @@ class Status(BridgeTest):
         self.assertTrue(hosts["desk", "anna"]["online"])
         self.assertIsInstance(hosts["desk", "anna"]["software"], str)
 
+    def test_without_a_connection(self):
+        lab = self.lab()
+        desk = lab.host("desk")
+        desk.run("carillon", "bridge", "status")
+        lab.broker.kill()
+        desk.wait_status(lambda status: "refused" in status["reason"].lower(), "that the connection is refused")
+        printed = desk.run("carillon", "bridge", "status", status=2)
+        self.assertIn("refused", printed.lower())
+        self.assertNotIn("certificate", printed)
+        json.loads(desk.run("carillon", "bridge", "status", "--json", status=2))
+
     def test_test(self):
         lab = self.lab()
         desk = lab.host("desk")

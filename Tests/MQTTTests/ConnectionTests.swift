@@ -136,6 +136,32 @@ struct ConnectionTests {
         #expect(loop.turn())
     }
 
+    @Test("The broker's own words are part of the reason")
+    func explanations() throws {
+        // A reason string (31) and a server reference (28).
+        func properties(_ reason: String, _ server: String) -> [UInt8] {
+            func text(_ identifier: UInt8, _ text: String) -> [UInt8] {
+                [identifier, 0, UInt8(text.utf8.count)] + Array(text.utf8)
+            }
+            let texts = text(31, reason) + text(28, server)
+            return [UInt8(texts.count)] + texts
+        }
+        func packet(_ type: UInt8, _ body: [UInt8]) -> [UInt8] { [type, UInt8(body.count)] + body }
+        let loop = Loop()
+        let refusing = try FakeBroker(.bytes(packet(0x20, [0, 0x9C] + properties("too many", "other:1"))))
+        let error = try Party(port: refusing.port, on: loop).failure()
+        #expect(
+            "\(error)"
+                == "the broker refused the connection: another broker is to be used for now: too many; use other:1")
+        let ending = try FakeBroker(
+            .bytes([0x20, 3, 0, 0, 0] + packet(0xE0, [0x97] + properties("go away", "b"))))
+        let party = try Party(port: ending.port, on: loop)
+        try party.connect()
+        let end = try party.errors.first ?? party.waitForEnd()
+        // libmosquitto 2.0.11 hands on none of the properties of a DISCONNECT.
+        #expect(end.reason == .quotaExceeded && [nil, "go away; use b"].contains(end.detail), "\(end)")
+    }
+
     @Test("A broker that is shut down says so, or ends without a word")
     func shutDown() throws {
         let (broker, loop) = (try MosquittoBroker(), Loop())

@@ -58,6 +58,7 @@ private final class BridgeRun: @unchecked Sendable {
 
     func status() -> ExitCode {
         inquirer.askStatus { [self] result in
+            if case .success(let status?) = result, status.state != "connected" { exitCode = .unavailable }
             switch result {
             case .success(let status?) where isJSON: print(PropertyListJSON.text(.dictionary(status.entries)))
             case .success(let status?):
