@@ -73,9 +73,38 @@ struct PlaceCheckTests {
         for number in 0...PlaceCheck.mostTopics { _ = check(&places, 1, topic: "t\(number)") }
         #expect(places.count <= PlaceCheck.mostTopics / 2 + 1)
         #expect(check(&places, 2, topic: "t\(PlaceCheck.mostTopics)") == .new, "the newest is known")
-        places.forget { $0 == "N" }
+        places.keep { $0 != "N" }
         #expect(places.count == 0)
         #expect(check(&places, 9, topic: "t\(PlaceCheck.mostTopics)") == .first)
+    }
+
+    @Test("The bytes of topics are bounded")
+    func boundedBytes() {
+        var places = PlaceCheck()
+        let long = String(repeating: "x", count: 60_000)
+        for number in 0..<2 * PlaceCheck.maxBytes / 60_000 { _ = check(&places, 1, topic: "\(number)\(long)") }
+        #expect(places.count * 60_000 <= PlaceCheck.maxBytes && places.count > 100)
+    }
+
+    @Test("A hole that was noticed is a loss, also when the name is not wanted any more")
+    func holeOfUnwanted() {
+        var places = PlaceCheck()
+        for count: UInt64 in [1, 4] { _ = check(&places, count) }
+        places.keep { _ in false }
+        #expect(places.isWaiting && losses(&places, at: 0) == [2])
+    }
+
+    @Test("Topics of an earlier bridge stay until their name was wanted once")
+    func restored() {
+        var before = PlaceCheck()
+        for count: UInt64 in [1, 4] { _ = check(&before, count) }
+        var places = PlaceCheck()
+        for saved in before.saved { places.restore(saved, now: start) }
+        places.keep { _ in false }
+        #expect(places.count == 1)
+        places.keep { _ in true }
+        places.keep { _ in false }
+        #expect(places.count == 0 && losses(&places, at: 0) == [2])
     }
 
     @Test("They are bounded in the next process as well, which forgets those first that were heard of longest ago")

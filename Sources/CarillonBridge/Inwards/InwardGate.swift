@@ -24,8 +24,8 @@ struct InwardGate {
     private let own: Origin
     let imports: [NamePattern]
     var wanted = WantedNames() {
-        // What comes while nobody wants it is not missing.
-        didSet { places.forget { [wanted] in !wanted.contains($0) } }
+        // A message that comes while nobody wants it is not missing.
+        didSet { places.keep { [wanted] in wanted.contains($0) } }
     }
     private(set) var hosts = HostTable()
     private(set) var places: PlaceCheck
@@ -65,12 +65,17 @@ struct InwardGate {
         if hosts[topic.origin]?.isStripped == true {
             return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
         }
+        guard let properties = MessageProperties(publication.userProperties) else {
+            return .refused(
+                name: name, topic.origin, .undecodable, words: "a user property has a value that it can't have")
+        }
+        // Also of a message that is refused, or it would be missing besides.
+        let verdict = places.check(
+            topic: publication.topic, origin: topic.origin, name: name, place: properties.place, now: now)
+        if verdict == .repeated { return .repeated }
         do throws(InwardMessage.Refusal) {
             let message = try InwardMessage(publication, on: topic)
-            let verdict = places.check(
-                topic: publication.topic, origin: message.origin, name: name, place: message.properties.place, now: now)
             // The first that is heard of on a topic and is kept there was there before.
-            if verdict == .repeated { return .repeated }
             return .message(message.told(anew: verdict == .first && message.isKept))
         } catch {
             switch error {

@@ -23,6 +23,8 @@ struct PlaceCheck: Equatable {
 
     /// Topics that are remembered at most; beyond that, those that were heard of longest ago are forgotten.
     static let mostTopics = 65_536
+    /// The maximum of the bytes of topics.
+    static let maxBytes = 32 << 20
     /// Holes of one topic that can be filled yet; of more the oldest are lost at once.
     static let mostHoles = 16
     /// How long a hole may stay open.
@@ -41,9 +43,12 @@ struct PlaceCheck: Equatable {
         var holes: [Hole] = []
         /// When it was heard of last, by a count of messages.
         var age: UInt64
+        /// Whether it is of an earlier bridge, and nobody has wanted its name since.
+        var isRestored = false
     }
 
     private var states: [ExactText: State] = [:]
+    private var byteCount = 0
     private var open: Set<ExactText> = []
     private var age: UInt64 = 0
     /// Holes that were given up before their time.
@@ -59,7 +64,9 @@ struct PlaceCheck: Equatable {
         guard let place else { return states[topic] == nil ? .first : .new }
         age += 1
         guard var state = states[topic] else {
-            if states.count >= Self.mostTopics { forgetOlder() }
+            let size = topic.text.utf8.count
+            if states.count >= Self.mostTopics || byteCount + size > Self.maxBytes { forgetOlder() }
+            byteCount += size
             states[topic] = State(origin: origin, name: name, run: place.run, highest: place.count, age: age)
             return .first
         }
@@ -112,9 +119,19 @@ struct PlaceCheck: Equatable {
     /// Whether ``losses(at:)`` is to be asked again.
     var isWaiting: Bool { !open.isEmpty || !lost.isEmpty }
 
-    /// What comes of these topics is not asked for any more: what is missing from then on is no loss.
-    mutating func forget(where isForgotten: (_ name: String) -> Bool) {
-        states = states.filter { !isForgotten($0.value.name) }
+    /// Other names are wanted now. A message that is missing from then on is no loss, but a hole that was noticed is one.
+    ///
+    /// Topics of an earlier bridge stay until their name was wanted once: at a start nothing is wanted at first.
+    mutating func keep(where isWanted: (_ name: String) -> Bool) {
+        for (topic, state) in states {
+            if isWanted(state.name) {
+                if state.isRestored { states[topic]!.isRestored = false }
+            } else if !state.isRestored {
+                give(up: state.holes, of: state)
+                states[topic] = nil
+                byteCount -= topic.text.utf8.count
+            }
+        }
     }
 
     /// What is remembered of a topic, for another process.
@@ -138,12 +155,13 @@ struct PlaceCheck: Equatable {
 
     /// To be called in the order of ``saved``. The time in which holes can be filled begins anew.
     mutating func restore(_ saved: Saved, now: SuspendingClock.Instant) {
-        guard states.count < Self.mostTopics else { return }
+        guard states.count < Self.mostTopics, byteCount + saved.topic.utf8.count <= Self.maxBytes else { return }
         age += 1
+        byteCount += saved.topic.utf8.count
         let topic = ExactText(saved.topic)
         states[topic] = State(
             origin: saved.origin, name: saved.name, run: saved.place.run, highest: saved.place.count,
-            holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age)
+            holes: saved.holes.map { Hole(numbers: $0, since: now) }, age: age, isRestored: true)
         if !saved.holes.isEmpty { open.insert(topic) }
     }
 
@@ -155,7 +173,9 @@ struct PlaceCheck: Equatable {
 
     /// Half of them at least, so that who sends on ever new topics does not have all of them looked at each time.
     private mutating func forgetOlder() {
-        let age = age
-        states = states.filter { $0.value.age + UInt64(Self.mostTopics) / 2 > age }
+        let limit = states.values.map(\.age).sorted()[states.count / 2]
+        for state in states.values where state.age <= limit { give(up: state.holes, of: state) }
+        states = states.filter { $0.value.age > limit }
+        byteCount = states.keys.reduce(0) { $0 + $1.text.utf8.count }
     }
 }

@@ -38,6 +38,9 @@ struct LossLedger {
     /// Entries that are told apart at once.
     static let mostEntries = 256
 
+    /// Stands for more origins than are told apart.
+    static let several = Origin(host: "*", user: "*")!
+
     private(set) var pending: [Entry: UInt64] = [:]
     /// Ever, of what went out.
     private(set) var outwards: UInt64 = 0
@@ -55,7 +58,7 @@ struct LossLedger {
         }
         let entry = Entry(origin: origin, name: name.map(ExactText.init), reason: reason)
         let isKnown = pending[entry] != nil || pending.count < Self.mostEntries
-        pending[isKnown ? entry : Entry(origin: origin, name: nil, reason: reason), default: 0] &+= count
+        pending[isKnown ? entry : Entry(origin: Self.several, name: nil, reason: reason), default: 0] &+= count
     }
 
     /// Losses of an earlier bridge of the session, which are counted already.
