@@ -115,7 +115,7 @@ public final class Bridge {
     /// Ends in order: messages that were taken are posted and sent, as far as there is time, and the rest is saved for the
     /// next bridge of the session.
     ///
-    /// - Parameter done: called when that is over, after about four seconds at most.
+    /// - Parameter done: called when that is over, after about seven seconds at most.
     public func stop(_ done: @escaping () -> Void) {
         waiting.append(done)
         switch phase {
@@ -166,8 +166,9 @@ public final class Bridge {
             }
             switch phase {
             // The first crossing, or the next one, has not started.
-            case .reloading(let due) where due.configuration == configuration: return
-            case .running where crossing.configuration == configuration: return
+            case .reloading(let due) where due.isUsing(configuration): return
+            case .running where crossing.isUsing(configuration):
+                return Log.notice("neither the configuration nor a file that it names is another one")
             case .starting, .running, .reloading: break
             case .ending, .ended: return
             }
@@ -177,7 +178,11 @@ public final class Bridge {
             Log.warning("configuration refused, the old one stays: \(reason)")
             throw BusError(.invalidConfiguration, message: reason)
         }
-        Log.notice("the configuration is another one: connecting anew")
+        let isSame = crossing.configuration == next.configuration
+        Log.notice(
+            isSame
+                ? "the password or a certificate is another one: connecting anew"
+                : "the configuration is another one: connecting anew")
         switch phase {
         case .starting: crossing = next
         case .running, .reloading:

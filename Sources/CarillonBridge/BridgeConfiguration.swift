@@ -194,6 +194,16 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
+    /// A digest of the contents of all files that it names; files that can't be read count as empty.
+    func fileDigest() -> Int {
+        var hasher = Hasher()
+        for path in [passwordFile, security.authorityFile, security.certificateFile, security.keyFile] {
+            let bytes = path.flatMap { try? RegularFile.contents(of: $0, atMost: 1 << 20) }
+            hasher.combine(bytes)
+        }
+        return hasher.finalize()
+    }
+
     /// The password, which stands alone in a file of its own.
     ///
     /// - Returns: nil where none is configured.

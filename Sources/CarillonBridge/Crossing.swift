@@ -20,6 +20,8 @@ final class Crossing {
         case leaving
         /// Messages that were taken from the broker are posted, as far as there is time.
         case posting
+        /// The bridge observes no longer; notifications on their way to it arrive.
+        case withdrawing
         case ended
     }
 
@@ -44,11 +46,15 @@ final class Crossing {
         static let looking = Duration.seconds(30)
         /// The maximum for sending queued messages at the end, and for posting those that were taken.
         static let drain: UInt32 = 2_000
+        /// The maximum for the last notifications of the service.
+        static let withdraw: UInt32 = 1_000
         /// The minimum between two announcements of the presence.
         static let presence: UInt32 = 1_000
     }
 
     let configuration: BridgeConfiguration
+    /// Of the files that the configuration names, as they were at the beginning.
+    let fileDigest: Int
     private(set) var phase = Phase.created
     private let environment: BridgeEnvironment
     private let context: MainContext
@@ -64,8 +70,18 @@ final class Crossing {
     private var interest: PagedQuestion<FollowInterest>!
     private var values: PagedQuestion<FollowValues>!
     private var serviceTimer: EventSource?
-    /// Set while the broker shows the values of this host.
-    private var ownValues: EventSource?
+    /// The look at the values that the broker keeps of this host, once for each connection.
+    private enum Look {
+        case none
+        /// The broker shows them.
+        case looking
+        /// The service is asked which values there are.
+        case compared
+    }
+
+    private var look = Look.none
+    private var lookTimer: EventSource?
+    private var lookSubscription: PacketID?
     private var lookingSince = SuspendingClock.now
     private var roundTrip: RoundTripTest?
     private var presence: OwnPresence
@@ -76,8 +92,6 @@ final class Crossing {
     private var dueCorrection: String??
     private var drainReason = DrainReason.end
     private var drainTimer: EventSource?
-    /// Whether the service is to send what it has for the bridge, and nothing after that.
-    private var isWithdrawing = false
     private var drained: ((SavedState) -> Void)?
 
     /// - Throws: a configuration with which there can be no connection to the broker.
@@ -86,6 +100,7 @@ final class Crossing {
         losses: LossAnnouncer, presence: OwnPresence, context: MainContext
     ) throws(MQTTError) {
         self.configuration = configuration
+        fileDigest = configuration.fileDigest()
         self.environment = environment
         self.context = context
         self.center = center
@@ -115,11 +130,16 @@ final class Crossing {
             further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } }
         ) { [unowned self] pieces in
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
-            if exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) })) { self.center.replayValues() }
+            let hasLooked = look == .compared
+            if hasLooked { look = .none }
+            guard exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked) else {
+                return
+            }
+            self.center.replayValues()
         }
         broker.delegate = self
-        exporter.onIdle = { [unowned self] in checkDrained() }
-        importer.onIdle = { [unowned self] in checkDrained() }
+        exporter.onIdle = { [weak self] in self?.checkDrained() }
+        importer.onIdle = { [weak self] in self?.checkDrained() }
     }
 
     private static func settings(
@@ -149,8 +169,12 @@ final class Crossing {
                 authorityFile: tls.authorityFile, certificateFile: tls.certificateFile, keyFile: tls.keyFile)
         }
         settings.will = presence.farewell(topic: topic(.online, configuration))
+        settings.willDelay = willDelay
         return settings
     }
+
+    /// In seconds: a bridge that connects again so soon was never offline.
+    private static let willDelay: UInt32 = 5
 
     private static func topic(_ subject: BridgeTopic.Subject, _ configuration: BridgeConfiguration) -> String {
         BridgeTopic(subject, of: configuration.origin).text(in: configuration.realm)
@@ -169,7 +193,8 @@ final class Crossing {
         losses.use(configuration, broker)
         if let before { takeOver(from: before) }
         if let state {
-            losses.goOn(with: state.losses)
+            // At a reload the losses are those that are still pending.
+            if before == nil { losses.goOn(with: state.losses) }
             if state.realm == configuration.realm, state.origin == configuration.origin {
                 exporter.goOn(with: state.counts, state.queue)
             } else {
@@ -198,6 +223,11 @@ final class Crossing {
         }
     }
 
+    /// Whether a reload with this configuration would change nothing.
+    func isUsing(_ configuration: BridgeConfiguration) -> Bool {
+        configuration == self.configuration && configuration.fileDigest() == fileDigest
+    }
+
     /// Whether the presence at the broker stays as it is when another crossing takes the place of this one.
     func hasPresence(of other: Crossing) -> Bool {
         let (one, two) = (configuration, other.configuration)
@@ -205,7 +235,7 @@ final class Crossing {
             && one.port == two.port
     }
 
-    /// Ends the crossing in order, within about five seconds.
+    /// Ends the crossing in order, within about six seconds.
     ///
     /// At a reload the connection ends at once, and the next crossing has everything that is left. At the end of the process
     /// queued messages are sent first, and messages that were taken from the broker are posted last; whatever there is no time
@@ -217,32 +247,27 @@ final class Crossing {
         let isFirst = phase == .running
         switch phase {
         case .running: phase = .draining
-        case .draining, .leaving, .posting: guard drainReason != .end else { return }
+        case .draining, .leaving, .posting, .withdrawing: guard drainReason != .end else { return }
         case .created, .ended: return
         }
         drainReason = reason
         serviceTimer = nil
-        ownValues = nil
+        stopLooking()
         presenceTimer = nil
         roundTrip?.end(.failure(.init(reason: "the bridge ends")))
         guard reason == .end else { return leave() }
         guard isFirst else { return }
         drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in leave() }
-        // Notifications that the service has sent and this process has not read are exported or saved, too.
-        isWithdrawing = true
-        center.withdraw { [weak self] in
-            self?.isWithdrawing = false
-            self?.checkDrained()
-        }
+        checkDrained()
     }
 
     /// Goes on with the end when nothing is left to wait for.
     private func checkDrained() {
         switch phase {
         case .draining:
-            guard !isWithdrawing || !center.isThere, exporter.isIdle || !broker.isConnected else { return }
-            leave()
-        case .posting: if importer.isIdle || !center.isThere || drainReason != .end { end() }
+            if exporter.isIdle || !broker.isConnected { leave() }
+        case .posting: if importer.isIdle || !center.isThere || drainReason != .end { withdraw() }
+        case .withdrawing: if !center.isThere { end() }
         case .created, .running, .leaving, .ended: break
         }
     }
@@ -253,15 +278,25 @@ final class Crossing {
         losses.announceNow()
         let keepsPresence = drainReason == .reload(keepsPresence: true)
         let farewell = keepsPresence ? nil : presence.farewell(topic: Self.topic(.online, configuration))
-        broker.end(as: .stopped, farewell) { [self] in
+        // The next crossing cancels the will, if it gets a connection in time.
+        broker.end(as: .stopped, farewell, reason: keepsPresence ? .disconnectWithWill : .success) { [self] in
             phase = .posting
-            drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in end() }
+            drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in withdraw() }
             checkDrained()
         }
     }
 
-    private func end() {
+    private func withdraw() {
         guard phase == .posting else { return }
+        phase = .withdrawing
+        guard drainReason == .end else { return end() }
+        drainTimer = .once(milliseconds: Time.withdraw, on: context) { [unowned self] in end() }
+        // Notifications that the service has sent and this process has not read are saved, too.
+        center.withdraw { [weak self] in self?.end() }
+    }
+
+    private func end() {
+        guard phase == .withdrawing else { return }
         phase = .ended
         drainTimer = nil
         let (inbox, places) = importer.close(awaitsAnswers: drainReason != .end)
@@ -339,7 +374,7 @@ extension Crossing: CenterLinkDelegate {
     func arrived(_ notification: ArrivedNotification) { exporter.take(notification) }
     func missed(_ count: UInt64) { losses.lostOutwards(count, nil, .notSeen) }
     func interestChanged() { interest.ask() }
-    func valuesRemoved() { values.ask() }
+    func valuesRemoved() { askForValues() }
 
     func serviceChanged(isThere: Bool) {
         guard phase == .running else { return checkDrained() }
@@ -352,7 +387,7 @@ extension Crossing: CenterLinkDelegate {
         }
         serviceTimer = nil
         interest.ask()
-        values.ask()
+        askForValues()
         hosts.tellAll(importer.gate.hosts)
         tellConnection()
         importer.pump()
@@ -366,7 +401,12 @@ extension Crossing: CenterLinkDelegate {
 // MARK: From the broker
 
 extension Crossing: BrokerLinkDelegate {
-    func brokerChanged() { if phase == .running, center.isThere { tellConnection() } }
+    func brokerChanged() {
+        guard phase == .running, center.isThere else { return }
+        tellConnection()
+        // The service has come back while the farewell was on its way.
+        if broker.state == .held { broker.connect() }
+    }
 
     func brokerConnected(sessionPresent: Bool) {
         Log.notice("connected to \(brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
@@ -390,8 +430,7 @@ extension Crossing: BrokerLinkDelegate {
     }
 
     func brokerDisconnected(because error: MQTTError?) {
-        ownValues = nil
-        exporter.values.stopLooking()
+        stopLooking()
         presenceTimer = nil
         dueCorrection = nil
         exporter.connectionEnded(because: error)
@@ -415,26 +454,42 @@ extension Crossing: BrokerLinkDelegate {
     private func lookForOwnValues() {
         guard !configuration.exports.isEmpty, broker.limits?.retainAvailable != false else { return }
         exporter.values.beginLooking()
+        look = .looking
         lookingSince = context.now
-        _ = broker.subscribe(
+        lookSubscription = broker.subscribe(
             ownFilters.map {
                 TopicFilter($0, excludesOwn: false, keepsRetainFlag: true, retainHandling: .always)
             })
         waitForOwnValues()
     }
 
+    private func stopLooking() {
+        look = .none
+        lookTimer = nil
+        lookSubscription = nil
+        exporter.values.stopLooking()
+    }
+
+    private func askForValues() {
+        exporter.values.willAsk()
+        values.ask()
+    }
+
     private var ownFilters: [String] { BridgeTopic.filters(of: configuration.origin, in: configuration.realm) }
 
     private func waitForOwnValues() {
-        ownValues = .once(milliseconds: Time.ownValues, on: context) { [unowned self] in
-            ownValues = nil
+        lookTimer = .once(milliseconds: Time.ownValues, on: context) { [unowned self] in
+            // What was not read can't be seen.
+            if broker.isReadingPaused, context.now - lookingSince < Time.looking { return waitForOwnValues() }
+            lookTimer = nil
+            look = .compared
             broker.unsubscribe(ownFilters)
-            values.ask()
+            askForValues()
         }
     }
 
     private func show(_ name: String, _ object: String, _ publication: Publication) {
-        guard ownValues != nil, publication.isRetained else { return }
+        guard look == .looking, publication.isRetained else { return }
         exporter.values.show(name, object, publication)
         // Own values that change all the time keep it from ending otherwise.
         if context.now - lookingSince < Time.looking { waitForOwnValues() }
@@ -466,7 +521,7 @@ extension Crossing: BrokerLinkDelegate {
         case .giveWay: broker.giveWay()
         case .correct(let answer):
             // At most one each second, however many come.
-            guard presenceTimer == nil else { return dueCorrection = .some(answer) }
+            guard presenceTimer == nil else { return dueCorrection = .some(answer ?? dueCorrection.flatMap(\.self)) }
             correctPresence(answer: answer)
         }
     }
@@ -483,6 +538,8 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         roundTrip?.subscribed(id)
+        // A broker that shows nothing has not forgotten anything.
+        if id == lookSubscription, reasons.contains(where: \.isFailure) { stopLooking() }
         if let reason = reasons.first(where: \.isFailure) {
             Log.warning("the broker refused a subscription: \(reason); look at its access list")
         }

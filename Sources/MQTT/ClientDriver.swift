@@ -171,7 +171,8 @@ final class ClientDriver: PolledSourceDelegate {
     }
 
     func updateWatch() {
-        let descriptor = state == .reaching ? -1 : mosquitto_socket(handle.pointer)
+        // Without a connection a thread may still have the handle.
+        let descriptor = state == .reaching || state == .idle ? -1 : mosquitto_socket(handle.pointer)
         let conditions = descriptor < 0 ? [] : wanted
         if let watch {
             guard watch.descriptor != descriptor || watch.conditions != conditions else { return }
@@ -346,6 +347,7 @@ final class ClientDriver: PolledSourceDelegate {
         timer = nil
         subscriptions.removeAll()
         (shallRead, shallWrite) = (false, false)
+        // Locked by libmosquitto, also beside a thread that connects.
         handle.stopLog()
     }
 

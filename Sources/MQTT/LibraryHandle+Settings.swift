@@ -45,6 +45,7 @@ extension LibraryHandle {
         guard let will = settings.will else { return }
         var properties = PropertyList()
         try properties.addProperties(of: will)
+        if settings.willDelay > 0 { try properties.add(MQTT_PROP_WILL_DELAY_INTERVAL, settings.willDelay) }
         let code = will.payload.withUnsafeBytes { payload in
             properties.give {
                 mosquitto_will_set_v5(

@@ -42,6 +42,8 @@ public final class MQTTClient {
         public var tls: TLS?
         /// What the broker publishes when the connection ends without ``MQTTClient/disconnect(_:)``.
         public var will: Publication?
+        /// How many seconds the broker waits before it publishes the will; it does not when the client is back by then.
+        public var willDelay: UInt32 = 0
 
         public init(
             host: String, port: UInt16, clientID: String, keepAlive: UInt16 = 60, connectTimeout: UInt16 = 30,

@@ -25,6 +25,16 @@ class LifeTest(BridgeTest):
         machine.settings[section].update({key.replace("_", "-"): value for key, value in entries.items()})
         machine.write_settings()
 
+    def end_bridge(self, host):
+        """In order, within some seconds, without a crash."""
+        began = time.monotonic()
+        self.assertEqual(host.bridge.stop(), 0, host.bridge.tail())
+        self.assertLess(time.monotonic() - began, 8)
+
+    def restart_bridge(self, host):
+        self.end_bridge(host)
+        host.start_bridge()
+
     def reload(self, host):
         self.assertIsNotNone(host.call("Reload"), getattr(host, "last_error", None))
 
@@ -48,7 +58,7 @@ class Ends(LifeTest):
         observer.wait(5)
         laptop.service.stop()
         time.sleep(0.5)
-        laptop.bridge.stop()
+        self.end_bridge(laptop)
         desk.wait_status(lambda status: status["exported"] >= 600, "that all has gone")
         laptop.start_service()
         laptop.start_bridge()
@@ -65,7 +75,7 @@ class Ends(LifeTest):
                             lab.program("carillon"))  # fmt: skip
         observer = self.observe(laptop, NAME, retained=True)
         observer.wait(20)
-        laptop.bridge.stop()
+        self.end_bridge(laptop)
         self.assertEqual(poster.wait(), 0)
         laptop.start_bridge()
         wait_until(lambda: len(laptop.values(NAME)) == 200, lambda: f"200 values; there are {len(laptop.values(NAME))}")
@@ -78,7 +88,7 @@ class Ends(LifeTest):
         for turn in range(5):
             desk.post_many(NAME, range(turn * 100, turn * 100 + 100))
             # Some of them are on their way to the bridge.
-            desk.restart_bridge()
+            self.restart_bridge(desk)
         observer.wait(500)
         self.assertEqual(observer.numbers, list(range(500)))
 
@@ -89,7 +99,7 @@ class Ends(LifeTest):
         for count in (1, 5):
             lab.broker.publish("shed", topic, f'{{"n": {count}}}', properties=[("run", "r"), ("count", str(count))])
         observer.wait(2)
-        laptop.restart_bridge()
+        self.restart_bridge(laptop)
         losses.wait_until(lambda: lost(losses, NAME) == 3, "of the hole", lambda: f"{lost(losses, NAME)} of 3 announced")
         self.assertEqual({each["userInfo"]["reason"] for each in losses.notifications}, {"missing"})
 
@@ -99,7 +109,7 @@ class Ends(LifeTest):
         desk.pull_cable()
         desk.post_many(NAME, range(100))
         desk.service.stop()
-        desk.bridge.stop()
+        self.end_bridge(desk)
         desk.put_cable_back()
         desk.start_service()
         desk.start_bridge()
@@ -133,6 +143,41 @@ class Reloads(LifeTest):
         for host in (desk, laptop):
             host.wait_connected()
 
+    def test_while_posts_are_unanswered(self):
+        """Their answers come when the importer that waits for them has been replaced."""
+        _, desk, laptop = self.pair()
+        observer, losses = self.observe(laptop, NAME), laptop.observe(LOST)
+        laptop.service.freeze()
+        desk.post_many(NAME, range(300))
+        desk.wait_status(lambda status: status["exported"] >= 64, "that some have gone")
+        time.sleep(0.5)
+        for turn in range(2):
+            self.set(laptop, "Broker", keep_alive=30 + turn)
+            self.reload(laptop)
+            time.sleep(0.2)
+        laptop.service.thaw()
+        observer.wait(300)
+        self.assertEqual(observer.numbers, list(range(300)))
+        self.assertEqual(losses.notifications, [])
+        self.end_bridge(laptop)
+
+    def test_a_new_password_in_the_same_file(self):
+        lab = self.lab()
+        desk = lab.host("desk", export="com.example.*")
+        desk.call("Reload")
+        file = os.path.join(desk.directory, "key.pem")
+        shutil.copy(desk.settings["Broker"]["key-file"], file)
+        self.set(desk, "Broker", **{"key-file": file})
+        self.reload(desk)
+        desk.wait_connected()
+        before = desk.bridge.text().count("connected to")
+        self.reload(desk)
+        with open(file, "a", encoding="utf-8") as key:
+            key.write("\n")
+        self.reload(desk)
+        wait_until(lambda: desk.bridge.text().count("connected to") == before + 1, "it connects anew")
+        self.assertIn("certificate is another one", desk.bridge.text())
+
     def test_many_within_a_second(self):
         _, desk, laptop = self.pair()
         observer = self.observe(laptop, NAME)
@@ -156,7 +201,7 @@ class Reloads(LifeTest):
         desk.wait_status(lambda status: status["queued"] + status["in-flight"] >= 500, "that all of it waits")
         self.set(desk, "Broker", keep_alive=31)
         self.reload(desk)
-        desk.bridge.stop()
+        self.end_bridge(desk)
         desk.put_cable_back()
         desk.start_bridge()
         desk.post(NAME, {"n": 500})
@@ -196,10 +241,13 @@ class LockedOut(LifeTest):
         observer.wait(1)
         losses.wait_for(lambda each: each["userInfo"] == {
             "name": DEEP, "host": "desk", "user": "anna", "count": 2, "reason": "no-topic"}, "both")  # fmt: skip
+        # A look at the broker's values announces none of them again.
+        time.sleep(5)
+        self.assertEqual(lost(losses, DEEP), 2)
         # A name and an object that only together have too many levels.
         edge = "com.example." + ".".join(["a"] * 190)
         desk.post(edge, {"n": 2}, "object", options=["--retain"])
-        desk.restart_bridge()
+        self.restart_bridge(desk)
         desk.post(NAME, {"n": 3})
         observer.wait(2)
         self.assertTrue(desk.status()["connected"])
@@ -211,7 +259,7 @@ class LockedOut(LifeTest):
         desk.pull_cable()
         desk.post_many(NAME, range(3))
         desk.wait_status(lambda status: status["queued"] + status["in-flight"] == 3, "that they wait")
-        desk.bridge.stop()
+        self.end_bridge(desk)
         path = os.path.join(desk.environment["HOME"], ".local/state/carillon/bridge-state.json")
         with open(path, encoding="utf-8") as file:
             state = json.load(file)

@@ -46,11 +46,21 @@ private final class FakeBroker: BrokerClient {
     }
 }
 
+/// Time that goes on when the test says so. Sendable: its context is run by the test's thread only.
+private final class Clock: LoopClock, @unchecked Sendable {
+    private(set) var microseconds: Int64 = 1_000_000_000
+
+    func expect(at microseconds: Int64) {}
+    func goOn(seconds: Int64) { microseconds += seconds * 1_000_000 }
+}
+
 @Suite("G2: no message locks a bridge out", .limited)
 struct LockOutTests {
     /// An exporter with a broker that ends the connection when it gets messages of one name.
     private final class Lab: BrokerLinkDelegate {
         let fake = FakeBroker()
+        private let clock = Clock()
+        private let context: MainContext
         let link: BrokerLink
         var exporter: Exporter!
         private(set) var lost: [String?: UInt64] = [:]
@@ -61,7 +71,7 @@ struct LockOutTests {
             var configuration = BridgeConfiguration(standard: ())
             configuration.exports = try NamePattern.list("*")
             configuration.inFlight = inFlight
-            let context = MainContext()
+            context = MainContext(clock: clock)
             var environment = BridgeEnvironment.own(address: "", context: context)
             environment.makeBrokerClient = { [fake] _, _ throws(MQTTError) in fake }
             link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
@@ -71,11 +81,22 @@ struct LockOutTests {
             }
         }
 
-        func post(_ names: String...) throws {
+        func post(_ names: String..., isValue: Bool = false) throws {
             for name in names {
                 var arrived = NotificationSignal(
                     name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
-                arrived.details = ["retained": .boolean(false)]
+                arrived.details = ["retained": .boolean(false), "kept": .boolean(isValue)]
+                let message = NotificationsSignal([arrived]).message(to: ":1.8").carried(from: ":1.1", serial: 1)
+                for one in try #require(try ArrivedNotification.all(in: message)) { exporter.take(one) }
+            }
+        }
+
+        /// The service sends values again.
+        func replay(_ names: String...) throws {
+            for name in names {
+                var arrived = NotificationSignal(
+                    name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
+                arrived.details = ["retained": .boolean(true), "kept": .boolean(true)]
                 let message = NotificationsSignal([arrived]).message(to: ":1.8").carried(from: ":1.1", serial: 1)
                 for one in try #require(try ArrivedNotification.all(in: message)) { exporter.take(one) }
             }
@@ -85,7 +106,9 @@ struct LockOutTests {
         func run(atMost count: Int, cause: MQTTError.Cause?) {
             for _ in 0..<count where exporter.queuedCount + exporter.inFlightCount > 0 {
                 connections += 1
-                link.connect()
+                if !fake.isConnected { link.connect() }
+                // A suspect waits for a second.
+                if fake.sent.isEmpty { wait() }
                 while !fake.sent.isEmpty {
                     if let cause, fake.sent.contains(where: { $0.publication.topic.hasSuffix("/n/bad") }) {
                         fake.end(cause)
@@ -93,8 +116,14 @@ struct LockOutTests {
                     }
                     delivered += fake.sent.map { String($0.publication.topic.split(separator: "/").last!) }
                     fake.acknowledgeAll()
+                    if fake.sent.isEmpty { wait() }
                 }
             }
+        }
+
+        private func wait() {
+            clock.goOn(seconds: 2)
+            while context.iterate(mayBlock: false) {}
         }
 
         func brokerChanged() {}
@@ -128,6 +157,27 @@ struct LockOutTests {
         #expect(lab.lost.isEmpty && lab.exporter.queuedCount + lab.exporter.inFlightCount == 3)
         lab.run(atMost: 1, cause: nil)
         #expect(lab.delivered == ["a", "bad", "b"])
+    }
+
+    @Test("A value that ends the connection, or is refused, is not published again by itself")
+    func values() throws {
+        let lab = try Lab(inFlight: 20)
+        try lab.post("bad", "good", isValue: true)
+        lab.run(atMost: 4, cause: .ended(.protocolError))
+        #expect(lab.lost == ["bad": 1] && lab.delivered == ["good"])
+        let kept: Set<ValueKind> = [ValueKind("bad", ""), ValueKind("good", "")]
+        lab.exporter.values.beginLooking()
+        // The broker shows neither of them.
+        let isReplayNeeded = lab.exporter.compare(with: kept, hasLooked: true)
+        #expect(isReplayNeeded, "of the good one")
+        try lab.replay("bad", "good")
+        lab.run(atMost: 4, cause: .ended(.protocolError))
+        #expect(lab.lost == ["bad": 1] && lab.delivered == ["good", "good"])
+        lab.exporter.values.beginLooking()
+        lab.exporter.values.show(
+            "good", "",
+            Publication(topic: "t", payload: Array("{}".utf8), isRetained: true, contentType: "application/json"))
+        #expect(!lab.exporter.compare(with: kept, hasLooked: true))
     }
 
     @Test("A name that can't be a topic is refused, and others go on")

@@ -53,12 +53,25 @@ struct OwnValuesTests {
         let gone1 = values.compare(with: kinds("a")) { _ in true }.gone
         #expect(gone1 == [ValueKind("N", "b")])
         show(["b": "1"], to: &values)
+        values.willAsk()
         let gone2 = values.compare(with: kinds("a")) { _ in false }.gone
         #expect(gone2 == [])
         let gone3 = values.compare(with: []) { _ in false }.gone
         #expect(gone3 == [ValueKind("N", "a")], "this process has published it")
         let gone4 = values.compare(with: []) { _ in true }.gone
         #expect(gone4 == [])
+    }
+
+    @Test("A value that was published after the question is not gone because the answer lacks it")
+    func published() {
+        var values = OwnValues()
+        values.willAsk()
+        _ = values.publish(message("a", "1"), isReplayed: false)
+        let early = values.compare(with: []) { _ in true }.gone
+        #expect(early == [])
+        values.willAsk()
+        let late = values.compare(with: []) { _ in true }.gone
+        #expect(late == [ValueKind("N", "a")])
     }
 
     @Test("Without a look at the broker nothing is missing there")

@@ -58,9 +58,9 @@ final class BrokerLink {
     private(set) var limits: BrokerLimits?
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
-    private var connectedAt: SuspendingClock.Instant?
+    private(set) var connectedAt: SuspendingClock.Instant?
     /// What is done when the last words have been said.
-    private var farewell: (id: PacketID?, then: State, done: () -> Void)?
+    private var farewell: (id: PacketID?, then: State, reason: ReasonCode, done: () -> Void)?
 
     init(
         _ settings: MQTTClient.Settings, _ environment: BridgeEnvironment, context: MainContext
@@ -87,17 +87,19 @@ final class BrokerLink {
     /// Says `lastWords` and ends the connection; the broker keeps the session.
     ///
     /// - Parameter done: called when that is over, which takes no longer than a second.
-    func end(as state: State, _ lastWords: Publication?, _ done: @escaping () -> Void = {}) {
+    func end(
+        as state: State, _ lastWords: Publication?, reason: ReasonCode = .success, _ done: @escaping () -> Void = {}
+    ) {
         timer = nil
         // Somebody is in a hurry.
         endFarewell()
         guard self.state == .connected else {
-            client.disconnect(.success)
+            client.disconnect(reason)
             self.state = state
             return done()
         }
         let id = lastWords.flatMap { try? client.publish($0) }
-        farewell = (id, state, done)
+        farewell = (id, state, reason, done)
         if id == nil { return endFarewell() }
         timer = .once(milliseconds: 1_000, on: context) { [unowned self] in endFarewell() }
     }
@@ -106,7 +108,7 @@ final class BrokerLink {
         guard let farewell else { return }
         self.farewell = nil
         timer = nil
-        client.disconnect(.success)
+        client.disconnect(farewell.reason)
         ended(because: nil)
         state = farewell.then
         farewell.done()

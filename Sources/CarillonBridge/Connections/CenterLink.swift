@@ -32,6 +32,7 @@ final class CenterLink: @unchecked Sendable {
     /// Why nothing can be exported; nil when it can.
     private(set) var refusal: String?
     private var timer: EventSource?
+    private var isStarted = false
 
     init(_ environment: BridgeEnvironment, context: MainContext) {
         self.context = context
@@ -41,6 +42,7 @@ final class CenterLink: @unchecked Sendable {
 
     func start() {
         outbox.add(.details([.host, .user, .retained, .time, .kept, .expiry]))
+        isStarted = true
         session.start()
     }
 
@@ -69,6 +71,13 @@ final class CenterLink: @unchecked Sendable {
         for key in wanted where registrations[key] == nil { register(key) }
         refusal = nil
         session.pump()
+    }
+
+    private func askSoon() {
+        timer = .once(milliseconds: 2_000, on: context) { [unowned self] in
+            timer = nil
+            submit(.barrier { _ in })
+        }
     }
 
     private func register(_ key: RegistrationKey) {
@@ -100,6 +109,7 @@ final class CenterLink: @unchecked Sendable {
 
     /// Ends the connection when everything that was asked for is sent, or after a second.
     func stop(_ done: @escaping () -> Void) {
+        isStarted = false
         stop(attempts: isThere ? 50 : 0, done)
     }
 
@@ -165,6 +175,8 @@ extension CenterLink: ServiceReceiver {
     func received(_ notification: ArrivedNotification, for _: [RegistrationKey]) { delegate?.arrived(notification) }
 
     func stateChanged(_ state: ConnectionState) {
+        // A session without observers does not connect again by itself.
+        if case .disconnected = state, registrations.isEmpty, isStarted { askSoon() }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
         self.isThere = isThere

@@ -260,6 +260,7 @@ final class Importer: @unchecked Sendable {
     /// - Returns: the messages that are not posted, in order, and the state of the topics.
     func close(awaitsAnswers: Bool) -> (inbox: [InwardMessage], places: [PlaceCheck.Saved]) {
         isOpen = false
+        onIdle = {}
         isComparing = false
         holeTimer = nil
         if !awaitsAnswers {

@@ -75,12 +75,12 @@ struct OutwardMessage: Equatable {
     var byteCount: Int { payload.count + name.utf8.count + object.utf8.count + 256 }
 
     /// - Parameter now: in microseconds since 1970.
-    /// - Returns: nil when its time is over.
-    func publication(on topic: String, now: Int64) -> Publication? {
-        var seconds: UInt32?
-        if let expiry {
-            guard expiry > now else { return nil }
-            seconds = UInt32(clamping: max(1, (expiry - now + 500_000) / 1_000_000))
+    func isExpired(at now: Int64) -> Bool { expiry.map { $0 <= now } ?? false }
+
+    /// - Parameter now: in microseconds since 1970.
+    func publication(on topic: String, now: Int64) -> Publication {
+        let seconds = expiry.map { expiry in
+            UInt32(clamping: max(1, (expiry.subtractingReportingOverflow(now).partialValue + 500_000) / 1_000_000))
         }
         return Publication(
             topic: topic, payload: payload, isRetained: isRetained, contentType: contentType, expiry: seconds,

@@ -10,7 +10,7 @@ struct ExportQueue {
     }
 
     struct Entry: Equatable {
-        let message: OutwardMessage
+        var message: OutwardMessage
         let topic: String
         /// Whether it was sent, so that it may have arrived.
         var wasSent = false

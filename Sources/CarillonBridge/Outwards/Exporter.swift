@@ -30,6 +30,9 @@ final class Exporter {
     /// The time that the broker took to acknowledge the last message.
     private(set) var acknowledgement: Duration?
     private var hasWarned = false
+    /// Values to remove from the broker, when nothing else waits.
+    private var removals = Removals()
+    private var suspectTimer: EventSource?
     /// Called when nothing waits for the broker any more.
     var onIdle: () -> Void = {}
 
@@ -76,45 +79,61 @@ final class Exporter {
         guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths)
-        if message.isRetained, !values.publish(message, isReplayed: message.properties.isOldValue) { return }
-        append(message)
+        let topic = message.topic(of: configuration.origin, in: configuration.realm)
+        guard BridgeTopic.isPossible(topic) else {
+            // A value that is replayed was announced when it was posted.
+            guard !message.properties.isOldValue else { return }
+            Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
+            return lost(1, message.name, .noTopic)
+        }
+        if message.isRetained {
+            removals.remove(ValueKind(message.name, message.object))
+            guard values.publish(message, isReplayed: message.properties.isOldValue) else { return }
+        }
+        lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
+        pump()
     }
 
     private func exports(_ name: String) -> Bool {
         !WantedNames.ownNames.matches(name) && configuration.exports.contains { $0.matches(name) }
     }
 
-    private func append(_ message: OutwardMessage) {
-        let topic = message.topic(of: configuration.origin, in: configuration.realm)
-        guard BridgeTopic.isPossible(topic) else {
-            Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
-            return lost(1, message.name, .noTopic)
+    private func lose(_ entries: [ExportQueue.Entry]) {
+        for entry in entries {
+            // Its number is missing at the receivers, so that they announce the loss as well.
+            if entry.message.properties.place == nil { _ = nextPlace(on: entry.topic) }
+            lost(1, entry.message.name, .queueFull)
         }
-        var message = message
-        message.properties.place = counts.next(on: topic, newRun: environment.makeToken)
-        lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
-        pump()
     }
 
-    private func lose(_ entries: [ExportQueue.Entry]) {
-        for entry in entries { lost(1, entry.message.name, .queueFull) }
+    private func nextPlace(on topic: String) -> MessageProperties.Place {
+        counts.next(on: topic, newRun: environment.makeToken)
+    }
+
+    /// The next message to send: one of the queue, or, when that is empty, the removal of a value.
+    private func nextEntry() -> ExportQueue.Entry? {
+        if let entry = queue.popFirst() { return entry }
+        guard let kind = removals.popFirst() else { return nil }
+        let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
+        return .init(message: message, topic: message.topic(of: configuration.origin, in: configuration.realm))
     }
 
     /// Sends queued messages, within the in-flight limit.
     func pump() {
         let limit = Int(min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max))
-        while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), var entry = queue.popFirst() {
-            guard let publication = entry.message.publication(on: entry.topic, now: environment.time()) else {
-                continue  // its time was over
-            }
+        while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), maySendNext(), var entry = nextEntry() {
+            // Its time is over. It has no number yet, or its number may have arrived.
+            guard !entry.message.isExpired(at: environment.time()) else { continue }
+            // The number is that of the sending: a message that is not sent leaves no hole.
+            if entry.message.properties.place == nil { entry.message.properties.place = nextPlace(on: entry.topic) }
+            let publication = entry.message.publication(on: entry.topic, now: environment.time())
             do throws(MQTTError) {
                 let id = try broker.publish(publication)
                 entry.wasSent = true
                 inFlight.append(InFlight(id: id, entry: entry, sent: context.now))
             } catch {
                 guard error.cause != .notConnected else { return queue.prepend(entry) }
-                Log.info("\(entry.message.name) can't be published: \(error)")
-                lost(1, entry.message.name, .refused)
+                refuse(entry, because: error.description)
             }
         }
         if isIdle { onIdle() }
@@ -125,13 +144,17 @@ final class Exporter {
         let sent = inFlight.remove(at: index)
         acknowledgement = context.now - sent.sent
         if reason.isFailure {
-            Log.info("the broker refused \(sent.entry.message.name): \(reason)")
-            values.refused(sent.entry.message)
-            lost(1, sent.entry.message.name, .refused)
+            refuse(sent.entry, because: reason.description)
         } else {
             exported += 1
         }
         pump()
+    }
+
+    private func refuse(_ entry: ExportQueue.Entry, because reason: String) {
+        Log.info("\(entry.message.name) can't be published: \(reason)")
+        values.refused(entry.message)
+        lost(1, entry.message.name, .refused)
     }
 
     // MARK: Ends of connections
@@ -141,10 +164,24 @@ final class Exporter {
         (inFlight.first?.entry.suspicion ?? 0) > 0 || (queue.first?.suspicion ?? 0) > 0
     }
 
+    /// A suspect waits until the connection has lasted for a second: then nothing else that the bridge sends at its beginning
+    /// is the cause of its end.
+    private func maySendNext() -> Bool {
+        guard isSuspectNext, let since = broker.connectedAt, context.now - since < .seconds(1) else { return true }
+        if suspectTimer == nil {
+            suspectTimer = .once(milliseconds: 1_000, on: context) { [unowned self] in
+                suspectTimer = nil
+                pump()
+            }
+        }
+        return false
+    }
+
     /// A connection has ended. Unacknowledged messages return to the head of the queue, except one that ends the connection
     /// again and again.
     func connectionEnded(because error: MQTTError?) {
         let isAlone = inFlight.count == 1
+        suspectTimer = nil
         for sent in inFlight.reversed() {
             var entry = sent.entry
             if let error { entry.suspicion += Self.suspicion(error, after: context.now - sent.sent) }
@@ -152,8 +189,8 @@ final class Exporter {
                 queue.prepend(entry)
                 continue
             }
-            Log.warning("\(entry.message.name) is given up, because it ends the connection to the broker: \(error)")
-            lost(1, entry.message.name, .refused)
+            Log.warning("\(entry.message.name) is given up, because it ends the connection to the broker")
+            refuse(entry, because: error.description)
         }
         inFlight = []
     }
@@ -176,14 +213,15 @@ final class Exporter {
     ///
     /// - Parameter kept: all values of this session.
     /// - Returns: whether the service has to send its values again, because the broker lacks some of them.
-    func compare(with kept: Set<ValueKind>) -> Bool {
+    func compare(with kept: Set<ValueKind>, hasLooked: Bool) -> Bool {
         let exported = kept.filter { kind in
             let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
             return exports(message.name)
                 && BridgeTopic.isPossible(message.topic(of: configuration.origin, in: configuration.realm))
         }
-        let (gone, isReplayNeeded) = values.compare(with: exported, isExported: exports)
-        for kind in gone { append(OutwardMessage(removalOf: kind.name.text, kind.object.text)) }
+        let (gone, isReplayNeeded) = values.compare(with: exported, hasLooked: hasLooked, isExported: exports)
+        for kind in gone { removals.append(kind) }
+        pump()
         return isReplayNeeded
     }
 
@@ -195,11 +233,27 @@ extension ReasonCode {
     /// Whether a broker that ends a connection for this reason means a message, and not the connection.
     fileprivate var isAboutMessages: Bool {
         switch self {
-        case .sessionTakenOver, .serverShuttingDown, .serverUnavailable, .serverBusy, .keepAliveTimeout,
-            .useAnotherServer, .serverMoved, .connectionRateExceeded, .maximumConnectTime, .banned:
-            false
-        default: isFailure
+        case .malformedPacket, .protocolError, .implementationSpecific, .notAuthorized, .topicNameInvalid,
+            .topicAliasInvalid, .packetTooLarge, .payloadFormatInvalid, .retainNotSupported, .qualityNotSupported:
+            true
+        default: false
         }
+    }
+}
+
+/// Values that are to be removed, each once and in order.
+private struct Removals {
+    private var line = Deque<ValueKind>()
+    private var kinds: Set<ValueKind> = []
+
+    mutating func append(_ kind: ValueKind) { if kinds.insert(kind).inserted { line.append(kind) } }
+
+    /// The value is there again.
+    mutating func remove(_ kind: ValueKind) { kinds.remove(kind) }
+
+    mutating func popFirst() -> ValueKind? {
+        while let kind = line.popFirst() { if kinds.remove(kind) != nil { return kind } }
+        return nil
     }
 }
 

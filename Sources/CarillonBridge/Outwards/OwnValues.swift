@@ -8,6 +8,8 @@ import MQTT
 struct OwnValues {
     /// The maximum of values.
     static let maxCount = 65_536
+    /// The maximum of the name and object of a value that is looked at, in bytes: the standard limits of the service.
+    private static let maxKeyBytes = 5_120
 
     /// The digests of the last content that was published.
     private var published: [ValueKind: Int] = [:]
@@ -15,6 +17,10 @@ struct OwnValues {
     private var shown: [ValueKind: Int]?
     /// Values that are published again as soon as the service sends them.
     private var due: Set<ValueKind> = []
+    /// The digests of contents that the broker does not take, which are not published again by themselves.
+    private var refused: [ValueKind: Int] = [:]
+    /// Values that were published since the service was asked which there are: its answer may not have them yet.
+    private var recent: Set<ValueKind> = []
 
     // MARK: Publishing
 
@@ -25,17 +31,22 @@ struct OwnValues {
     mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
         let kind = ValueKind(message.name, message.object)
         let digest = message.digest
-        if isReplayed, published[kind] == digest, !due.contains(kind) { return false }
+        if isReplayed, refused[kind] == digest || published[kind] == digest && !due.contains(kind) { return false }
         due.remove(kind)
+        refused[kind] = nil
+        recent.insert(kind)
         if published[kind] != nil || published.count < Self.maxCount { published[kind] = digest }
         return true
     }
 
     /// The broker has refused a value.
     mutating func refused(_ message: OutwardMessage) {
-        guard message.isRetained else { return }
-        published[ValueKind(message.name, message.object)] = nil
+        guard message.isRetained, !message.payload.isEmpty else { return }
+        refused[ValueKind(message.name, message.object)] = message.digest
     }
+
+    /// The service is asked which values there are.
+    mutating func willAsk() { recent = [] }
 
     // MARK: Looking
 
@@ -48,7 +59,8 @@ struct OwnValues {
         guard shown != nil, publication.isRetained else { return }
         let kind = ValueKind(name, object)
         guard !publication.payload.isEmpty else { return shown![kind] = nil }
-        if shown![kind] != nil || shown!.count < Self.maxCount {
+        if shown![kind] != nil || shown!.count < Self.maxCount, name.utf8.count + object.utf8.count <= Self.maxKeyBytes
+        {
             shown![kind] = OutwardMessage.digest(publication.payload, publication.contentType)
         }
     }
@@ -60,21 +72,29 @@ struct OwnValues {
     ///
     /// - Parameters:
     ///   - kept: the values of the session that are exported.
+    ///   - hasLooked: whether the broker has shown all that it has.
     ///   - isExported: whether a name is exported. Other values that the broker shows may be those of another program.
     /// - Returns: the values to remove from the broker, and whether the service has to send values again because the broker
     ///   lacks them.
     mutating func compare(
-        with kept: Set<ValueKind>, isExported: (String) -> Bool
+        with kept: Set<ValueKind>, hasLooked: Bool = true, isExported: (String) -> Bool
     ) -> (gone: [ValueKind], isReplayNeeded: Bool) {
         var gone = Set(published.keys).subtracting(kept)
+        let shown = hasLooked ? shown : nil
         if let shown {
             gone.formUnion(shown.keys.filter { !kept.contains($0) && isExported($0.name.text) })
         }
-        for kind in gone { published[kind] = nil }
+        gone.subtract(recent)
+        for kind in gone {
+            published[kind] = nil
+            refused[kind] = nil
+        }
         due.subtract(gone)
         guard let shown else { return (gone.sorted(), false) }
         self.shown = nil
-        for kind in kept where published[kind] == nil || published[kind] != shown[kind] { due.insert(kind) }
+        for kind in kept where published[kind] == nil || published[kind] != shown[kind] {
+            if refused[kind] == nil || refused[kind] != published[kind] { due.insert(kind) }
+        }
         return (gone.sorted(), !due.isEmpty)
     }
 }

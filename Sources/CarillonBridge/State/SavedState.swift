@@ -21,7 +21,7 @@ package struct SavedState {
     var losses: [LossLedger.Entry: UInt64] = [:]
 
     /// A larger file is no state of a bridge.
-    static let mostBytes = 256 << 20
+    static let mostBytes = 2 << 30 - 1
 
     /// As JSON.
     ///
@@ -57,8 +57,7 @@ package struct SavedState {
         }
         self.places = []
         for element in places {
-            guard let place = PlaceCheck.Saved(element) else { return nil }
-            self.places.append(place)
+            if let place = PlaceCheck.Saved(element) { self.places.append(place) }
         }
         self.queue = []
         for element in queue {
@@ -67,12 +66,10 @@ package struct SavedState {
         }
         // An earlier version did not write them.
         for element in entries["inbox"]?.list ?? [] {
-            guard let message = InwardMessage(element, in: realm, now: now) else { return nil }
-            inbox.append(message)
+            if let message = InwardMessage(element, now: now) { inbox.append(message) }
         }
         for element in entries["losses"]?.list ?? [] {
-            guard let (entry, count) = LossLedger.Entry.saved(element) else { return nil }
-            losses[entry] = count
+            if let (entry, count) = LossLedger.Entry.saved(element) { losses[entry] = count }
         }
     }
 
@@ -160,7 +157,8 @@ extension ExportQueue.Entry {
 }
 
 extension InwardMessage {
-    /// As it came from the broker, with the time of its expiry in the place of the seconds that are left.
+    /// As it came from the broker, with the time of its expiry in the place of the seconds that are left. Its realm may be
+    /// another one than that of the bridge.
     fileprivate func propertyList(now: Int64) -> PropertyList {
         var entries: [String: PropertyList] = [
             "topic": .string(publication.topic), "payload": .data(publication.payload),
@@ -172,15 +170,20 @@ extension InwardMessage {
         return .dictionary(entries)
     }
 
-    fileprivate init?(_ value: PropertyList, in realm: String, now: Int64) {
+    /// Nil also for a message whose time is over.
+    fileprivate init?(_ value: PropertyList, now: Int64) {
         guard case .dictionary(let entries) = value, let topic = entries["topic"]?.text,
             case .data(let payload)? = entries["payload"], case .boolean(let isRetained)? = entries["retained"],
             case .boolean(let isAnew)? = entries["anew"], let properties = entries["properties"]?.list,
-            let parsed = BridgeTopic(topic, in: realm)
+            let realm = BridgeTopic.realm(of: topic), let parsed = BridgeTopic(topic, in: realm)
         else { return nil }
+        var seconds: UInt32?
+        if let expiry = entries["expiry"]?.signed {
+            guard expiry > now else { return nil }
+            seconds = UInt32(clamping: expiry.subtractingReportingOverflow(now).partialValue / 1_000_000)
+        }
         var publication = Publication(
-            topic: topic, payload: payload, isRetained: isRetained, contentType: entries["type"]?.text,
-            expiry: entries["expiry"]?.signed.map { UInt32(clamping: max(0, $0 - now) / 1_000_000) })
+            topic: topic, payload: payload, isRetained: isRetained, contentType: entries["type"]?.text, expiry: seconds)
         for element in properties {
             guard let pair = element.list, pair.count == 2, let name = pair[0].text, let text = pair[1].text else {
                 return nil

@@ -74,11 +74,12 @@ struct StateFile: StateStore {
         guard let path else { return nil }
         do throws(FileError) {
             guard let bytes = try RegularFile.contents(of: path, atMost: SavedState.mostBytes) else { return nil }
-            unlink(path)
             guard let state = SavedState(bytes, now: WallClock.microseconds()) else {
-                Log.warning("\(path) is no state of a bridge, and is not used")
+                rename(path, path + ".bad")
+                Log.warning("\(path) is no state of a bridge, and is not used; it is called \(path).bad now")
                 return nil
             }
+            unlink(path)
             return state
         } catch {
             Log.warning("what an earlier bridge left can't be read: \(error)")

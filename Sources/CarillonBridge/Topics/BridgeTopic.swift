@@ -60,6 +60,13 @@ struct BridgeTopic {
         }
     }
 
+    /// The realm that a topic is of; nil for a topic that is none of a bridge.
+    static func realm(of topic: String) -> String? {
+        let levels = topic.unicodeScalars.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        guard levels.count == 4 else { return nil }
+        return TopicLevel.decoded(Substring(levels[2]))
+    }
+
     private static func name(of levels: ArraySlice<Substring>) -> String? {
         var parts: [String] = []
         for level in levels {
