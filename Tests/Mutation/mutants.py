@@ -124,13 +124,15 @@ PARTS = [
     some_suites(
         "bridge",
         ["Sources/CarillonBridge/" + path for path in (
-            "BridgeConfiguration.swift", "Hosts/HostTable.swift", "Inwards", "Losses/LossLedger.swift", "Messages",
-            "Outwards/ExportQueue.swift", "Outwards/TopicCounts.swift", "State", "Topics",
+            "BridgeConfiguration.swift", "Hosts/HostTable.swift", "Hosts/OwnPresence.swift", "Inwards",
+            "Losses/LossLedger.swift", "Messages",
+            "Outwards/ExportQueue.swift", "Outwards/OwnValues.swift", "Outwards/TopicCounts.swift", "State", "Topics",
         )],
         "CarillonBridgeTests",
         [
             "BoundsTests", "CBORPayloadTests", "ConfigurationTests", "ImportListTests", "InwardGateTests", "KeptHereTests",
-            "MessageTests", "PagedQuestionTests", "PlaceCheckTests", "StateTests", "TopicTests",
+            "MessageTests", "OwnPresenceTests", "OwnValuesTests", "PagedQuestionTests", "PlaceCheckTests", "StateTests",
+            "TopicTests",
         ],
         # It posts and subscribes; the tests between machines have it.
         left_out=["Importer.swift"],

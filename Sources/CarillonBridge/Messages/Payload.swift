@@ -23,7 +23,7 @@ enum Payload {
         PropertyListCBOR.cbor(.dictionary(userInfo)).encoded
     }
 
-    /// Reads the payload of any device (G8). An object of JSON is userInfo; any other value is its entry `value`, and so is
+    /// Reads the payload of any device (G2). An object of JSON is userInfo; any other value is its entry `value`, and so is
     /// plain text, or data if it is no UTF-8. A `null` of JSON is left out. Without a content type a payload that begins as
     /// an object or an array is JSON.
     ///
