@@ -276,8 +276,11 @@ class Presence(LifeTest):
     TOPIC = "carillon/1/home/desk/anna/online"
 
     def assert_corrected(self, lab, run):
-        wait_until(lambda: lab.broker.retained("sensor", self.TOPIC)[self.TOPIC].json.get("run") == run,
-                   "the presence is corrected", seconds=5)  # fmt: skip
+        def shown():
+            return lab.broker.retained("sensor", self.TOPIC)[self.TOPIC].payload
+
+        wait_until(lambda: f'"run": "{run}"' in shown() and '"online": true' in shown(), "the presence is corrected",
+                   seconds=10)  # fmt: skip
 
     def run_of(self, lab):
         return lab.broker.retained("sensor", self.TOPIC)[self.TOPIC].json["run"]
