@@ -479,7 +479,7 @@ extension Crossing: BrokerLinkDelegate {
 
     private func waitForOwnValues() {
         lookTimer = .once(milliseconds: Time.ownValues, on: context) { [unowned self] in
-            // What was not read can't be seen.
+            // Values that are not read yet are not shown.
             if broker.isReadingPaused, context.now - lookingSince < Time.looking { return waitForOwnValues() }
             lookTimer = nil
             look = .compared

@@ -7,7 +7,7 @@ import CMosquitto
     import Musl
 #endif
 
-/// What is set before a connection.
+/// The settings of a connection.
 extension LibraryHandle {
     private static let library: Void = { _ = mosquitto_lib_init() }()
 

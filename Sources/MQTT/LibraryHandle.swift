@@ -11,7 +11,7 @@ final class LibraryHandle: @unchecked Sendable {
     // Sendable: see above; what both threads use is locked.
 
     let pointer: OpaquePointer  // struct mosquitto
-    /// What libmosquitto tells of; nil when nobody wants to know any more.
+    /// The driver that gets the callbacks; nil when it is abandoned.
     weak var driver: ClientDriver?
     private let log = Locked(ConnectionLog())
 
@@ -24,7 +24,7 @@ final class LibraryHandle: @unchecked Sendable {
         mosquitto_destroy(pointer)
     }
 
-    /// What it found wrong while it connected, for a person; nil for nothing.
+    /// The reason why connecting failed, for a person; nil where libmosquitto logged none.
     func problem(of settings: MQTTClient.Settings) -> String? { log.withLock { $0.problem(of: settings) } }
 
     /// Has what libmosquitto finds wrong kept. It makes a text of each packet meanwhile, so it is for connecting only.

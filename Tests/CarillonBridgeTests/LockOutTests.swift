@@ -81,22 +81,16 @@ struct LockOutTests {
             }
         }
 
-        func post(_ names: String..., isValue: Bool = false) throws {
-            for name in names {
-                var arrived = NotificationSignal(
-                    name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
-                arrived.details = ["retained": .boolean(false), "kept": .boolean(isValue)]
-                let message = NotificationsSignal([arrived]).message(to: ":1.8").carried(from: ":1.1", serial: 1)
-                for one in try #require(try ArrivedNotification.all(in: message)) { exporter.take(one) }
-            }
-        }
+        func post(_ names: String..., isValue: Bool = false) throws { try take(names, isValue: isValue) }
 
         /// The service sends values again.
-        func replay(_ names: String...) throws {
+        func replay(_ names: String...) throws { try take(names, isValue: true, isReplayed: true) }
+
+        private func take(_ names: [String], isValue: Bool, isReplayed: Bool = false) throws {
             for name in names {
                 var arrived = NotificationSignal(
                     name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
-                arrived.details = ["retained": .boolean(true), "kept": .boolean(true)]
+                arrived.details = ["retained": .boolean(isReplayed), "kept": .boolean(isValue)]
                 let message = NotificationsSignal([arrived]).message(to: ":1.8").carried(from: ":1.1", serial: 1)
                 for one in try #require(try ArrivedNotification.all(in: message)) { exporter.take(one) }
             }

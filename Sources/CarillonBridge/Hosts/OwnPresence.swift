@@ -6,7 +6,7 @@ import NotificationWire
 /// The presence that the bridge publishes of itself, and the detection of a second bridge with the same realm, host and user
 /// (G2). No input and output.
 ///
-/// A broker may restore an old message on the topic after a power cut, and others can forge one. So another run on the topic
+/// A broker may restore an old message on the topic after a power cut, and others can forge one: another run on the topic
 /// proves nothing. The bridge publishes its presence again, with a challenge. A live bridge answers the challenge; then the
 /// one that was asked last stays, and the one that asked gives way.
 struct OwnPresence {

@@ -52,8 +52,6 @@ struct OwnValues {
 
     mutating func beginLooking() { shown = [:] }
 
-    var isLooking: Bool { shown != nil }
-
     /// The broker has sent a message on a topic of this host.
     mutating func show(_ name: String, _ object: String, _ publication: Publication) {
         guard shown != nil, publication.isRetained else { return }

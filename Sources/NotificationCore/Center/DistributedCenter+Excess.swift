@@ -6,7 +6,7 @@
 /// else, for as long as they hold it. So that part, their **excess**, does not count in the total, until they have given it
 /// back. They themselves get nothing more meanwhile.
 extension DistributedCenter {
-    /// The resources that have one. What waits for clients, and values whose posters have left, give way instead; values of
+    /// The resources that have one. Queued notifications, and values whose posters have left, give way instead; values of
     /// those that are there, and calls that wait, leave others as much as they leave.
     static let withExcess: [Resource] = [
         .clients, .observers, .observerBytes, .queuedPostBytes, .answerBytes, .inFlightBytes,
@@ -29,7 +29,7 @@ extension DistributedCenter {
     /// What all together use of a resource, as far as it counts against its limit.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
-    /// What an account could not have by the limit is excess. Where the rest of all is still more than that, so is as much
+    /// The usage that an account could not have by the limit is excess. Where the rest of all is still more than that, so is as much
     /// of the largest besides that all together have what one account may.
     private func findExcess(of resource: Resource) {
         meter.count(2 * accountsByID.count)
@@ -50,7 +50,7 @@ extension DistributedCenter {
         }
     }
 
-    /// What all accounts together can have of a total, and what one alone. Small totals have no shares.
+    /// The share of all accounts together in a total, and that of one alone. Small totals have no shares.
     private func maxShare(of resource: Resource) -> (all: Int, one: Int)? {
         let limit = resource == .answerBytes ? answerLimit : Int(limits[resource.limit])
         switch resource {

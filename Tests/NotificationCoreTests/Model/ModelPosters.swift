@@ -41,7 +41,7 @@ struct ModelPosters {
         excess = lastBytes.merging(counted) { $0 - $1 }
     }
 
-    /// What is given back was excess first. Call behind each step.
+    /// Bytes that are given back were excess first. Call behind each step.
     mutating func settle() {
         let now = bytesByPoster
         for (poster, had) in excess {
