@@ -118,6 +118,36 @@ struct AtExitTests {
         }
     }
 
+    @Test("R4: one whose other posts were all taken back before it left has one place in line")
+    func onePlace() throws {
+        let center = try scenario()
+        try center.post("A", style: .whenIdle, from: poster)
+        try center.post("B", style: .asap, from: poster)
+        try center.post("C", "left", style: .atExit, from: poster)
+        try center.post("D", "left", style: .atExit, from: poster)
+        try center.post("E", style: .asap, from: two)
+        try center.post("F", style: .asap, from: two)
+        try center.post("G", coalescing: [.object], from: poster)
+        center.disappear(poster)
+        center.postQueued(.whenIdle)
+        try center.center.checkInvariants()
+        center.postQueued(.asap)
+        #expect(center.names(one) == ["G", "E", "C", "F", "D"])
+    }
+
+    @Test("R4: what it left waits until all else that it has queued is posted, also where that took the place of others")
+    func behindAllElse() throws {
+        let center = try scenario()
+        try center.post("A", "left", style: .atExit, from: poster)
+        try center.post("B", style: .whenIdle, from: poster)
+        try center.post("B", style: .asap, coalescing: [.name], from: poster)
+        center.disappear(poster)
+        center.postQueued(.whenIdle)
+        try center.post("C", style: .asap, from: two)
+        center.postQueued(.asap)
+        #expect(center.names(one) == ["B", "C", "A"])
+    }
+
     @Test("E3: where the log has lost its poster it is posted, and posted once")
     func damaged() throws {
         let center = try scenario()

@@ -213,7 +213,11 @@ struct PostingQueues {
         lastNumber += 1
         let number = lastNumber
         changing(queue) { queue.release(now: now, number: number) }
-        if queues[poster]?.isEmpty(.asap) != false { lineUp(queue, .asap) }
+        if let other = queues[poster] {
+            if other.isEmpty(.asap) { givePlace(of: other, to: queue) }
+        } else {
+            lineUp(queue, .asap)
+        }
         return count
     }
 
@@ -222,19 +226,16 @@ struct PostingQueues {
         guard let rest = released.removeValue(forKey: poster) else { return }
         let queue = queues[poster] ?? PostingQueue(payer: rest.payer, meter: meter)
         queues[poster] = queue
-        if queue.isInLine[PostingStyle.asap.order] {
-            giveUpPlace(rest)
-        } else {
-            givePlace(of: rest, to: queue)
-        }
+        givePlace(of: rest, to: queue)
         while let post = changing(rest, { rest.popFirst(.asap) }) {
             put(post, into: queue)
         }
     }
 
-    /// Gives one queue of a poster the place in line of another.
+    /// Gives one queue of a poster the place in line of another, if it has none.
     private mutating func givePlace(of queue: PostingQueue, to other: PostingQueue) {
         let line = PostingStyle.asap.order
+        guard !other.isInLine[line] else { return giveUpPlace(queue) }
         guard queue.isInLine[line] else { return lineUp(other, .asap) }
         (queue.isInLine[line], other.isInLine[line]) = (false, true)
         lines[line] = Deque(lines[line].map { $0 === queue ? other : $0 })
@@ -281,7 +282,10 @@ struct PostingQueues {
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
                 && (counts.wrappedSum() == count || isAnyStill), "Q7: the totals of posts that wait are their sums")
         forgetIfEmpty(queue)
-        if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue, queue.isEmpty(.asap) {
+        // One that was forgotten may be changed as well, while it has a place in a line.
+        if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue,
+            queues[queue.poster]?.isEmpty(.asap) != false
+        {
             givePlace(of: queue, to: rest)
         }
         return result

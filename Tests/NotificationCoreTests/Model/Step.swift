@@ -131,8 +131,18 @@ extension Step {
             if Bool.random(using: &generator) { steps.append(randomLimit(key, &generator)) }
         }
         for client in 0..<3 { steps.append(observe(client, &generator)) }
+        // No bus gives a name again. Whose turn it is, where one had left posts behind and came again, is no rule.
+        var (untilExit, left): (Set<Int>, Set<Int>) = ([], [])
         while steps.count < count {
-            steps.append(random(&generator, answers: answers, restarts: restarts, monitors: seed % 2 == 0))
+            let step = random(&generator, answers: answers, restarts: restarts, monitors: seed % 2 == 0)
+            switch step {
+            case .leave(let client) where untilExit.contains(client): left.insert(client)
+            case .queue(let client, _, _, _, _, let style, _):
+                guard !left.contains(client) else { continue }
+                if style == .atExit { untilExit.insert(client) }
+            default: break
+            }
+            steps.append(step)
         }
         return steps
     }
