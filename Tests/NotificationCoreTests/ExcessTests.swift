@@ -28,8 +28,8 @@ struct ExcessTests {
     func inFlight(hogs: Int) throws {
         let hogs = (0..<hogs).map { client(50 + $0) }
         try fill(hogs)
-        try center.observe(two, "B")
         center.identify(two, as: 2)
+        try center.observe(two, "B")
         center.center.limits[.inFlightBytes] = 32_768
         #expect(center.statistics.inFlightBytes > 100_000)
         try center.post("B", bytes: 1000)
@@ -92,6 +92,53 @@ struct ExcessTests {
         for _ in 0..<8 { try center.post("Fill", bytes: 10_000) }
         #expect(center.statistics.inFlightBytes <= 65_536)
         #expect(center.status(client(50))?.queued ?? 0 > 0, "half of the limit is all that one gets")
+    }
+
+    @Test("E4: where others give back so much that there is room again, those that were over get more", arguments: [2, 3])
+    func othersGaveBack(count: Int) throws {
+        let all = (0..<count).map { client(50 + $0) }
+        for (number, one) in all.enumerated() {
+            center.identify(one, as: UInt32(100 + number))
+            for _ in 0..<200 { try center.observe(one, "A") }
+        }
+        try lower(.observers, to: 256)
+        #expect(throws: CenterError.self) { try center.observe(all[0], "A") }
+        for one in all.dropFirst() { center.disappear(one) }
+        try center.center.checkInvariants()
+        for _ in 0..<20 { try center.observe(all[0], "A") }
+        #expect(center.statistics.observers == 220)
+    }
+
+    @Test("E4: one whose connections are known to be its own only later leaves room as if they had been before")
+    func knownLater() throws {
+        let hogs = (0..<8).map { client(50 + $0) }
+        for hog in hogs { for _ in 0..<20 { try center.observe(hog, "A") } }
+        for _ in 0..<40 { try center.observe(two, "A") }
+        try lower(.observers, to: 164)
+        for hog in hogs { center.identify(hog, as: 100) }
+        center.identify(two, as: 2)
+        try center.center.checkInvariants()
+        for _ in 0..<10 { try center.observe(two, "A") }
+        #expect(throws: CenterError.self) { try center.observe(hogs[0], "A") }
+        for hog in hogs.dropFirst() { center.disappear(hog) }
+        for _ in 0..<10 { try center.observe(hogs[0], "A") }
+        try center.center.checkInvariants()
+    }
+
+    @Test("E4: those that keep more answers together than there may be now are not served, until there is room")
+    func answersOfSome() throws {
+        let hogs = [one, two, three]
+        for (number, hog) in hogs.enumerated() {
+            center.identify(hog, as: UInt32(100 + number))
+            center.stop(hog)
+            for _ in 0..<1000 { _ = center.answer(to: hog, bytes: 1000) }
+        }
+        try lower(.answerBytes, to: UInt64(center.statistics.answerBytes) * 5 / 6)
+        #expect(hogs.allSatisfy { !center.center.isServed($0) })
+        center.disappear(two)
+        center.disappear(three)
+        #expect(center.center.isServed(one))
+        try center.center.checkInvariants()
     }
 
     @Test("E4: what does not count goes with the connection to another account")

@@ -105,6 +105,24 @@ extension DistributedCenter {
     /// many greedy ones leave gets smaller and never nothing. Small totals are not shared: a share of them would be
     /// no number that means anything.
     func checkRoom(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
+        do throws(CenterError) {
+            try checkLimit(for: peer, resource, adding: amount)
+        } catch {
+            guard findOldExcess() else { throw error }
+            try checkLimit(for: peer, resource, adding: amount)
+        }
+        guard amount > 0 else { return }
+        let bytes = resource.memory(amount)
+        guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
+            let isFull = lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > maxLastingMemory
+            let memory = limits[.memoryBytes]
+            throw isFull
+                ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
+        }
+    }
+
+    /// The same of the limit of the resource alone.
+    private func checkLimit(for peer: Peer?, _ resource: Resource, adding amount: Int) throws(CenterError) {
         let key = resource.limit
         let limit = limits[key]
         try limits.check(key, max(0, used(resource) - givingWay(resource, to: peer) + amount))
@@ -112,13 +130,6 @@ extension DistributedCenter {
         let isOver = peer.map { $0.account.excess[resource] > 0 } ?? false
         if isOver || limit >= Self.smallestShared && !isWithinShare(peer, resource, adding: amount) {
             throw .shareExceeded(key, value: limit)
-        }
-        let bytes = resource.memory(amount)
-        guard bytes == 0 || hasMemory(for: peer, adding: bytes) else {
-            let isFull = lastingMemory - givingWay(.retainedBytes, to: peer) + bytes > maxLastingMemory
-            let memory = limits[.memoryBytes]
-            throw isFull
-                ? .limitExceeded(.memoryBytes, value: memory) : .shareExceeded(.memoryBytes, value: memory)
         }
     }
 

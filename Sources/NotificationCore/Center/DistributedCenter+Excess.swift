@@ -20,20 +20,32 @@ extension DistributedCenter {
         letGo(effects: &effects)
     }
 
-    /// Finds out what does not count. Call when limits are others than before, or when all that there is may be other's than
-    /// it was.
+    /// Finds out what does not count. Call when limits are others than before, or all that there is may be other accounts'
+    /// than it was.
     func findExcess() {
+        isExcessOld = false
         for resource in Self.withExcess { findExcess(of: resource) }
+    }
+
+    /// Finds it out again where connections turned out to be other accounts' since, as after a restart, before something is
+    /// refused for it.
+    ///
+    /// - Returns: whether it may be other than before.
+    func findOldExcess() -> Bool {
+        guard isExcessOld else { return false }
+        findExcess()
+        return true
     }
 
     /// What all together use of a resource, as far as it counts against its limit.
     func used(_ resource: Resource) -> Int { totals[resource] - excess[resource] }
 
-    /// The usage that an account could not have by the limit is excess. Where the rest of all is still more than that, so is as much
-    /// of the largest besides that all together have what one account may.
+    /// The usage that an account could not have by the limit is excess. Where the rest of all is still more than that, so is
+    /// as much of the largest besides that all together have what one account may.
     private func findExcess(of resource: Resource) {
         meter.count(2 * accountsByID.count)
         excess[resource] = 0
+        accountsWithExcess[resource] = nil
         for account in accountsByID.values { account.excess[resource] = 0 }
         guard let share = maxShare(of: resource) else { return }
         let counted = accountsByID.values.reduce(0) { $0 + min($1.usage[resource], share.one) }
@@ -45,8 +57,10 @@ extension DistributedCenter {
             let usage = account.usage[resource]
             let part = min(usage, share.one, rest / (smallestFirst.count - number))
             rest -= part
+            guard usage > part else { continue }
             account.excess[resource] = usage - part
             excess[resource] += usage - part
+            accountsWithExcess[resource, default: []].append(account)
         }
     }
 
@@ -64,15 +78,36 @@ extension DistributedCenter {
         let less = min(amount, account.excess[resource])
         account.excess[resource] -= less
         excess[resource] -= less
+        dropExcess(of: resource)
+    }
+
+    /// Where all together have no more than they may, each has no more excess than it has beyond what one may: the others
+    /// have given back enough.
+    private func dropExcess(of resource: Resource) {
+        guard let accounts = accountsWithExcess[resource], let share = maxShare(of: resource),
+            totals[resource] <= share.all
+        else { return }
+        meter.count(accounts.count)
+        // Few are left, as few can have more than one may: the next time costs little.
+        accountsWithExcess[resource] = accounts.filter { account in
+            let rest = min(account.excess[resource], max(0, account.usage[resource] - share.one))
+            excess[resource] -= account.excess[resource] - rest
+            account.excess[resource] = rest
+            return rest > 0
+        }
     }
 
     /// A connection has another account from now on, with its part of what does not count.
     func moveExcess(of peer: Peer, from before: Account, to after: Account) {
+        if !peer.usage.isZero { isExcessOld = true }
         guard !excess.isZero else { return }
         for resource in Self.withExcess {
             let moved = min(peer.usage[resource], before.excess[resource])
+            guard moved > 0 else { continue }
             before.excess[resource] -= moved
+            if after.excess[resource] == 0 { accountsWithExcess[resource, default: []].append(after) }
             after.excess[resource] += moved
+            dropExcess(of: resource)
         }
     }
 }

@@ -37,6 +37,11 @@ extension DistributedCenter {
         // Those that pay for values are bounded by these.
         guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
+        return hasRoomForAnswers(peer) || findOldExcess() && hasRoomForAnswers(peer)
+    }
+
+    private func hasRoomForAnswers(_ peer: Peer) -> Bool {
+        guard peer.account.excess[.answerBytes] == 0 else { return false }
         let counted = used(.answerBytes)
         // All else that there is leaves room for a few at least.
         let memory = max(Int(limits[.memoryBytes]) - lastingMemory, Self.leastForAnswers - counted)
@@ -149,6 +154,11 @@ extension DistributedCenter {
     ///
     /// - Parameter before: what goes there before, together with it.
     func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
+        fitsOnTheWay(for: peer, byteCount, behind: before)
+            || findOldExcess() && fitsOnTheWay(for: peer, byteCount, behind: before)
+    }
+
+    private func fitsOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {
         let all = used(.inFlightBytes) + before
         guard all > 0 else { return true }  // the largest notification has its turn as well
         let left = Int(limits[.inFlightBytes]) - all - byteCount

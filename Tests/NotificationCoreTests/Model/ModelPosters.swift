@@ -20,6 +20,7 @@ struct ModelPosters {
     /// E1: the bytes of posters that do not count, as the limit was lowered, and what they had when that was found.
     private var excess: [Int: Int] = [:]
     private var lastBytes: [Int: Int] = [:]
+    private var limit = 0
 
     private var bytesByPoster: [Int: Int] {
         queued.reduce(into: [:]) { $0[$1.post.poster, default: 0] += $1.bytes }
@@ -29,7 +30,7 @@ struct ModelPosters {
     mutating func findExcess(_ limits: Limits) {
         lastBytes = bytesByPoster
         excess = [:]
-        let limit = Int(limits[.queuedPostBytes])
+        limit = Int(limits[.queuedPostBytes])
         guard limit >= 64 else { return }
         let one = limit / 8 * 7
         var counted = lastBytes.mapValues { min($0, one) }
@@ -41,12 +42,14 @@ struct ModelPosters {
         excess = lastBytes.merging(counted) { $0 - $1 }
     }
 
-    /// Bytes that are given back were excess first. Call behind each step.
+    /// Bytes that are given back were excess first; and where all together have no more than they may, all counts but what
+    /// one has beyond its part. Call behind each step.
     mutating func settle() {
         let now = bytesByPoster
         for (poster, had) in excess {
             let givenBack = max(0, lastBytes[poster, default: 0] - now[poster, default: 0])
             excess[poster] = max(0, had - givenBack)
+            if bytes <= limit { excess[poster] = min(excess[poster]!, max(0, now[poster, default: 0] - limit / 8 * 7)) }
         }
         lastBytes = now
     }
