@@ -125,6 +125,38 @@ struct ExcessTests {
         try center.center.checkInvariants()
     }
 
+    @Test("E4: a process that connects again and again gets no more than its share, also with a lowered limit", arguments: [256, 1000])
+    func manyConnections(_ usage: Int) throws {
+        for number in 0..<usage / 125 {
+            center.identify(client(10 + number), as: UInt32(10 + number))
+            for _ in 0..<125 { try center.observe(client(10 + number), "A") }
+        }
+        try lower(.observers, to: 256)
+        let before = center.statistics.observers
+        // Each has something before somebody says that it is that process's.
+        for number in 100..<160 {
+            for _ in 0..<40 { _ = try? center.observe(client(number), "A") }
+            center.identify(client(number), as: 1)
+            _ = try? center.observe(client(200), "A")
+        }
+        try center.center.checkInvariants()
+        #expect(center.statistics.observers <= before + 256)
+    }
+
+    @Test("E3, E4: one process whose connections are known to be its own only after a restart leaves room", arguments: [-20, 4])
+    func restarted(beyond: Int) throws {
+        let hogs = (0..<8).map { client(50 + $0) }
+        for hog in hogs { for _ in 0..<20 { try center.observe(hog, "A") } }
+        let next = Scenario()
+        center.center.forEachRememberedChange { _ = next.center.restore($0) }
+        next.center.limits[.observers] = UInt64(160 + beyond)
+        next.finishRestoring()
+        for hog in hogs { next.identify(hog, as: 100) }
+        try next.center.checkInvariants()
+        for _ in 0..<(160 + beyond) / 8 - 2 { try next.observe(two, "A") }
+        #expect(throws: CenterError.self) { try next.observe(hogs[0], "A") }
+    }
+
     @Test("E4: those that keep more answers together than there may be now are not served, until there is room")
     func answersOfSome() throws {
         let hogs = [one, two, three]
@@ -148,6 +180,7 @@ struct ExcessTests {
         center.identify(client(50), as: 7)
         try center.center.checkInvariants()
         #expect(center.answer(to: three, bytes: 1000), "what does not count has moved with it")
+        #expect(center.statistics.inFlightBytes > 32_768)
         center.disappear(client(50))
         try center.center.checkInvariants()
         #expect(center.statistics.inFlightBytes == 0)

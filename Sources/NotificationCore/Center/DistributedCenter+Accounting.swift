@@ -27,6 +27,8 @@ extension DistributedCenter {
         after.peers += 1
         peer.account = after
         if peer.flow.isHeldBack { heldBack.append(peer) }
+        lookForRoom(effects: &effects)
+        letGo(effects: &effects)
         after.clients.noteChange(of: peer)
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
@@ -108,7 +110,7 @@ extension DistributedCenter {
         do throws(CenterError) {
             try checkLimit(for: peer, resource, adding: amount)
         } catch {
-            guard findOldExcess() else { throw error }
+            guard distributeExcess(of: resource) else { throw error }
             try checkLimit(for: peer, resource, adding: amount)
         }
         guard amount > 0 else { return }
@@ -213,6 +215,7 @@ extension DistributedCenter {
     private func forgetIfUnused(_ account: Account) {
         guard account.peers == 0, account.usage.isZero else { return }
         accountsByID[account.id] = nil
+        for resource in accountsWithExcess.keys { accountsWithExcess[resource]?[account.id] = nil }
         heldBack.forget(account)
     }
 

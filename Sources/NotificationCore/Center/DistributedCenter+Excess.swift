@@ -4,7 +4,7 @@
 ///
 /// Nothing is taken away for that. But what those who have most hold beyond the new limit would leave no room for anybody
 /// else, for as long as they hold it. So that part, their **excess**, does not count in the total, until they have given it
-/// back. They themselves get nothing more meanwhile.
+/// back, or others so much that all together have no more than they may. They themselves get nothing more meanwhile.
 extension DistributedCenter {
     /// The resources that have one. Queued notifications, and values whose posters have left, give way instead; values of
     /// those that are there, and calls that wait, leave others as much as they leave.
@@ -20,20 +20,30 @@ extension DistributedCenter {
         letGo(effects: &effects)
     }
 
-    /// Finds out what does not count. Call when limits are others than before, or all that there is may be other accounts'
-    /// than it was.
+    /// Finds out what does not count. Call when limits are others than before.
     func findExcess() {
-        isExcessOld = false
+        moves = [:]
         for resource in Self.withExcess { findExcess(of: resource) }
     }
 
-    /// Finds it out again where connections turned out to be other accounts' since, as after a restart, before something is
-    /// refused for it.
+    /// Distributes anew what does not count where enough connections have turned out to be other accounts', as after a restart:
+    /// the largest have it. It is as much as before. Call before something is refused for it.
     ///
-    /// - Returns: whether it may be other than before.
-    func findOldExcess() -> Bool {
-        guard isExcessOld else { return false }
-        findExcess()
+    /// - Returns: whether an account may have less than before.
+    func distributeExcess(of resource: Resource) -> Bool {
+        guard excess[resource] > 0, let accounts = accountsWithExcess[resource],
+            moves[resource, default: 0] > accounts.count / 4
+        else { return false }
+        moves[resource] = 0
+        let smallestFirst = accounts.values.sorted { ($0.usage[resource], $0.id) < ($1.usage[resource], $1.id) }
+        meter.count(3 * accounts.count)
+        meter.countSort(of: accounts.count)
+        var rest = accounts.values.reduce(-excess[resource]) { $0 + $1.usage[resource] }
+        for (number, account) in smallestFirst.enumerated() {
+            let part = min(account.usage[resource], rest / (smallestFirst.count - number))
+            rest -= part
+            account.excess[resource] = account.usage[resource] - part
+        }
         return true
     }
 
@@ -60,7 +70,7 @@ extension DistributedCenter {
             guard usage > part else { continue }
             account.excess[resource] = usage - part
             excess[resource] += usage - part
-            accountsWithExcess[resource, default: []].append(account)
+            accountsWithExcess[resource, default: [:]][account.id] = account
         }
     }
 
@@ -89,7 +99,7 @@ extension DistributedCenter {
         else { return }
         meter.count(accounts.count)
         // Few are left, as few can have more than one may: the next time costs little.
-        accountsWithExcess[resource] = accounts.filter { account in
+        accountsWithExcess[resource] = accounts.filter { _, account in
             let rest = min(account.excess[resource], max(0, account.usage[resource] - share.one))
             excess[resource] -= account.excess[resource] - rest
             account.excess[resource] = rest
@@ -97,17 +107,33 @@ extension DistributedCenter {
         }
     }
 
-    /// A connection has another account from now on, with its part of what does not count.
+    /// A connection has another account from now on, with its part of what does not count. Call when its usage has moved.
     func moveExcess(of peer: Peer, from before: Account, to after: Account) {
-        if !peer.usage.isZero { isExcessOld = true }
-        guard !excess.isZero else { return }
-        for resource in Self.withExcess {
-            let moved = min(peer.usage[resource], before.excess[resource])
-            guard moved > 0 else { continue }
-            before.excess[resource] -= moved
-            if after.excess[resource] == 0 { accountsWithExcess[resource, default: []].append(after) }
-            after.excess[resource] += moved
+        for resource in Self.withExcess where peer.usage[resource] > 0 {
+            if excess[resource] > 0 {
+                let (usage, all) = (peer.usage[resource], before.excess[resource])
+                let part = all.multipliedFullWidth(by: usage)
+                let moved = max(
+                    (before.usage[resource] + usage).dividingFullWidth(part).quotient, all - before.usage[resource])
+                before.excess[resource] -= moved
+                after.excess[resource] += moved
+                accountsWithExcess[resource]?[after.id] = after
+                moves[resource, default: 0] += 1
+            }
+            if peer.isRestored { addExcess(of: after, resource) }
             dropExcess(of: resource)
         }
+        peer.isRestored = false
+    }
+
+    /// What an account has beyond what one may does not count, as it has come about by a restart: the connections of one
+    /// process were those of many, when ``findExcess()`` looked.
+    private func addExcess(of account: Account, _ resource: Resource) {
+        guard let share = maxShare(of: resource) else { return }
+        let more = account.usage[resource] - account.excess[resource] - share.one
+        guard more > 0 else { return }
+        account.excess[resource] += more
+        excess[resource] += more
+        accountsWithExcess[resource, default: [:]][account.id] = account
     }
 }

@@ -37,7 +37,7 @@ extension DistributedCenter {
         // Those that pay for values are bounded by these.
         guard let peer = peers[name] else { return clients.count + strangers.count < 2 * Int(limits[.clients]) }
         guard !peer.answers.isEmpty || peer.replies?.kept.isEmpty == false else { return true }
-        return hasRoomForAnswers(peer) || findOldExcess() && hasRoomForAnswers(peer)
+        return hasRoomForAnswers(peer) || distributeExcess(of: .answerBytes) && hasRoomForAnswers(peer)
     }
 
     private func hasRoomForAnswers(_ peer: Peer) -> Bool {
@@ -155,7 +155,7 @@ extension DistributedCenter {
     /// - Parameter before: what goes there before, together with it.
     func hasRoomOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int = 0) -> Bool {
         fitsOnTheWay(for: peer, byteCount, behind: before)
-            || findOldExcess() && fitsOnTheWay(for: peer, byteCount, behind: before)
+            || distributeExcess(of: .inFlightBytes) && fitsOnTheWay(for: peer, byteCount, behind: before)
     }
 
     private func fitsOnTheWay(for peer: Peer, _ byteCount: Int, behind before: Int) -> Bool {

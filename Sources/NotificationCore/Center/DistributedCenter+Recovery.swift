@@ -271,7 +271,8 @@ extension DistributedCenter {
         defer { eventEnded() }
         // The limits may be lower than an earlier process had them.
         findExcess()
-        meter.count(retained.count + clients.count)
+        meter.count(retained.count + clients.count + peers.count)
+        for peer in peers.values { peer.isRestored = !peer.isIdentified }
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {
             removeRetained(value, effects: &effects)
         }

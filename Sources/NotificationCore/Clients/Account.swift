@@ -83,6 +83,8 @@ final class Peer: Sizable {
     var posted: UInt64 = 0
     /// Posts that it made, and that were refused.
     var refused: UInt64 = 0
+    /// Whether it came back with a restart, and nobody has said yet who is behind it.
+    var isRestored = false
     /// Whether it is among the peers that the center knows. One that left may still pay, for posts that wait and for values.
     var isKnown = true
     /// The values that it has left behind, as ``DepartedPayers`` knows it; nil for one that is there, or left nothing.

@@ -102,8 +102,15 @@ final class PostingQueue {
     private var pairs = SteadyDictionary<Pair, List>()
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// By ``PostingStyle/order``: whether this queue has a place among those whose turn comes.
-    var isInLine = PostingStyle.allCases.map { _ in false }
+    /// A place among the queues whose turn comes. Empty when it was given up.
+    final class Place {
+        var queue: PostingQueue?
+
+        init(_ queue: PostingQueue) { self.queue = queue }
+    }
+
+    /// By ``PostingStyle/order``; nil where this queue has none.
+    var places = PostingStyle.allCases.map { _ -> Place? in nil }
     /// When the poster left, as ``Clock/uptime``, and the place of that among all posts that were queued: since then what
     /// waited for it is to be posted as soon as possible.
     private var exit: (time: Int64, number: UInt64)?

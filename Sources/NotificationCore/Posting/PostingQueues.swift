@@ -32,8 +32,10 @@ struct PostingQueues {
     private var released: [ClientName: PostingQueue] = [:]
     /// Those of whose queues a part was taken out, and what that was.
     private var still: [ClientName: Removed] = [:]
-    /// By ``PostingStyle/order``: the queues that may have a post of the style, each once.
-    private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue>() }
+    /// By ``PostingStyle/order``: the places of the queues that may have a post of the style, one each.
+    private var lines = PostingStyle.allCases.map { _ in Deque<PostingQueue.Place>() }
+    /// The places in each that were given up.
+    private var emptyPlaces = PostingStyle.allCases.map { _ in 0 }
     private var lastNumber: UInt64 = 0
     private(set) var count = 0
     private(set) var byteCount = 0
@@ -131,9 +133,10 @@ struct PostingQueues {
 
     /// Gives a queue a place in the line of a style, if it has none and something to post.
     private mutating func lineUp(_ queue: PostingQueue, _ style: PostingStyle) {
-        guard !queue.isInLine[style.order], !queue.isEmpty(style), still[queue.poster] == nil else { return }
-        queue.isInLine[style.order] = true
-        lines[style.order].append(queue)
+        guard queue.places[style.order] == nil, !queue.isEmpty(style), still[queue.poster] == nil else { return }
+        let place = PostingQueue.Place(queue)
+        queue.places[style.order] = place
+        lines[style.order].append(place)
     }
 
     /// Takes out what a post of this name, object and style takes the place of, or a part of it.
@@ -235,24 +238,35 @@ struct PostingQueues {
     /// Gives one queue of a poster the place in line of another, if it has none.
     private mutating func givePlace(of queue: PostingQueue, to other: PostingQueue) {
         let line = PostingStyle.asap.order
-        guard !other.isInLine[line] else { return giveUpPlace(queue) }
-        guard queue.isInLine[line] else { return lineUp(other, .asap) }
-        (queue.isInLine[line], other.isInLine[line]) = (false, true)
-        lines[line] = Deque(lines[line].map { $0 === queue ? other : $0 })
+        guard other.places[line] == nil else { return giveUpPlace(of: queue, in: line) }
+        guard let place = queue.places[line].take() else { return lineUp(other, .asap) }
+        place.queue = other
+        other.places[line] = place
     }
 
-    private mutating func giveUpPlace(_ queue: PostingQueue) {
-        let line = PostingStyle.asap.order
-        guard queue.isInLine[line] else { return }
-        queue.isInLine[line] = false
-        lines[line].removeAll { $0 === queue }
+    private mutating func giveUpPlace(of queue: PostingQueue, in line: Int) {
+        guard let place = queue.places[line].take() else { return }
+        place.queue = nil
+        emptyPlaces[line] += 1
+        // In the mean each is looked at once more.
+        guard emptyPlaces[line] > Self.maxEmptyPlaces, emptyPlaces[line] > lines[line].count / 2 else { return }
+        meter.count(lines[line].count)
+        lines[line].removeAll { $0.queue == nil }
+        emptyPlaces[line] = 0
     }
+
+    private static let maxEmptyPlaces = 16
 
     /// Takes the first post of a style of the poster whose turn it is.
     mutating func take(_ style: PostingStyle) -> (post: PendingPost, payer: Peer)? {
         let line = style.order
-        while let queue = lines[line].popFirst() {
-            queue.isInLine[line] = false
+        while let place = lines[line].popFirst() {
+            guard let queue = place.queue else {
+                meter.count()
+                emptyPlaces[line] -= 1
+                continue
+            }
+            queue.places[line] = nil
             guard still[queue.poster] == nil else { continue }
             let post = changing(queue) { queue.popFirst(style) }
             lineUp(queue, style)
@@ -265,7 +279,8 @@ struct PostingQueues {
     mutating func take(_ style: PostingStyle, of poster: ClientName) -> PendingPost? {
         let own = [queues[poster], released[poster]].compactMap(\.self)
         guard let queue = own.first(where: { !$0.isEmpty(style) }) else { return nil }
-        if lines[style.order].first(where: { !$0.isEmpty(style) }) === queue { return take(style)?.post }
+        let first = lines[style.order].first { $0.queue?.isEmpty(style) == false }
+        if first?.queue === queue { return take(style)?.post }
         // The log was written anew since, and does not hold whose turn it was.
         return changing(queue) { queue.popFirst(style) }
     }
@@ -281,13 +296,12 @@ struct PostingQueues {
         invariant(
             count >= 0 && byteCount >= 0 && (count == 0) == (byteCount == 0) && counts[PostingStyle.now.order] == 0
                 && (counts.wrappedSum() == count || isAnyStill), "Q7: the totals of posts that wait are their sums")
-        forgetIfEmpty(queue)
-        // One that was forgotten may be changed as well, while it has a place in a line.
         if let rest = released[queue.poster], rest !== queue, untilExit[queue.poster] !== queue,
             queues[queue.poster]?.isEmpty(.asap) != false
         {
             givePlace(of: queue, to: rest)
         }
+        forgetIfEmpty(queue)
         return result
     }
 
@@ -307,28 +321,29 @@ struct PostingQueues {
         try require(still.keys.allSatisfy { !all(of: $0).isEmpty }, "Q3: what stands still is there")
         for (line, style) in PostingStyle.allCases.enumerated() {
             var places: [ObjectIdentifier: Int] = [:]
-            for queue in lines[line] {
+            for case let (place, queue?) in lines[line].map({ ($0, $0.queue) }) {
                 places[ObjectIdentifier(queue), default: 0] += 1
-                try require(queue.isInLine[line], "Q7: a queue in line knows it")
+                try require(queue.places[line] === place, "Q7: a queue in line knows its place")
                 try require(
-                    queue.count == 0 || all(of: queue.poster).contains { $0 === queue },
-                    "Q7: a queue in line is a poster's")
+                    all(of: queue.poster).contains { $0 === queue }, "Q7: a queue in line is a poster's")
             }
             try require(places.values.allSatisfy { $0 == 1 }, "Q7: a poster has one place in line")
+            try require(
+                lines[line].count { $0.queue == nil } == emptyPlaces[line], "Q7: empty places are counted")
             for queue in Array(queues.values) + released.values where places[ObjectIdentifier(queue)] == nil {
                 let comesLater =
                     still[queue.poster] != nil
                     || released[queue.poster] === queue && queues[queue.poster]?.isEmpty(style) == false
                 try require(
-                    !queue.isInLine[line] && (queue.isEmpty(style) || comesLater),
+                    queue.places[line] == nil && (queue.isEmpty(style) || comesLater),
                     "Q7: \(queue.poster), which waits, is in line")
             }
         }
     }
 
     private mutating func forgetIfEmpty(_ queue: PostingQueue) {
-        // It may still have a place in a line; a new queue of the poster gets one of its own.
         guard queue.count == 0 else { return }
+        for line in lines.indices { giveUpPlace(of: queue, in: line) }
         let poster = queue.poster
         if queues[poster] === queue { queues[poster] = nil }
         if untilExit[poster] === queue { untilExit[poster] = nil }

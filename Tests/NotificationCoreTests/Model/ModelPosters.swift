@@ -147,7 +147,8 @@ struct ModelPosters {
         for style in lines.keys { lines[style]!.removeAll { $0 == poster } }
     }
 
-    /// A log that was written anew does not hold whose turn it was.
+    /// A log that was written anew does not hold whose turn it was: of each style it has what one poster has, and then what
+    /// the next one has.
     mutating func beginAnew() {
         for style in lines.keys {
             lines[style] = []
@@ -155,5 +156,8 @@ struct ModelPosters {
                 lines[style]!.append(one.post.poster)
             }
         }
+        queued = [PostingStyle.asap, .whenIdle].flatMap { style in
+            lines[style]!.flatMap { poster in queued.filter { $0.post.poster == poster && $0.style == style } }
+        } + queued.filter { $0.style == .atExit }
     }
 }

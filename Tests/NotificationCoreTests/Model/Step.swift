@@ -136,7 +136,7 @@ extension Step {
         while steps.count < count {
             let step = random(&generator, answers: answers, restarts: restarts, monitors: seed % 2 == 0)
             switch step {
-            case .leave(let client) where untilExit.contains(client): left.insert(client)
+            case .leave(let client) where untilExit.remove(client) != nil: left.insert(client)
             case .queue(let client, _, _, _, _, let style, _):
                 guard !left.contains(client) else { continue }
                 if style == .atExit { untilExit.insert(client) }
