@@ -124,7 +124,7 @@ public final class Bridge {
             phase = .ending
             crossing.drain(for: .end) { [self] state in
                 center.stop { [self] in
-                    save(state)
+                    save(state())
                     didEnd()
                 }
             }
@@ -188,7 +188,7 @@ public final class Bridge {
         case .running, .reloading:
             phase = .reloading(next: next)
             crossing.drain(for: .reload(keepsPresence: crossing.hasPresence(of: next))) { [self] state in
-                begin(after: state)
+                begin(after: state())
             }
         case .ending, .ended: break
         }

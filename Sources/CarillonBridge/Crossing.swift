@@ -48,6 +48,8 @@ final class Crossing {
         static let drain: UInt32 = 2_000
         /// The maximum for the last notifications of the service.
         static let withdraw: UInt32 = 1_000
+        /// The maximum for another bridge to answer a challenge.
+        static let challenge: UInt32 = 10_000
         /// The minimum between two announcements of the presence.
         static let presence: UInt32 = 1_000
     }
@@ -88,11 +90,12 @@ final class Crossing {
     /// Whether this bridge has announced its presence on an earlier connection.
     private var hasBeenPresent = false
     private var presenceTimer: EventSource?
+    private var challengeTimer: EventSource?
     /// A correction that waits for the timer, with the challenge that it answers.
     private var dueCorrection: String??
     private var drainReason = DrainReason.end
     private var drainTimer: EventSource?
-    private var drained: ((SavedState) -> Void)?
+    private var drained: ((@escaping () -> SavedState) -> Void)?
 
     /// - Throws: a configuration with which there can be no connection to the broker.
     init(
@@ -126,19 +129,20 @@ final class Crossing {
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
         values = PagedQuestion(
-            "which values it keeps", of: center, on: context, first: FollowValues(most: Self.page),
-            further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } }
+            "which values it keeps", of: center, on: context, pauses: .init(calm: 50), first: FollowValues(most: Self.page),
+            further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } },
+            began: { [unowned self] in exporter.values.willAsk() }
         ) { [unowned self] pieces in
             let own = pieces.joined().lazy.filter(\.isOfThisSession)
             let hasLooked = look == .compared
             if hasLooked { look = .none }
-            guard exporter.compare(with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked) else {
-                return
-            }
-            self.center.replayValues()
+            let difference = exporter.compare(
+                with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked)
+            if difference.isReplayNeeded { self.center.replayValues() }
+            if difference.isUnsure { values.ask() }
         }
         broker.delegate = self
-        exporter.onIdle = { [weak self] in self?.checkDrained() }
+        exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onIdle = { [weak self] in self?.checkDrained() }
     }
 
@@ -214,6 +218,7 @@ final class Crossing {
         exporter.exported = before.exporter.exported
         exporter.values = before.exporter.values
         exporter.values.stopLooking()
+        exporter.values.forgetRefused()
         importer.totals = before.importer.totals
         let table = before.importer.gate.hosts
         if before.configuration.realm == configuration.realm, configuration.followsPresence {
@@ -241,8 +246,9 @@ final class Crossing {
     /// queued messages are sent first, and messages that were taken from the broker are posted last; whatever there is no time
     /// for is part of the state. While it drains for a reload the reason may become another one.
     ///
-    /// - Parameter done: gets the state when it is over. Only that of the last call is called.
-    func drain(for reason: DrainReason, _ done: @escaping (SavedState) -> Void) {
+    /// - Parameter done: called when it is over, with the state as it is at the time of asking: notifications may arrive as
+    ///   long as the client of the service is there. Only that of the last call is called.
+    func drain(for reason: DrainReason, _ done: @escaping (@escaping () -> SavedState) -> Void) {
         drained = done
         let isFirst = phase == .running
         switch phase {
@@ -270,6 +276,12 @@ final class Crossing {
         case .withdrawing: if !center.isThere { end() }
         case .created, .running, .leaving, .ended: break
         }
+    }
+
+    private func exporterIsIdle() {
+        // Values that had no room in the queue have some now.
+        if phase == .running, exporter.values.takeReplay() { center.replayValues() }
+        checkDrained()
     }
 
     private func leave() {
@@ -301,12 +313,13 @@ final class Crossing {
         drainTimer = nil
         let (inbox, places) = importer.close(awaitsAnswers: drainReason != .end)
         losses.announceNow()
-        let state = SavedState(
-            realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: places,
-            queue: exporter.unacknowledged, inbox: inbox, losses: losses.pending)
         let done = drained
         drained = nil
-        done?(state)
+        done? { [self] in
+            SavedState(
+                realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: places,
+                queue: exporter.unacknowledged, inbox: inbox, losses: losses.pending)
+        }
     }
 
     // MARK: Status
@@ -374,7 +387,7 @@ extension Crossing: CenterLinkDelegate {
     func arrived(_ notification: ArrivedNotification) { exporter.take(notification) }
     func missed(_ count: UInt64) { losses.lostOutwards(count, nil, .notSeen) }
     func interestChanged() { interest.ask() }
-    func valuesRemoved() { askForValues() }
+    func valuesRemoved() { values.ask() }
 
     func serviceChanged(isThere: Bool) {
         guard phase == .running else { return checkDrained() }
@@ -386,8 +399,9 @@ extension Crossing: CenterLinkDelegate {
             return
         }
         serviceTimer = nil
-        interest.ask()
-        askForValues()
+        interest.ask(anew: true)
+        values.ask(anew: true)
+        losses.serviceCame()
         hosts.tellAll(importer.gate.hosts)
         tellConnection()
         importer.pump()
@@ -415,6 +429,8 @@ extension Crossing: BrokerLinkDelegate {
             Self.topic(.online, configuration), excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
         _ = broker.subscribe([own])
         // A bridge that comes back while another one has taken its place asks for it; a new one takes the place.
+        presence.connected()
+        presence.closeChallenge()
         announcePresence(answer: nil, asks: hasBeenPresent)
         if configuration.followsPresence {
             _ = broker.subscribe([
@@ -431,8 +447,9 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerDisconnected(because error: MQTTError?) {
         stopLooking()
-        presenceTimer = nil
+        (presenceTimer, challengeTimer) = (nil, nil)
         dueCorrection = nil
+        losses.brokerDisconnected()
         exporter.connectionEnded(because: error)
         checkDrained()
     }
@@ -441,6 +458,12 @@ extension Crossing: BrokerLinkDelegate {
         guard broker.isConnected else { return }
         hasBeenPresent = true
         let next = asks ? environment.makeToken() : nil
+        if asks, presence.challenge == nil {
+            challengeTimer = .once(milliseconds: Time.challenge, on: context) { [unowned self] in
+                challengeTimer = nil
+                presence.closeChallenge()
+            }
+        }
         do throws(MQTTError) {
             _ = try broker.publish(
                 presence.announcement(answer: answer, asking: next, topic: Self.topic(.online, configuration)))
@@ -458,9 +481,11 @@ extension Crossing: BrokerLinkDelegate {
         lookingSince = context.now
         lookSubscription = broker.subscribe(
             ownFilters.map {
-                TopicFilter($0, excludesOwn: false, keepsRetainFlag: true, retainHandling: .always)
+                // Not limited by the window, and nothing of it waits in the session behind a lost connection.
+                TopicFilter(
+                    $0, quality: .atMostOnce, excludesOwn: false, keepsRetainFlag: true, retainHandling: .always)
             })
-        waitForOwnValues()
+        if lookSubscription == nil { stopLooking() }
     }
 
     private func stopLooking() {
@@ -468,11 +493,6 @@ extension Crossing: BrokerLinkDelegate {
         lookTimer = nil
         lookSubscription = nil
         exporter.values.stopLooking()
-    }
-
-    private func askForValues() {
-        exporter.values.willAsk()
-        values.ask()
     }
 
     private var ownFilters: [String] { BridgeTopic.filters(of: configuration.origin, in: configuration.realm) }
@@ -484,7 +504,7 @@ extension Crossing: BrokerLinkDelegate {
             lookTimer = nil
             look = .compared
             broker.unsubscribe(ownFilters)
-            askForValues()
+            values.ask()
         }
     }
 
@@ -538,8 +558,10 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         roundTrip?.subscribed(id)
-        // A broker that shows nothing has not forgotten anything.
-        if id == lookSubscription, reasons.contains(where: \.isFailure) { stopLooking() }
+        if id == lookSubscription {
+            // A broker that shows nothing has not forgotten anything.
+            if reasons.contains(where: \.isFailure) { stopLooking() } else { waitForOwnValues() }
+        }
         if let reason = reasons.first(where: \.isFailure) {
             Log.warning("the broker refused a subscription: \(reason); look at its access list")
         }

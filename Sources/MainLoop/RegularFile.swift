@@ -196,6 +196,16 @@ public final class RegularFile {
         self.path = path
     }
 
+    /// Has the names in the directory of a file be on the disk: those that were given or taken away. Whoever can't have that,
+    /// as on a file system without it, has as much as there is.
+    public static func syncDirectory(of path: String) {
+        let end = path.lastIndex(of: "/")
+        let directory = open(end.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard directory >= 0 else { return }
+        fsync(directory)
+        close(directory)
+    }
+
     /// Takes the name away. What is written from then on is for nobody.
     public func remove() {
         unlink(path)

@@ -124,6 +124,9 @@ struct InwardGateTests {
         message.userProperties = []
         #expect(judge(&gate, message) == "\(other.text) is on, stripped")
         #expect(judge(&gate, publication("org.example.A", of: other)) == "refused as stripped")
+        #expect(
+            judge(&gate, publication("org.example.A", of: other, count: 1)) == "org.example.A",
+            "it has its number, whatever somebody says of its host")
         var offline = presence.farewell(topic: online)
         offline.userProperties = []
         #expect(judge(&gate, offline) == "\(other.text) is off", "it was stripped before")

@@ -59,7 +59,7 @@ struct LockOutTests {
     /// An exporter with a broker that ends the connection when it gets messages of one name.
     private final class Lab: BrokerLinkDelegate {
         let fake = FakeBroker()
-        private let clock = Clock()
+        let clock = Clock()
         private let context: MainContext
         let link: BrokerLink
         var exporter: Exporter!
@@ -67,13 +67,15 @@ struct LockOutTests {
         private(set) var delivered: [String] = []
         private(set) var connections = 0
 
-        init(inFlight: UInt16) throws {
+        init(inFlight: UInt16, queue: Int = 10_000) throws {
             var configuration = BridgeConfiguration(standard: ())
             configuration.exports = try NamePattern.list("*")
             configuration.inFlight = inFlight
+            configuration.queue.count = queue
             context = MainContext(clock: clock)
             var environment = BridgeEnvironment.own(address: "", context: context)
             environment.makeBrokerClient = { [fake] _, _ throws(MQTTError) in fake }
+            environment.time = { [clock] in clock.microseconds }
             link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
             link.delegate = self
             exporter = Exporter(configuration, environment, broker: link, context: context) {
@@ -81,16 +83,21 @@ struct LockOutTests {
             }
         }
 
-        func post(_ names: String..., isValue: Bool = false) throws { try take(names, isValue: isValue) }
+        func post(_ names: String..., isValue: Bool = false, expiresAfter seconds: Int64? = nil) throws {
+            try take(names, isValue: isValue, expiry: seconds.map { clock.microseconds + $0 * 1_000_000 })
+        }
 
         /// The service sends values again.
         func replay(_ names: String...) throws { try take(names, isValue: true, isReplayed: true) }
 
-        private func take(_ names: [String], isValue: Bool, isReplayed: Bool = false) throws {
+        private func take(
+            _ names: [String], isValue: Bool, isReplayed: Bool = false, expiry: Int64? = nil
+        ) throws {
             for name in names {
                 var arrived = NotificationSignal(
                     name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
                 arrived.details = ["retained": .boolean(isReplayed), "kept": .boolean(isValue)]
+                arrived.details["expiry"] = expiry.map { .int64($0) }
                 let message = NotificationsSignal([arrived]).message(to: ":1.8").carried(from: ":1.1", serial: 1)
                 for one in try #require(try ArrivedNotification.all(in: message)) { exporter.take(one) }
             }
@@ -130,7 +137,8 @@ struct LockOutTests {
 
     @Test(
         "A message that ends the connection again and again is given up, and all others arrive in their order",
-        arguments: [1, 20], [MQTTError.Cause.ended(.protocolError), .connectionLost, .system(104)])
+        arguments: [1, 20],
+        [MQTTError.Cause.ended(.protocolError), .ended(.unspecified), .connectionLost, .system(104)])
     func givenUp(inFlight: UInt16, cause: MQTTError.Cause) throws {
         let lab = try Lab(inFlight: inFlight)
         try lab.post("a", "b", "bad", "c", "d")
@@ -162,7 +170,7 @@ struct LockOutTests {
         let kept: Set<ValueKind> = [ValueKind("bad", ""), ValueKind("good", "")]
         lab.exporter.values.beginLooking()
         // The broker shows neither of them.
-        let isReplayNeeded = lab.exporter.compare(with: kept, hasLooked: true)
+        let isReplayNeeded = lab.exporter.compare(with: kept, hasLooked: true).isReplayNeeded
         #expect(isReplayNeeded, "of the good one")
         try lab.replay("bad", "good")
         lab.run(atMost: 4, cause: .ended(.protocolError))
@@ -171,7 +179,46 @@ struct LockOutTests {
         lab.exporter.values.show(
             "good", "",
             Publication(topic: "t", payload: Array("{}".utf8), isRetained: true, contentType: "application/json"))
-        #expect(!lab.exporter.compare(with: kept, hasLooked: true))
+        #expect(!lab.exporter.compare(with: kept, hasLooked: true).isReplayNeeded)
+    }
+
+    @Test("A value that had no room in the queue is published when there is some, and is no loss when it was there before")
+    func queueFull() throws {
+        let lab = try Lab(inFlight: 20, queue: 2)
+        try lab.post("a", "b", "c", isValue: true)
+        try lab.replay("d", "e")
+        #expect(lab.lost == ["a": 1, "b": 1, "c": 1])
+        lab.run(atMost: 1, cause: nil)
+        #expect(lab.delivered == ["d", "e"] && lab.exporter.values.takeReplay())
+        try lab.replay("a", "b", "c", "d", "e")
+        lab.run(atMost: 1, cause: nil)
+        #expect(lab.delivered == ["d", "e", "b", "c"] || lab.delivered == ["d", "e", "a", "b", "c"])
+        #expect(lab.lost == ["a": 1, "b": 1, "c": 1])
+    }
+
+    @Test("A message that was sent is sent again, also when its time is over: its number is missing otherwise")
+    func expired() throws {
+        let lab = try Lab(inFlight: 1)
+        try lab.post("a", "b", expiresAfter: 1)
+        lab.link.connect()
+        #expect(lab.fake.sent.count == 1)
+        lab.fake.end(.connectionLost)
+        lab.clock.goOn(seconds: 60)
+        lab.run(atMost: 2, cause: nil)
+        #expect(lab.delivered == ["a"], "the other one had no number yet")
+        #expect(lab.lost.isEmpty)
+    }
+
+    @Test("Removals that wait are part of what the broker has not acknowledged")
+    func removals() throws {
+        let lab = try Lab(inFlight: 1)
+        try lab.post("a", "b", isValue: true)
+        lab.run(atMost: 1, cause: nil)
+        lab.fake.end(.connectionLost)
+        lab.exporter.values.willAsk()
+        _ = lab.exporter.compare(with: [], hasLooked: false)
+        #expect(lab.exporter.unacknowledged.map(\.message.name) == ["a", "b"])
+        #expect(lab.exporter.unacknowledged.allSatisfy { $0.message.payload.isEmpty && $0.message.isRetained })
     }
 
     @Test("A name that can't be a topic is refused, and others go on")

@@ -61,15 +61,43 @@ struct OwnPresenceTests {
         let messages = pair.bridges.indices.map { pair.announcement(by: $0, answer: nil, asks: true) }
         #expect(pair.bridges[0].judge(messages[1], isRetained: false) == .correct(answer: "challenge 2"))
         #expect(pair.bridges[1].judge(messages[0], isRetained: false) == .correct(answer: nil))
+        // It asks the same again, so that the answer that is on its way counts.
+        let answer = pair.announcement(by: 0, answer: "challenge 2", asks: true)
+        _ = pair.announcement(by: 1, answer: nil, asks: true)
+        #expect(pair.bridges[1].judge(answer, isRetained: false) == .giveWay)
+    }
+
+    @Test("A challenge that nobody answered is closed")
+    func closed() {
+        var own = OwnPresence(run: "a")
+        _ = own.announcement(answer: nil, asking: "one", topic: "t")
+        own.closeChallenge()
+        _ = own.announcement(answer: nil, asking: "two", topic: "t")
+        var other = OwnPresence(run: "b")
+        #expect(own.judge(other.announcement(answer: "one", asking: nil, topic: "t"), isRetained: false)
+            == .correct(answer: nil))
+        #expect(own.judge(other.announcement(answer: "two", asking: nil, topic: "t"), isRetained: false) == .giveWay)
+    }
+
+    @Test("A message that is marked as kept is older only until the broker has shown the bridge's own")
+    func marked() {
+        var (own, other) = (OwnPresence(run: "a"), OwnPresence(run: "b"))
+        let theirs = other.announcement(answer: nil, asking: nil, topic: "t")
+        let mine = own.announcement(answer: nil, asking: nil, topic: "t")
+        #expect(own.judge(theirs, isRetained: true) == .none)
+        #expect(own.judge(mine, isRetained: true) == .none)
+        #expect(own.judge(theirs, isRetained: true) == .correct(answer: nil))
+        own.connected()
+        #expect(own.judge(theirs, isRetained: true) == .none)
     }
 
     @Test("A message that the broker had kept, was forged, or is the own one again proves nothing")
     func forged() {
         var (own, other) = (OwnPresence(run: "a"), OwnPresence(run: "b"))
         let mine = own.announcement(answer: nil, asking: "challenge", topic: "t")
-        #expect(own.judge(mine, isRetained: false) == .none)
         let theirs = other.announcement(answer: nil, asking: nil, topic: "t")
         #expect(own.judge(theirs, isRetained: true) == .none)
+        #expect(own.judge(mine, isRetained: false) == .none)
         #expect(own.judge(theirs, isRetained: false) == .correct(answer: nil))
         let guess = other.announcement(answer: "another", asking: nil, topic: "t")
         #expect(own.judge(guess, isRetained: false) == .correct(answer: nil))

@@ -34,8 +34,8 @@ struct OwnValuesTests {
             #expect(isNew)
         }
         show(["a": "new", "b": "old"], to: &values)
-        let (gone, isReplayNeeded) = values.compare(with: kinds("a", "b", "c")) { _ in true }
-        #expect(gone.isEmpty && isReplayNeeded)
+        let difference = values.compare(with: kinds("a", "b", "c")) { _ in true }
+        #expect(difference.gone.isEmpty && difference.isReplayNeeded)
         var published: [String] = []
         for object in ["a", "b", "c", "b"] where values.publish(message(object, "new"), isReplayed: true) {
             published.append(object)
@@ -67,11 +67,57 @@ struct OwnValuesTests {
         var values = OwnValues()
         values.willAsk()
         _ = values.publish(message("a", "1"), isReplayed: false)
-        let early = values.compare(with: []) { _ in true }.gone
-        #expect(early == [])
+        let early = values.compare(with: []) { _ in true }
+        #expect(early.gone == [] && early.isUnsure, "perhaps it was removed as well, so it is asked for again")
         values.willAsk()
-        let late = values.compare(with: []) { _ in true }.gone
-        #expect(late == [ValueKind("N", "a")])
+        let late = values.compare(with: []) { _ in true }
+        #expect(late.gone == [ValueKind("N", "a")] && !late.isUnsure)
+    }
+
+    @Test("A value that was lost before it was sent comes again, and an older one is removed with it")
+    func lost() {
+        var values = OwnValues()
+        for object in ["a", "b", "c"] { _ = values.publish(message(object, "1"), isReplayed: false) }
+        _ = values.publish(message("b", "2"), isReplayed: false)
+        values.lost(message("a", "1"))
+        values.lost(message("b", "1"))
+        let isDue = values.takeReplay()
+        let isDueAgain = values.takeReplay()
+        #expect(isDue && !isDueAgain)
+        let again = ["a", "b", "c"].filter { values.publish(message($0, $0 == "b" ? "2" : "1"), isReplayed: true) }
+        #expect(again == ["a"], "a newer content of the other one follows")
+        values.lost(message("c", "1"))
+        values.willAsk()
+        let gone = values.compare(with: kinds("a", "b"), hasLooked: false) { _ in true }.gone
+        #expect(gone == [ValueKind("N", "c")])
+    }
+
+    @Test("A value that is published while the broker shows its values is not missing there")
+    func publishedMeanwhile() {
+        var values = OwnValues()
+        _ = values.publish(message("a", "1"), isReplayed: false)
+        show(["a": "1"], to: &values)
+        _ = values.publish(message("a", "2"), isReplayed: false)
+        let isNeeded = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
+        #expect(!isNeeded)
+        show(["a": "1"], to: &values)
+        let isNeededLater = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
+        #expect(isNeededLater)
+    }
+
+    @Test("Another configuration has refused values tried again")
+    func refused() {
+        var values = OwnValues()
+        _ = values.publish(message("a", "1"), isReplayed: false)
+        values.refused(message("a", "1"))
+        show([:], to: &values)
+        let isNeeded = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
+        #expect(!isNeeded)
+        values.forgetRefused()
+        show([:], to: &values)
+        let isNeededThen = values.compare(with: kinds("a")) { _ in true }.isReplayNeeded
+        let isPublished = values.publish(message("a", "1"), isReplayed: true)
+        #expect(isNeededThen && isPublished)
     }
 
     @Test("Without a look at the broker nothing is missing there")

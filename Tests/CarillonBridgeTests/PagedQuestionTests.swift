@@ -82,15 +82,44 @@ struct PagedQuestionTests {
         #expect(!isTimerLeft)
     }
 
-    @Test("An answer to an earlier question counts for nothing")
+    @Test("Where another service is asked, an answer to an earlier question counts for nothing")
     func overtaken() {
         service.answers = [.success(["old"]), .success(["new"]), .success([])]
         var told: [[String]] = []
         let question = question { told.append($0) }
         question.ask()
-        question.ask()
+        question.ask(anew: true)
         service.answer()
         #expect(told == [["new"]])
+    }
+
+    @Test("Changes that come all the time do not keep it from being answered")
+    func floods() {
+        service.answers = [.success(["a"]), .success([]), .success(["b"]), .success([])]
+        var told: [[String]] = []
+        let question = question { told.append($0) }
+        question.ask()
+        for _ in 0..<3 { question.ask() }
+        service.waiting.removeFirst()()
+        for _ in 0..<3 { question.ask() }
+        #expect(service.asked.count == 2)
+        service.answer()
+        #expect(told == [["a"], ["b"]] && service.asked.map(\.after) == ["", "a", "", "b"])
+    }
+
+    @Test("What comes in a row is asked for once, within the pause before it")
+    func calm() throws {
+        service.answers = [.success([])]
+        let question = PagedQuestion(
+            "what is wanted", of: service, on: context, pauses: .init(calm: 20), first: FollowInterest(most: 2),
+            further: { $0.names.last.map { FollowInterest(after: $0, most: 2) } }
+        ) { _ in }
+        let start = ContinuousClock.now
+        while service.asked.isEmpty, ContinuousClock.now - start < .seconds(10) {
+            question.ask()
+            _ = context.iterate(mayBlock: false)
+        }
+        #expect(service.asked.count == 1)
     }
 
     @Test("Refused, also in the middle, it is asked from the beginning, more and more seldom, until there is an answer")

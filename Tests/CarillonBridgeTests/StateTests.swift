@@ -107,6 +107,19 @@ struct StateTests {
         #expect(StateFile(directory: directory.path).take() == nil)
     }
 
+    @Test("An element that can't be read is left out, and all others come back; numbers are never used twice")
+    func oneMalformed() throws {
+        let state = state()
+        let text = String(decoding: state.bytes(now: 0), as: UTF8.self)
+        let queue = #""queue": ["#
+        #expect(text.contains(queue) && text.contains(#"["b", 2]"#))
+        let read = try #require(
+            SavedState(Array(text.replacing(queue, with: queue + #"{"topic": 7}, "#).utf8), now: 0))
+        #expect(read.queue == state.queue && read.counts == state.counts)
+        let other = try #require(SavedState(Array(text.replacing(#"["b", 2]"#, with: #"["b", -2]"#).utf8), now: 0))
+        #expect(other.queue == state.queue && other.counts.run != state.counts.run)
+    }
+
     @Test("Its name at the broker is made once, and is nobody else's")
     func clientID() throws {
         let (one, other) = (try TemporaryDirectory(), try TemporaryDirectory())

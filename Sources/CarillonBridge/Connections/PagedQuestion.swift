@@ -34,21 +34,29 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private let pauses: Pauses
     private let first: Method
     private let further: (Method.Reply) -> Method?
+    private let began: () -> Void
     private let answered: ([Method.Reply]) -> Void
     private var pieces: [Method.Reply] = []
     /// Of the questions: an answer to an earlier one counts for nothing.
     private var number = 0
     private var timer: EventSource?
+    /// Whether the timer is that before the question.
+    private var isDue = false
+    /// Whether an answer is on its way, and whether it is to be asked for again then.
+    private var isAsking = false
+    private var isAgainDue = false
     private var pause: UInt32
     private var isRefusalLogged = false
 
     /// - Parameters:
     ///   - subject: what the service is asked, as the log says it.
     ///   - further: the call for what comes behind a piece; nil behind the last.
+    ///   - began: called whenever it is asked from the beginning.
     ///   - answered: gets all pieces.
     init(
         _ subject: String, of service: any AskedService, on context: MainContext, pauses: Pauses = Pauses(),
-        first: Method, further: @escaping (Method.Reply) -> Method?, answered: @escaping ([Method.Reply]) -> Void
+        first: Method, further: @escaping (Method.Reply) -> Method?, began: @escaping () -> Void = {},
+        answered: @escaping ([Method.Reply]) -> Void
     ) {
         self.subject = subject
         self.service = service
@@ -56,20 +64,33 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
         self.pauses = pauses
         self.first = first
         self.further = further
+        self.began = began
         self.answered = answered
         pause = pauses.first
     }
 
-    /// The answer may be different from what was told last.
-    func ask() {
+    /// The answer may be different from what was told last. A question that is under way is answered first: changes that come
+    /// all the time do not keep it from being answered.
+    ///
+    /// - Parameter isAnew: whether another service is asked, which knows nothing of that question.
+    func ask(anew isAnew: Bool = false) {
+        if isAnew {
+            isAsking = false
+        } else if isAsking {
+            return isAgainDue = true
+        }
         guard pauses.calm > 0 else { return begin() }
+        guard !isDue else { return }
+        isDue = true
         timer = .once(milliseconds: pauses.calm, on: context) { [unowned self] in begin() }
     }
 
     private func begin() {
-        timer = nil
+        (timer, isDue) = (nil, false)
         number += 1
         pieces = []
+        (isAsking, isAgainDue) = (true, false)
+        began()
         call(first, number)
     }
 
@@ -91,16 +112,19 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private func end() {
         let all = pieces
         pieces = []
+        isAsking = false
         answered(all)
+        if isAgainDue { ask() }
     }
 
     private func askLater(because error: ServiceError) {
+        isAsking = false
         // The first of many in a row.
         if !isRefusalLogged { Log.notice("the service does not tell \(subject): \(error)") }
         isRefusalLogged = true
         // Whoever has no such method never will.
         if case .refused(let refusal) = error, refusal.meansAnotherProgram { return }
-        guard service.isThere else { return }
+        guard service.isThere, !isDue else { return }
         timer = .once(milliseconds: pause, on: context) { [unowned self] in
             timer = nil
             if service.isThere { begin() }

@@ -36,20 +36,33 @@ struct OwnPresence {
 
     /// The run of this process: a bridge that starts anew has another one.
     let run: String
+    /// The challenge that is open: it waits for an answer.
     private(set) var challenge: String?
+    /// Whether the broker has shown an announcement of this process on this connection.
+    private var hasSeenOwn = false
 
     init(run: String) {
         self.run = run
     }
 
+    /// There is a new connection to the broker.
+    mutating func connected() { hasSeenOwn = false }
+
+    /// Nobody has answered for a while.
+    mutating func closeChallenge() { challenge = nil }
+
     /// Decides about a message on the bridge's own topic.
     ///
-    /// - Parameter isRetained: whether the broker had kept it; then it proves nothing about who is alive.
+    /// - Parameter isRetained: whether the broker marks it as one that it had kept. Until it has shown the bridge's own it is
+    ///   older. Later it may be new: a broker that sends one message for two subscriptions marks that, too.
     mutating func judge(_ publication: Publication, isRetained: Bool) -> Reaction {
         let claim = Claim(publication.payload)
-        guard !isRetained else { return .none }
+        if claim.isOnline, claim.run == run {
+            hasSeenOwn = true
+            return .none
+        }
+        guard !isRetained || hasSeenOwn else { return .none }
         guard claim.isOnline, let other = claim.run else { return .correct(answer: nil) }
-        guard other != run else { return .none }
         if let challenge, claim.answer == challenge { return .giveWay }
         guard let asked = claim.challenge else { return .correct(answer: nil) }
         // Two that ask each other at the same time must not both give way.
@@ -60,11 +73,15 @@ struct OwnPresence {
     ///
     /// - Parameters:
     ///   - answer: the challenge of another bridge, to answer; a message that answers asks nothing.
-    ///   - next: a challenge to ask with; nil for none.
+    ///   - next: a challenge to ask with, if none is open; nil for asking nothing.
     mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
-        if answer == nil { challenge = next }
-        return Self.message(
-            isOnline: true, run: run, challenge: answer == nil ? next : nil, answer: answer, topic: topic)
+        guard answer == nil, let next else {
+            return Self.message(isOnline: true, run: run, answer: answer, topic: topic)
+        }
+        // Another one would make the answer to this one worth nothing.
+        let challenge = challenge ?? next
+        self.challenge = challenge
+        return Self.message(isOnline: true, run: run, challenge: challenge, topic: topic)
     }
 
     func farewell(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }

@@ -62,12 +62,13 @@ struct InwardGate {
     private mutating func judge(
         _ publication: Publication, on topic: BridgeTopic, _ name: String, _ now: SuspendingClock.Instant
     ) -> Judgement {
-        if hosts[topic.origin]?.isStripped == true {
-            return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
-        }
         guard let properties = MessageProperties(publication.userProperties) else {
             return .refused(
                 name: name, topic.origin, .undecodable, words: "a user property has a value that it can't have")
+        }
+        // Whatever its host is said to be, one that has its number has lost nothing.
+        if hosts[topic.origin]?.isStripped == true, properties.place == nil {
+            return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
         }
         // Also of a message that is refused, or it would be missing besides.
         let verdict = places.check(

@@ -10,6 +10,8 @@ final class LossAnnouncer {
     /// What it posts.
     static let name = "org.carillon.Bridge.Lost"
     private static let calm: UInt32 = 1_000
+    /// A connection is good enough for the status when it has lasted so long: a broker may end it because of that.
+    private static let beforeStatus: UInt32 = 5_000
     /// Names that the status at the broker tells apart.
     private static let mostNames = 100
 
@@ -20,6 +22,7 @@ final class LossAnnouncer {
     private weak var broker: BrokerLink?
     private var ledger = LossLedger()
     private var timer: EventSource?
+    private var statusTimer: EventSource?
     /// What went out and did not come there, by its name.
     private var outwards: [String: UInt64] = [:]
     private var mustTellBroker = false
@@ -84,13 +87,15 @@ final class LossAnnouncer {
     /// Announces at once, if the service is there.
     func announceNow() {
         timer = nil
-        if center.isThere, !ledger.pending.isEmpty { tell() }
-        tellBroker()
+        tell()
     }
 
+    /// The service is there: what is pending is told.
+    func serviceCame() { if !ledger.pending.isEmpty { tellSoon() } }
+
     private func tell() {
-        // The service has to be there; later losses are added.
-        guard center.isThere else { return tellSoon() }
+        // Otherwise they are told when it comes; later losses are added.
+        guard center.isThere else { return tellBroker() }
         for (entry, count) in ledger.takePending() {
             let name = entry.name?.text ?? ""
             Log.warning(
@@ -109,11 +114,16 @@ final class LossAnnouncer {
     /// The broker may have forgotten the status.
     func brokerConnected() {
         if !outwards.isEmpty { mustTellBroker = true }
-        tellBroker()
+        statusTimer = .once(milliseconds: Self.beforeStatus, on: context) { [unowned self] in
+            statusTimer = nil
+            tellBroker()
+        }
     }
 
+    func brokerDisconnected() { statusTimer = nil }
+
     private func tellBroker() {
-        guard mustTellBroker, let broker, broker.isConnected else { return }
+        guard mustTellBroker, statusTimer == nil, let broker, broker.isConnected else { return }
         let names = outwards.sorted { $0.key < $1.key }.map { ($0.key, String($0.value)) }
         let payload = PropertyListJSON.object([
             ("lost", String(outwards.values.reduce(0, &+))), ("names", PropertyListJSON.object(names)),

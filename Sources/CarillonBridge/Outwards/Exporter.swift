@@ -100,6 +100,9 @@ final class Exporter {
 
     private func lose(_ entries: [ExportQueue.Entry]) {
         for entry in entries {
+            values.lost(entry.message)
+            // A value that was there before comes again.
+            if entry.message.properties.isOldValue { continue }
             // Its number is missing at the receivers, so that they announce the loss as well.
             if entry.message.properties.place == nil { _ = nextPlace(on: entry.topic) }
             lost(1, entry.message.name, .queueFull)
@@ -113,7 +116,10 @@ final class Exporter {
     /// The next message to send: one of the queue, or, when that is empty, the removal of a value.
     private func nextEntry() -> ExportQueue.Entry? {
         if let entry = queue.popFirst() { return entry }
-        guard let kind = removals.popFirst() else { return nil }
+        return removals.popFirst().map(removal)
+    }
+
+    private func removal(of kind: ValueKind) -> ExportQueue.Entry {
         let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
         return .init(message: message, topic: message.topic(of: configuration.origin, in: configuration.realm))
     }
@@ -122,10 +128,12 @@ final class Exporter {
     func pump() {
         let limit = Int(min(configuration.inFlight, broker.limits?.receiveMaximum ?? .max))
         while broker.isConnected, inFlight.count < (isSuspectNext ? 1 : limit), maySendNext(), var entry = nextEntry() {
-            // Its time is over. It has no number yet, or its number may have arrived.
-            guard !entry.message.isExpired(at: environment.time()) else { continue }
-            // The number is that of the sending: a message that is not sent leaves no hole.
-            if entry.message.properties.place == nil { entry.message.properties.place = nextPlace(on: entry.topic) }
+            // The number is that of the sending: a message that is not sent leaves no hole. One that has a number is sent,
+            // also when its time is over.
+            if entry.message.properties.place == nil {
+                guard !entry.message.isExpired(at: environment.time()) else { continue }
+                entry.message.properties.place = nextPlace(on: entry.topic)
+            }
             let publication = entry.message.publication(on: entry.topic, now: environment.time())
             do throws(MQTTError) {
                 let id = try broker.publish(publication)
@@ -200,9 +208,10 @@ final class Exporter {
 
     private static func suspicion(_ error: MQTTError, after time: Duration) -> Int {
         switch error.cause {
-        case .ended(let reason): reason.isAboutMessages ? 3 : 0
+        case .ended(let reason) where reason.isAboutMessages: 3
+        case .ended(let reason) where reason.isAboutConnection: 0
         // A broker that closes the connection because of a message does it at once.
-        case .connectionLost, .system: time < .seconds(1) ? 2 : 0
+        case .ended, .connectionLost, .system: time < .seconds(1) ? 2 : 0
         default: 0
         }
     }
@@ -212,21 +221,20 @@ final class Exporter {
     /// Removes values from the broker that the session does not keep any more.
     ///
     /// - Parameter kept: all values of this session.
-    /// - Returns: whether the service has to send its values again, because the broker lacks some of them.
-    func compare(with kept: Set<ValueKind>, hasLooked: Bool) -> Bool {
+    func compare(with kept: Set<ValueKind>, hasLooked: Bool) -> OwnValues.Difference {
         let exported = kept.filter { kind in
             let message = OutwardMessage(removalOf: kind.name.text, kind.object.text)
             return exports(message.name)
                 && BridgeTopic.isPossible(message.topic(of: configuration.origin, in: configuration.realm))
         }
-        let (gone, isReplayNeeded) = values.compare(with: exported, hasLooked: hasLooked, isExported: exports)
-        for kind in gone { removals.append(kind) }
+        let difference = values.compare(with: exported, hasLooked: hasLooked, isExported: exports)
+        for kind in difference.gone { removals.append(kind) }
         pump()
-        return isReplayNeeded
+        return difference
     }
 
     /// The messages that the broker has not acknowledged, in order.
-    var unacknowledged: [ExportQueue.Entry] { inFlight.map(\.entry) + queue.all }
+    var unacknowledged: [ExportQueue.Entry] { inFlight.map(\.entry) + queue.all + removals.all.map(removal) }
 }
 
 extension ReasonCode {
@@ -235,6 +243,16 @@ extension ReasonCode {
         switch self {
         case .malformedPacket, .protocolError, .implementationSpecific, .notAuthorized, .topicNameInvalid,
             .topicAliasInvalid, .packetTooLarge, .payloadFormatInvalid, .retainNotSupported, .qualityNotSupported:
+            true
+        default: false
+        }
+    }
+
+    /// Whether it surely has nothing to do with a message.
+    fileprivate var isAboutConnection: Bool {
+        switch self {
+        case .serverShuttingDown, .serverBusy, .serverUnavailable, .keepAliveTimeout, .sessionTakenOver, .serverMoved,
+            .useAnotherServer, .connectionRateExceeded, .maximumConnectTime, .administrativeAction, .banned:
             true
         default: false
         }
@@ -254,6 +272,11 @@ private struct Removals {
     mutating func popFirst() -> ValueKind? {
         while let kind = line.popFirst() { if kinds.remove(kind) != nil { return kind } }
         return nil
+    }
+
+    var all: [ValueKind] {
+        var rest = self
+        return Array(AnyIterator { rest.popFirst() })
     }
 }
 

@@ -11,8 +11,15 @@ struct OwnValues {
     /// The maximum of the name and object of a value that is looked at, in bytes: the standard limits of the service.
     private static let maxKeyBytes = 5_120
 
-    /// The digests of the last content that was published.
-    private var published: [ValueKind: Int] = [:]
+    /// What the broker has of a value, if it forgets nothing.
+    private enum Content: Equatable {
+        /// The digest of the last content that was published.
+        case digest(Int)
+        /// An older content, or none, as the last one was lost before it was sent.
+        case older
+    }
+
+    private var published: [ValueKind: Content] = [:]
     /// The digests of the values that the broker has shown since ``beginLooking()``; nil while nobody looks.
     private var shown: [ValueKind: Int]?
     /// Values that are published again as soon as the service sends them.
@@ -21,6 +28,10 @@ struct OwnValues {
     private var refused: [ValueKind: Int] = [:]
     /// Values that were published since the service was asked which there are: its answer may not have them yet.
     private var recent: Set<ValueKind> = []
+    /// Values that were published since ``beginLooking()``: the broker may have shown an older content of them.
+    private var publishedMeanwhile: Set<ValueKind> = []
+    /// Whether the service has to send values again that were lost before they were sent.
+    private var isReplayDue = false
 
     // MARK: Publishing
 
@@ -31,26 +42,47 @@ struct OwnValues {
     mutating func publish(_ message: OutwardMessage, isReplayed: Bool) -> Bool {
         let kind = ValueKind(message.name, message.object)
         let digest = message.digest
-        if isReplayed, refused[kind] == digest || published[kind] == digest && !due.contains(kind) { return false }
+        if isReplayed, refused[kind] == digest || published[kind] == .digest(digest) && !due.contains(kind) {
+            return false
+        }
         due.remove(kind)
         refused[kind] = nil
         recent.insert(kind)
-        if published[kind] != nil || published.count < Self.maxCount { published[kind] = digest }
+        if shown != nil { publishedMeanwhile.insert(kind) }
+        if published[kind] != nil || published.count < Self.maxCount { published[kind] = .digest(digest) }
         return true
     }
 
-    /// The broker has refused a value.
+    /// The broker has refused a value. It is not published again by itself.
     mutating func refused(_ message: OutwardMessage) {
-        guard message.isRetained, !message.payload.isEmpty else { return }
+        guard message.isValue else { return }
         refused[ValueKind(message.name, message.object)] = message.digest
     }
+
+    /// A value was lost before it was sent. It is due again, if it was the last one.
+    mutating func lost(_ message: OutwardMessage) {
+        let kind = ValueKind(message.name, message.object)
+        guard message.isValue, published[kind] == .digest(message.digest) else { return }
+        published[kind] = .older
+        due.insert(kind)
+        isReplayDue = true
+    }
+
+    /// Whether the service has to send its values again, because some of them were lost. Call when nothing else waits.
+    mutating func takeReplay() -> Bool {
+        defer { isReplayDue = false }
+        return isReplayDue
+    }
+
+    /// Another configuration may mend what made the broker refuse values.
+    mutating func forgetRefused() { refused = [:] }
 
     /// The service is asked which values there are.
     mutating func willAsk() { recent = [] }
 
     // MARK: Looking
 
-    mutating func beginLooking() { shown = [:] }
+    mutating func beginLooking() { (shown, publishedMeanwhile) = ([:], []) }
 
     /// The broker has sent a message on a topic of this host.
     mutating func show(_ name: String, _ object: String, _ publication: Publication) {
@@ -64,7 +96,17 @@ struct OwnValues {
     }
 
     /// The connection has ended before all was shown.
-    mutating func stopLooking() { shown = nil }
+    mutating func stopLooking() { (shown, publishedMeanwhile) = (nil, []) }
+
+    /// The result of a comparison.
+    struct Difference {
+        /// The values to remove from the broker.
+        var gone: [ValueKind]
+        /// Whether the service has to send values again because the broker lacks them.
+        var isReplayNeeded: Bool
+        /// Whether the service has to be asked again: it does not have values that were published behind the question.
+        var isUnsure: Bool
+    }
 
     /// Compares with the values of the session.
     ///
@@ -72,32 +114,41 @@ struct OwnValues {
     ///   - kept: the values of the session that are exported.
     ///   - hasLooked: whether the broker has shown all that it has.
     ///   - isExported: whether a name is exported. Other values that the broker shows may be those of another program.
-    /// - Returns: the values to remove from the broker, and whether the service has to send values again because the broker
-    ///   lacks them.
     mutating func compare(
         with kept: Set<ValueKind>, hasLooked: Bool = true, isExported: (String) -> Bool
-    ) -> (gone: [ValueKind], isReplayNeeded: Bool) {
+    ) -> Difference {
         var gone = Set(published.keys).subtracting(kept)
         let shown = hasLooked ? shown : nil
         if let shown {
             gone.formUnion(shown.keys.filter { !kept.contains($0) && isExported($0.name.text) })
         }
+        let isUnsure = !gone.isDisjoint(with: recent)
         gone.subtract(recent)
         for kind in gone {
             published[kind] = nil
             refused[kind] = nil
         }
         due.subtract(gone)
-        guard let shown else { return (gone.sorted(), false) }
-        self.shown = nil
-        for kind in kept where published[kind] == nil || published[kind] != shown[kind] {
-            if refused[kind] == nil || refused[kind] != published[kind] { due.insert(kind) }
+        var difference = Difference(gone: gone.sorted(), isReplayNeeded: false, isUnsure: isUnsure)
+        guard let shown else { return difference }
+        for kind in kept.subtracting(publishedMeanwhile) {
+            let content = published[kind]
+            let (isShown, isRefused) = (
+                shown[kind].map { content == .digest($0) } ?? false,
+                refused[kind].map { content == .digest($0) } ?? false
+            )
+            if !isShown, !isRefused { due.insert(kind) }
         }
-        return (gone.sorted(), !due.isEmpty)
+        stopLooking()
+        difference.isReplayNeeded = !due.isEmpty
+        return difference
     }
 }
 
 extension OutwardMessage {
+    /// Whether it sets a value; false for one that removes it, too.
+    var isValue: Bool { isRetained && !payload.isEmpty }
+
     var digest: Int { Self.digest(payload, contentType) }
 
     static func digest(_ payload: [UInt8], _ contentType: String?) -> Int {

@@ -52,17 +52,21 @@ package struct SavedState {
         self.counts = TopicCounts(run: run)
         for element in counts {
             guard let pair = element.list, pair.count == 2, let topic = pair[0].text, let count = pair[1].unsigned
-            else { return nil }
+            else {
+                // A number that is used twice is a notification that nobody receives.
+                self.counts = TopicCounts(run: String(UInt64.random(in: .min ... .max), radix: 36))
+                break
+            }
             self.counts.set(count, of: topic)
         }
+        // Of the rest an element that can't be read is left out.
         self.places = []
         for element in places {
             if let place = PlaceCheck.Saved(element) { self.places.append(place) }
         }
         self.queue = []
         for element in queue {
-            guard let entry = ExportQueue.Entry(element) else { return nil }
-            self.queue.append(entry)
+            if let entry = ExportQueue.Entry(element) { self.queue.append(entry) }
         }
         // An earlier version did not write them.
         for element in entries["inbox"]?.list ?? [] {

@@ -79,7 +79,9 @@ struct StateFile: StateStore {
                 Log.warning("\(path) is no state of a bridge, and is not used; it is called \(path).bad now")
                 return nil
             }
+            // Numbers of this file that come again after a power cut would be used twice.
             unlink(path)
+            RegularFile.syncDirectory(of: path)
             return state
         } catch {
             Log.warning("what an earlier bridge left can't be read: \(error)")
@@ -94,6 +96,7 @@ struct StateFile: StateStore {
             guard let file = try RegularFile(path + ".new", for: .newLog) else { return false }
             try file.append(state.bytes(now: WallClock.microseconds()))
             try file.rename(to: path)
+            RegularFile.syncDirectory(of: path)
             return true
         } catch {
             Log.warning("the state can't be kept for the next bridge: \(error)")
