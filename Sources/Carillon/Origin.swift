@@ -22,6 +22,9 @@ public struct Origin: Hashable, Sendable {
     /// Whether it was posted to be kept as the value of its name and object (R1), with `kept` among the
     /// ``DistributedNotificationCenter/details``.
     public internal(set) var isKept = false
+    /// Whether it is kept only until its poster leaves the bus, with `while-connected` among the
+    /// ``DistributedNotificationCenter/details``.
+    public internal(set) var isKeptWhileConnected = false
     /// When it is over, with `expiry` among the ``DistributedNotificationCenter/details``; nil where it never is.
     public internal(set) var expiry: Date?
 
@@ -56,6 +59,7 @@ public struct Origin: Hashable, Sendable {
         case (.retained, .boolean(let isRetained)): self.isRetained = isRetained
         case (.time, .int64(let time)): date = Self.date(time)
         case (.kept, .boolean(let isKept)): self.isKept = isKept
+        case (.whileConnected, .boolean(let isOfPoster)): isKeptWhileConnected = isOfPoster
         case (.expiry, .int64(let time)): expiry = Self.date(time)
         default: break
         }

@@ -71,7 +71,8 @@ struct IdentityTests {
         try center.setOptions(ClientOptionsChange(details: [.kept]), of: one)
         try center.post("Ding", expiresAfter: 30)
         let deliveries = center.deliveries(one)
-        #expect(deliveries.map(\.notification.isKept) == [true, true, false, false, true, true, false])
+        #expect(
+            deliveries.map { $0.notification.retention != nil } == [true, true, false, false, true, true, false])
         let begin: Int64 = 7_000_000 + 1000 * 1_000_000
         let (minute, half) = (begin + 60_000_000, begin + 30_000_000)
         #expect(deliveries.map(\.expiryTime) == [minute, nil, half, nil, minute, nil, nil])
@@ -112,10 +113,10 @@ struct IdentityTests {
 
     @Test("Details have a number each, which is in the log, and their order is the contract's")
     func numbers() {
-        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<11).map { 1 << $0 })
-        let words = "uid pid process app unit host user retained time kept expiry".split(separator: " ")
+        #expect(Detail.allCases.map { Details($0).rawValue } == (0..<12).map { 1 << $0 })
+        let words = "uid pid process app unit host user retained time kept expiry while-connected".split(separator: " ")
         #expect(Detail.allCases.map(\.rawValue) == words.map(String.init))
         #expect(Details([Detail.time, .userID]).all == [.userID, .time])
-        #expect(Detail.allCases.filter { !$0.isAboutPoster } == [.retained, .time, .kept, .expiry])
+        #expect(Detail.allCases.filter { !$0.isAboutPoster } == [.retained, .time, .kept, .expiry, .whileConnected])
     }
 }

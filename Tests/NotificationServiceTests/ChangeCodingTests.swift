@@ -36,10 +36,10 @@ struct ChangeCodingTests: StateTests {
         let ids = [1, 2, 3, 4].map { ObserverID(rawValue: $0) }
         let origin = try OutsideOrigin(host: "h", user: nil)
         let userInfo = try userInfo("N")
-        func notification(_ serial: UInt64, _ identity: Identity? = nil, isKept: Bool = false) -> Notification {
+        func notification(_ serial: UInt64, _ identity: Identity? = nil, retention: Retention? = nil) -> Notification {
             Notification(
                 name: "N", object: "", userInfo: userInfo, poster: ":1.9", identity: identity, time: 6,
-                expiry: isKept ? 7 : nil, isKept: isKept, serial: serial)
+                expiry: retention == nil ? nil : 7, retention: retention, serial: serial)
         }
         var options = ClientOptions()
         options.batches = true
@@ -70,12 +70,12 @@ struct ChangeCodingTests: StateTests {
             .queuedDue(":1.2", notification(2, Self.identity), observers: ids, .flushed),
             .queuedDue(one, notification(2, Self.identity), observers: ids, .flushed),
             .held(one, notification(3, full.identity), observers: [ids[0]], coalescing: [ids[0]]),
-            .held(one, notification(4, isKept: true), observers: [ids[0]], coalescing: [ids[1]]),
-            .delayed(one, notification(4, isKept: true), observers: [ids[0]]),
+            .held(one, notification(4, retention: Retention()), observers: [ids[0]], coalescing: [ids[1]]),
+            .delayed(one, notification(4, retention: Retention()), observers: [ids[0]]),
             .delayEnded(one, kind, observers: [ids[0]]), .delayEnded(one, broughtKind, observers: []),
             .flushed(one), .popped(one, .eventTracking), .lost(one, .queueFull),
             .unannouncedLoss(one, count: 4, observers: [ids[2]], .overload), .lossAnnounced(one),
-            .retained(notification(4, isKept: true), Retention(whileConnected: true)),
+            .retained(notification(5, retention: Retention(whileConnected: true)), Retention(whileConnected: true)),
             .unretained(one, kind), .unretained(one, broughtKind),
             .owed(one, OwedValues(observer: ids[0], after: 1, through: 4, isHeld: true)),
             .postQueued(one, post, coalescing: [.name]), .postQueued(one, full, coalescing: [.name, .object]),
@@ -130,7 +130,10 @@ struct ChangeCodingTests: StateTests {
         0b040000003a312e310a00000071756575652d66756c6c
         0c040000003a312e310400000000000000010000000300000000000000080000006f7665726c6f6164
         0d040000003a312e31
-        18040000003a312e39040000000000000001
+        010500000000000000040000003a312e392e000000010000004e0000000000000000000000160000000000000003\
+        0000006b657900017300000500000076616c75650006000000000000000007000000000000000000000000000000\
+        02
+        18040000003a312e39050000000000000001
         19040000003a312e31010000004e010000006f
         19040000003a312e31010000004e010000006f010000006800000000
         1a040000003a312e3101000000000000000100000000000000040000000000000001

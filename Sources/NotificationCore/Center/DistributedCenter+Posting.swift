@@ -133,7 +133,7 @@ extension DistributedCenter {
         }
         let notification = Notification(
             name: post.name, object: post.object, userInfo: post.userInfo, poster: poster,
-            identity: post.identity, time: clock.time(), expiry: post.expiry, isKept: post.retention != nil,
+            identity: post.identity, time: clock.time(), expiry: post.expiry, retention: post.retention,
             serial: lastSerial)
         if let retention = post.retention {
             retain(notification, retention, from: payer ?? peer(poster), effects: &effects)

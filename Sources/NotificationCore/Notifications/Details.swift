@@ -18,12 +18,14 @@ public enum Detail: String, Sendable, CaseIterable {
     case kept = "kept"
     /// When it is over; none where it never is.
     case expiry = "expiry"
+    /// Whether it is kept only until its poster leaves the bus (R1).
+    case whileConnected = "while-connected"
 
     /// Whether it tells who posted, which a sandbox may not ask for (P2).
     public var isAboutPoster: Bool {
         switch self {
         case .userID, .processID, .process, .application, .unit, .host, .user: true
-        case .retained, .time, .kept, .expiry: false
+        case .retained, .time, .kept, .expiry, .whileConnected: false
         }
     }
 }
@@ -48,6 +50,7 @@ public struct Details: OptionSet, Sendable {
     public static let time = Details(rawValue: 1 << 8)
     public static let kept = Details(rawValue: 1 << 9)
     public static let expiry = Details(rawValue: 1 << 10)
+    public static let whileConnected = Details(rawValue: 1 << 11)
 
     public init(_ detail: Detail) {
         self =
@@ -63,6 +66,7 @@ public struct Details: OptionSet, Sendable {
             case .time: .time
             case .kept: .kept
             case .expiry: .expiry
+            case .whileConnected: .whileConnected
             }
     }
 

@@ -18,8 +18,8 @@ public final class Notification {
     public let time: Int64
     /// When it is over for whoever has not got it, as ``Clock/uptime`` tells time; nil for never.
     public let expiry: Int64?
-    /// Whether it was posted to be kept as the value of its name and object (R1).
-    public let isKept: Bool
+    /// How it was posted to be kept as the value of its name and object (R1); nil for not.
+    public let retention: Retention?
     /// The place of this notification among all that the center accepted (D4).
     public let serial: UInt64
     /// What it counts against the limits of queues, in bytes: its texts, its userInfo, who posted it, and
@@ -29,7 +29,7 @@ public final class Notification {
     /// Made by the center for a post, or by whoever restores what one had queued.
     public init(
         name: String, object: String, userInfo: any UserInfo, poster: ClientName, identity: Identity? = nil,
-        time: Int64 = 0, expiry: Int64? = nil, isKept: Bool = false, serial: UInt64
+        time: Int64 = 0, expiry: Int64? = nil, retention: Retention? = nil, serial: UInt64
     ) {
         self.name = name
         self.object = object
@@ -38,7 +38,7 @@ public final class Notification {
         self.identity = identity
         self.time = time
         self.expiry = expiry
-        self.isKept = isKept
+        self.retention = retention
         self.serial = serial
         byteCount =
             name.utf8.count + object.utf8.count + userInfo.byteCount + (identity?.byteCount ?? 0) + Self.overhead

@@ -14,9 +14,9 @@ extension RecordGroup {
         append(notification.expiry)
         let origin = notification.identity?.origin
         // Nothing for what most are: of this session, and not kept.
-        if origin != nil || notification.isKept {
+        if origin != nil || notification.retention != nil {
             append(origin)
-            append(notification.isKept)
+            append(notification.retention)
         }
     }
 
@@ -28,10 +28,14 @@ extension RecordGroup {
         append(coalescing)
         append(post.identity)
         append(post.expiry)
-        append(post.retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
+        append(post.retention)
         append(post.secondsAfterExit ?? 0)
         append(post.goesToAllSessions)
         if let origin = post.identity?.origin { append(origin) }
+    }
+
+    private mutating func append(_ retention: Retention?) {
+        append(retention.map { $0.whileConnected ? 2 : 1 } ?? UInt8(0))
     }
 
     /// Name, object and userInfo.

@@ -39,7 +39,8 @@ enum NotificationDetails {
         case .user: identity?.origin?.user.map { .string($0) }
         case .retained: .boolean(delivery.isRetained)
         case .time: .int64(delivery.notification.time)
-        case .kept: .boolean(delivery.notification.isKept)
+        case .kept: .boolean(delivery.notification.retention != nil)
+        case .whileConnected: .boolean(delivery.notification.retention?.whileConnected == true)
         case .expiry: delivery.expiryTime.map { .int64($0) }
         }
     }
