@@ -48,6 +48,8 @@ final class Crossing {
         static let drain: UInt32 = 2_000
         /// The maximum for the last notifications of the service.
         static let withdraw: UInt32 = 1_000
+        /// Hosts that the broker has forgotten have so long to connect to it again.
+        static let confirming: UInt32 = 30_000
         /// The maximum for another bridge to answer a challenge.
         static let challenge: UInt32 = 10_000
         /// The minimum between two announcements of the presence.
@@ -91,6 +93,7 @@ final class Crossing {
     private var hasBeenPresent = false
     private var presenceTimer: EventSource?
     private var challengeTimer: EventSource?
+    private var hostTimer: EventSource?
     /// A correction that waits for the timer, with the challenge that it answers.
     private var dueCorrection: String??
     private var drainReason = DrainReason.end
@@ -111,7 +114,7 @@ final class Crossing {
         self.presence = presence
         broker = try BrokerLink(
             try Self.settings(configuration, presence, id: environment.state.clientID()), environment, context: context)
-        exporter = Exporter(configuration, environment, broker: broker, context: context) {
+        exporter = Exporter(configuration, environment, run: presence.run, broker: broker, context: context) {
             [losses] count, name, reason in losses.lostOutwards(count, name, reason)
         }
         importer = Importer(configuration, center: center, broker: broker, context: context) {
@@ -205,7 +208,9 @@ final class Crossing {
                 // It is for topics that are no longer those of this bridge.
                 for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
-            importer.goOn(with: state.realm == configuration.realm ? state.places : [], state.inbox)
+            let isSameRealm = state.realm == configuration.realm
+            importer.goOn(
+                with: isSameRealm ? state.places : [], state.inbox, bound: isSameRealm ? state.bound : [])
         }
         center.delegate = self
         center.export(configuration.exports)
@@ -311,14 +316,14 @@ final class Crossing {
         guard phase == .withdrawing else { return }
         phase = .ended
         drainTimer = nil
-        let (inbox, places) = importer.close(awaitsAnswers: drainReason != .end)
+        let (inbox, places, bound) = importer.close(awaitsAnswers: drainReason != .end)
         losses.announceNow()
         let done = drained
         drained = nil
         done? { [self] in
             SavedState(
                 realm: configuration.realm, origin: configuration.origin, counts: exporter.counts, places: places,
-                queue: exporter.unacknowledged, inbox: inbox, losses: losses.pending)
+                queue: exporter.unacknowledged, inbox: inbox, bound: bound, losses: losses.pending)
         }
     }
 
@@ -432,13 +437,7 @@ extension Crossing: BrokerLinkDelegate {
         presence.connected()
         presence.closeChallenge()
         announcePresence(answer: nil, asks: hasBeenPresent)
-        if configuration.followsPresence {
-            _ = broker.subscribe([
-                TopicFilter(
-                    BridgeTopic.presenceFilter(in: configuration.realm), excludesOwn: true, keepsRetainFlag: true,
-                    retainHandling: .always)
-            ])
-        }
+        if configuration.followsPresence { confirmHosts() }
         importer.connected()
         lookForOwnValues()
         losses.brokerConnected()
@@ -447,11 +446,27 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerDisconnected(because error: MQTTError?) {
         stopLooking()
-        (presenceTimer, challengeTimer) = (nil, nil)
+        (presenceTimer, challengeTimer, hostTimer) = (nil, nil, nil)
         dueCorrection = nil
         losses.brokerDisconnected()
         exporter.connectionEnded(because: error)
         checkDrained()
+    }
+
+    /// Has the broker show all hosts that it knows.
+    private func confirmHosts() {
+        importer.beginConfirmingHosts()
+        _ = broker.subscribe([
+            TopicFilter(
+                BridgeTopic.presenceFilter(in: configuration.realm), excludesOwn: true, keepsRetainFlag: true,
+                retainHandling: .always)
+        ])
+        hostTimer = .once(milliseconds: Time.confirming, on: context) { [unowned self] in
+            hostTimer = nil
+            for origin in importer.endConfirmingHosts() {
+                if let host = importer.gate.hosts[origin] { hosts.tell(origin, host, before: nil) }
+            }
+        }
     }
 
     private func announcePresence(answer: String?, asks: Bool) {
@@ -518,8 +533,9 @@ extension Crossing: BrokerLinkDelegate {
     func brokerSent(_ publication: Publication) {
         switch importer.take(publication) {
         case .own(let topic): takeOwn(publication, topic)
-        case .presence(let origin, let host, let isNewlyStripped):
-            hosts.tell(origin, host, isNewlyStripped: isNewlyStripped)
+        case .presence(let origin, let host, let before):
+            hosts.tell(origin, host, before: before)
+            importer.follow(origin)
         case .ignored, .unwanted, .refused, .repeated, .message: break
         }
     }

@@ -173,3 +173,78 @@ class Values(BridgeTest):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class Bound(BridgeTest):
+    """Values that go with their posters, whatever ends the poster, its host or its session."""
+
+    def pair_with_a_value(self):
+        lab, desk, laptop = self.pair()
+        self.observe(laptop, NAME)
+        poster = desk.poster(NAME, "--object", "BAT0", "--while-connected")
+        poster.send('{"percent": 80}\n')
+        desk.post(NAME, {"percent": 50}, "BAT1", options=["--retain"])
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        laptop.wait_value(NAME, "BAT1", {"percent": 50})
+        return lab, desk, laptop
+
+    def test_what_it_is_bound_to(self):
+        lab, desk, _ = self.pair_with_a_value()
+        messages = lab.broker.retained("sensor", f"{ORIGIN}/#")
+        run = messages[f"{ORIGIN}/online"].json["run"]
+        self.assertEqual(messages[f"{ORIGIN}/v/com/example/Battery/BAT0"].user_properties["while"], run)
+        self.assertNotIn("while", messages[f"{ORIGIN}/v/com/example/Battery/BAT1"].user_properties)
+
+    def test_it_ends_with_its_host(self):
+        for end in (lambda desk: desk.bridge.stop(), lambda desk: desk.bridge.kill()):
+            _, desk, laptop = self.pair_with_a_value()
+            end(desk)
+            laptop.wait_value(NAME, "BAT0", None)
+            laptop.wait_value(NAME, "BAT1", {"percent": 50})
+            # The poster is there all the time.
+            desk.start_bridge()
+            laptop.wait_value(NAME, "BAT0", {"percent": 80})
+
+    def test_it_ends_while_the_receiver_is_away(self):
+        for end in (lambda laptop: laptop.bridge.stop(), lambda laptop: laptop.bridge.kill()):
+            _, desk, laptop = self.pair_with_a_value()
+            end(laptop)
+            desk.bridge.stop()
+            laptop.start_bridge()
+            laptop.wait_value(NAME, "BAT0", None)
+            laptop.wait_value(NAME, "BAT1", {"percent": 50})
+            desk.start_bridge()
+            laptop.wait_value(NAME, "BAT0", {"percent": 80})
+
+    def test_who_comes_later_gets_none_of_a_host_that_is_not_there(self):
+        lab, desk, _ = self.pair_with_a_value()
+        desk.bridge.stop()
+        tablet = lab.host("tablet", imports="com.example.*")
+        self.observe(tablet, NAME)
+        tablet.wait_value(NAME, "BAT1", {"percent": 50})
+        self.assertEqual([each["object"] for each in tablet.values(NAME)], ["BAT1"])
+        desk.start_bridge()
+        tablet.wait_value(NAME, "BAT0", {"percent": 80})
+
+    def test_a_false_word_ends_it_for_a_moment_only(self):
+        lab, desk, laptop = self.pair_with_a_value()
+        run = lab.broker.retained("sensor", f"{ORIGIN}/online")[f"{ORIGIN}/online"].json["run"]
+        for payload in ('{"online": false}', '{"online": true, "run": "another"}'):
+            lab.broker.publish("desk", f"{ORIGIN}/online", payload, "-r")
+            wait_until(lambda: run in lab.broker.retained("sensor", f"{ORIGIN}/online")[f"{ORIGIN}/online"].payload,
+                       "the presence is corrected")  # fmt: skip
+            laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        self.assertTrue(desk.status()["connected"])
+
+    def test_a_reload_of_either_bridge_changes_nothing(self):
+        _, desk, laptop = self.pair_with_a_value()
+        observer = laptop.observe(NAME)
+        for host in (desk, laptop):
+            host.settings["Broker"]["keep-alive"] = "31"
+            host.write_settings()
+            self.assertIsNotNone(host.call("Reload"))
+            host.wait_connected()
+        desk.post(NAME, {"percent": 1}, "BAT2")
+        observer.wait_for(lambda each: each["object"] == "BAT2", "what comes later")
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        self.assertEqual([each for each in observer.notifications if each["object"] == "BAT0"], [])

@@ -86,7 +86,7 @@ struct ImportListTests {
         let context = MainContext()
         let environment = BridgeEnvironment.own(address: "", context: context)
         let broker = try BrokerLink(.init(host: "127.0.0.1", port: 1, clientID: "c"), environment, context: context)
-        let exporter = Exporter(configuration, environment, broker: broker, context: context) { _, _, _ in }
+        let exporter = Exporter(configuration, environment, run: "run", broker: broker, context: context) { _, _, _ in }
         var arrived = NotificationSignal(
             name: name, object: "", userInfo: [:], observers: [], poster: ":1.7", serial: 1, sequence: 1)
         arrived.details = details

@@ -42,8 +42,8 @@ struct InwardGateTests {
         switch gate.judge(publication, now: start + .seconds(seconds)) {
         case .ignored: "ignored"
         case .own(let topic): "own of \(topic.origin.text)"
-        case .presence(let origin, let host, let isNewlyStripped):
-            "\(origin.text) is \(host.isOnline ? "on" : "off")" + (isNewlyStripped ? ", stripped" : "")
+        case .presence(let origin, let host, let before):
+            "\(origin.text) is \(host.isOnline ? "on" : "off")" + (host.isStripped && before?.isStripped != true ? ", stripped" : "")
         case .unwanted(let name): "unwanted \(name)"
         case .refused(_, _, let reason, _): "refused as \(reason?.rawValue ?? "no loss")"
         case .repeated: "repeated"

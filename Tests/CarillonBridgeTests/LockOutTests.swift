@@ -78,7 +78,7 @@ struct LockOutTests {
             environment.time = { [clock] in clock.microseconds }
             link = try BrokerLink(.init(host: "h", port: 1, clientID: "c"), environment, context: context)
             link.delegate = self
-            exporter = Exporter(configuration, environment, broker: link, context: context) {
+            exporter = Exporter(configuration, environment, run: "run", broker: link, context: context) {
                 [unowned self] count, name, _ in lost[name, default: 0] += count
             }
         }

@@ -33,6 +33,8 @@ final class CenterLink: @unchecked Sendable {
     private(set) var refusal: String?
     private var timer: EventSource?
     private var isStarted = false
+    /// Whether the service was asked again, for fewer details.
+    private var isWithoutLifetimes = false
 
     init(_ environment: BridgeEnvironment, context: MainContext) {
         self.context = context
@@ -40,8 +42,10 @@ final class CenterLink: @unchecked Sendable {
             bus: environment.sessionBus, wish: TransportWish(ofUser: .ofEnvironment), outbox: outbox, receiver: self)
     }
 
+    private static let details: Details = [.host, .user, .retained, .time, .kept, .expiry]
+
     func start() {
-        outbox.add(.details([.host, .user, .retained, .time, .kept, .expiry]))
+        outbox.add(.details(Self.details.union(.whileConnected)))
         isStarted = true
         session.start()
     }
@@ -199,6 +203,13 @@ extension CenterLink: ServiceReceiver {
     }
 
     func detailsRefused(because error: ServiceError) {
+        if !isWithoutLifetimes {
+            // A service that was started before an update does not know that one.
+            isWithoutLifetimes = true
+            Log.notice("the service does not tell which values go with their posters: \(error)")
+            outbox.add(.details(Self.details))
+            return session.pump()
+        }
         // Without them nobody can tell what came from outside, and must not go round in circles.
         Log.warning("nothing is exported, as the service does not tell what comes from outside: \(error)")
         refusal = "the service does not tell what comes from outside: \(error)"

@@ -17,13 +17,14 @@ final class HostAnnouncer {
         self.center = center
     }
 
-    func tell(_ origin: Origin, _ host: HostTable.Host, isNewlyStripped: Bool) {
-        if isNewlyStripped {
+    /// - Parameter before: what was known before; nil for nothing.
+    func tell(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
+        if host.isStripped, before?.isStripped != true {
             Log.warning(
                 "nothing of \(origin.text) is taken: something between its broker and this one speaks MQTT 3.1.1, which "
                     + "strips what tells losses and repetitions; set bridge_protocol_version mqttv50 in mosquitto.conf")
         }
-        if configuration.followsPresence { tell(origin, host) }
+        if configuration.followsPresence, before?.isOnline != host.isOnline { tell(origin, host) }
     }
 
     private func tell(_ origin: Origin, _ host: HostTable.Host) {

@@ -10,17 +10,22 @@ struct HostTable {
         var software = ""
         /// Whether what came of it had lost its properties on the way: a bridge between brokers that speaks MQTT 3.1.1.
         var isStripped = false
+        /// The run of its bridge; nil for one that does not say.
+        var run: String?
     }
 
     /// Hosts that are remembered.
     static let most = 4096
 
     private(set) var hosts: [Origin: Host] = [:]
+    /// Hosts that are online by what the broker has said on an earlier connection only.
+    private var unconfirmed: Set<Origin> = []
 
     /// Takes what was published on ``BridgeTopic/Subject/online``.
     ///
     /// - Returns: the host when something is new about it; nil when not, and for what can't be read.
     mutating func take(_ publication: Publication, of origin: Origin) -> Host? {
+        unconfirmed.remove(origin)
         guard let host = Self.host(in: publication) else {
             // Its owner took it back.
             guard publication.payload.isEmpty, hosts.removeValue(forKey: origin) != nil else { return nil }
@@ -29,6 +34,19 @@ struct HostTable {
         guard hosts[origin] != host, hosts[origin] != nil || hosts.count < Self.most else { return nil }
         hosts[origin] = host
         return host
+    }
+
+    /// There is a new connection, on which the broker shows all hosts that it knows.
+    mutating func beginConfirming() { unconfirmed = Set(hosts.filter(\.value.isOnline).keys) }
+
+    /// The broker has had time to show all, and the hosts to connect to it. One that it has forgotten is offline.
+    ///
+    /// - Returns: the hosts that are offline now.
+    mutating func endConfirming() -> [Origin] {
+        defer { unconfirmed = [] }
+        let forgotten = unconfirmed.sorted { $0.text < $1.text }
+        for origin in forgotten { hosts[origin]?.isOnline = false }
+        return forgotten
     }
 
     subscript(origin: Origin) -> Host? { hosts[origin] }
@@ -50,6 +68,7 @@ struct HostTable {
         }
         return Host(
             isOnline: isOnline, software: String((json["software"]?.text ?? "").prefix(100).filter { $0 != "\0" }),
-            isStripped: isBridge && !hasProperty)
+            isStripped: isBridge && !hasProperty,
+            run: json["run"]?.text.flatMap { $0.utf8.count > MessageProperties.maxRunBytes ? nil : $0 })
     }
 }

@@ -20,6 +20,11 @@ final class Importer: @unchecked Sendable {
     private let lost: (UInt64, String?, Origin, LossReason) -> Void
     private(set) var gate: InwardGate
     private var inbox = Deque<InwardMessage>()
+    private var bound = BoundValues()
+    /// The subscriptions that this process has made. Without the state of the process before, which may have been killed, the
+    /// broker sends all values with the first one: values that go with their posters have to be known (R8).
+    private var subscribed: Set<String> = []
+    private var hasState = false
     /// The messages whose posts the service has not answered, by the order of their posts.
     private var unanswered: [UInt64: InwardMessage] = [:]
     private var lastPost: UInt64 = 0
@@ -55,7 +60,9 @@ final class Importer: @unchecked Sendable {
     /// Continues where an earlier bridge ended.
     ///
     /// - Parameter places: the imported topics; empty when they are those of another realm.
-    func goOn(with places: [PlaceCheck.Saved], _ messages: [InwardMessage]) {
+    func goOn(with places: [PlaceCheck.Saved], _ messages: [InwardMessage], bound values: [BoundValues.Value]) {
+        hasState = true
+        for value in values { bound.restore(value) }
         var check = PlaceCheck()
         for place in places { check.restore(place, now: context.now) }
         gate = InwardGate(
@@ -99,8 +106,13 @@ final class Importer: @unchecked Sendable {
 
     private func subscribe(_ filters: Set<String>) {
         for part in filters.sorted().chunks(of: Self.together) {
-            _ = broker.subscribe(
-                part.map { TopicFilter($0, excludesOwn: true, keepsRetainFlag: true, retainHandling: .ifNew) })
+            let id = broker.subscribe(
+                part.map { filter in
+                    TopicFilter(
+                        filter, excludesOwn: true, keepsRetainFlag: true,
+                        retainHandling: hasState || subscribed.contains(filter) ? .ifNew : .always)
+                })
+            if id != nil { subscribed.formUnion(part) }
         }
     }
 
@@ -115,6 +127,7 @@ final class Importer: @unchecked Sendable {
     /// - Returns: its kind, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
         let judgement = gate.judge(publication, now: context.now)
+        defer { watchHoles() }
         switch judgement {
         case .ignored, .own, .presence: break
         // Of an earlier process that the broker kept the session of, or of what was wanted a moment ago.
@@ -125,11 +138,47 @@ final class Importer: @unchecked Sendable {
             if let reason { lost(1, name, origin, reason) }
         case .repeated: totals.repeated += 1
         case .message(let message):
+            if configuration.followsPresence {
+                switch bound.take(message, host: gate.hosts[message.origin]) {
+                case .post: break
+                case .wait:
+                    // The session may have it from a process that was killed.
+                    remove(message)
+                    pump()
+                    return judgement
+                case .refuse:
+                    totals.refused += 1
+                    Log.info("\(message.name) of \(message.origin.text) is not taken: too many values go with posters")
+                    lost(1, message.name, message.origin, .refused)
+                    return judgement
+                }
+            }
             inbox.append(message)
             pump()
         }
-        watchHoles()
         return judgement
+    }
+
+    /// Something is new about a host. Values that go with their posters end with it, and are there again with it (R8).
+    func follow(_ origin: Origin) {
+        let (over, again) = bound.follow(origin, gate.hosts[origin])
+        over.forEach(remove)
+        for message in again { inbox.append(message.told(anew: true)) }
+        pump()
+    }
+
+    private func remove(_ message: InwardMessage) {
+        if let removal = message.removal(in: configuration.realm) { inbox.append(removal) }
+    }
+
+    /// There is a new connection: what the broker does not show any more will be over.
+    func beginConfirmingHosts() { gate.beginConfirmingHosts() }
+
+    /// - Returns: the hosts that the broker has forgotten.
+    func endConfirmingHosts() -> [Origin] {
+        let forgotten = gate.endConfirmingHosts()
+        forgotten.forEach(follow)
+        return forgotten
     }
 
     private func unsubscribeUnwanted(_ name: String) {
@@ -257,8 +306,11 @@ final class Importer: @unchecked Sendable {
     ///
     /// - Parameter awaitsAnswers: whether the service's answers will come; otherwise posts without one may be lost, which is
     ///   announced.
-    /// - Returns: the messages that are not posted, in order, and the state of the topics.
-    func close(awaitsAnswers: Bool) -> (inbox: [InwardMessage], places: [PlaceCheck.Saved]) {
+    /// - Returns: the messages that are not posted, in order, the state of the topics, and the values that go with their
+    ///   posters.
+    func close(
+        awaitsAnswers: Bool
+    ) -> (inbox: [InwardMessage], places: [PlaceCheck.Saved], bound: [BoundValues.Value]) {
         isOpen = false
         onIdle = {}
         isComparing = false
@@ -270,7 +322,7 @@ final class Importer: @unchecked Sendable {
             unanswered = [:]
         }
         defer { inbox.removeAll() }
-        return (Array(inbox), gate.places.saved)
+        return (Array(inbox), gate.places.saved, bound.all)
     }
 }
 

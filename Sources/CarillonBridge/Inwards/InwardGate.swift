@@ -10,7 +10,7 @@ struct InwardGate {
         /// What this host has published itself.
         case own(BridgeTopic)
         /// Something is new about a host.
-        case presence(Origin, HostTable.Host, isNewlyStripped: Bool)
+        case presence(Origin, HostTable.Host, before: HostTable.Host?)
         /// Nobody wants that name, or nobody may have it.
         case unwanted(name: String)
         /// - Parameter reason: nil for what is no loss.
@@ -43,6 +43,8 @@ struct InwardGate {
     }
 
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
+    mutating func beginConfirmingHosts() { hosts.beginConfirming() }
+    mutating func endConfirmingHosts() -> [Origin] { hosts.endConfirming() }
 
     mutating func judge(_ publication: Publication, now: SuspendingClock.Instant) -> Judgement {
         guard let topic = BridgeTopic(publication.topic, in: realm) else { return .ignored }
@@ -50,9 +52,9 @@ struct InwardGate {
         switch topic.subject {
         case .status, .test: return .ignored
         case .online:
-            let wasStripped = hosts[topic.origin]?.isStripped ?? false
+            let before = hosts[topic.origin]
             guard let host = hosts.take(publication, of: topic.origin) else { return .ignored }
-            return .presence(topic.origin, host, isNewlyStripped: host.isStripped && !wasStripped)
+            return .presence(topic.origin, host, before: before)
         case .notification(let name), .value(let name, _):
             guard wanted.contains(name), WantedNames.mayImport(name, imports) else { return .unwanted(name: name) }
             return judge(publication, on: topic, name, now)

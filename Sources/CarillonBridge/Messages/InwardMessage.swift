@@ -66,6 +66,23 @@ struct InwardMessage {
         }
     }
 
+    /// That a value of this message's host, name and object is gone.
+    ///
+    /// - Parameter realm: that of the bridge.
+    func removal(in realm: String) -> InwardMessage? {
+        let subject: BridgeTopic.Subject = object.isEmpty ? .notification(name: name) : .value(name: name, object: object)
+        let topic = BridgeTopic(subject, of: origin)
+        return try? InwardMessage(
+            Publication(topic: topic.text(in: realm), payload: [], isRetained: true), on: topic)
+    }
+
+    /// What it takes while it is remembered, in bytes, roughly.
+    var byteCount: Int {
+        publication.userProperties.reduce(publication.topic.utf8.count + publication.payload.count + 512) {
+            $0 + $1.name.utf8.count + $1.value.utf8.count
+        }
+    }
+
     /// Whether a value that the service keeps is this one, with this content: of the same name and object, and of the same
     /// user on the same machine.
     func isKept(as value: KeptValue, _ userInfo: [String: PropertyList]) -> Bool {

@@ -14,6 +14,7 @@ struct MessageProperties: Equatable {
         case time = "time"
         case value = "value"
         case widths = "widths"
+        case whileRun = "while"
         /// Of ``BridgeTopic/Subject/online``: its being there shows that properties come through.
         case carillon = "carillon"
     }
@@ -32,12 +33,17 @@ struct MessageProperties: Equatable {
     var isOldValue = false
     /// Whether the integers of a payload in CBOR have the widths that they had.
     var keepsWidths = false
+    /// Of a value that goes with its poster (R8): the run of the bridge that published it, as its presence has it. The value is
+    /// over when that presence is.
+    var boundTo: String?
 
     struct Place: Equatable {
         /// From when on it counts: the counting begins anew with a process that does not know the earlier one's.
         let run: String
         let count: UInt64
     }
+
+    static let maxRunBytes = 64
 
     init() {}
 
@@ -69,7 +75,8 @@ struct MessageProperties: Equatable {
         self.time = time
         isOldValue = texts[.value] != nil
         keepsWidths = texts[.widths] != nil
-        if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= 64 {
+        boundTo = texts[.whileRun].flatMap { $0.isEmpty || $0.utf8.count > Self.maxRunBytes ? nil : $0 }
+        if let run = texts[.run], let count, !run.isEmpty, run.utf8.count <= Self.maxRunBytes {
             place = Place(run: run, count: count)
         }
     }
@@ -91,6 +98,7 @@ struct MessageProperties: Equatable {
         add(.time, time.map(String.init))
         if isOldValue { add(.value, "1") }
         if keepsWidths { add(.widths, "1") }
+        add(.whileRun, boundTo)
         return all
     }
 }

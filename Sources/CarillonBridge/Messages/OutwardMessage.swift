@@ -17,7 +17,8 @@ struct OutwardMessage: Equatable {
     /// - Parameters:
     ///   - details: what the service told of it, which it was asked for (P1).
     ///   - keepsWidths: whether integers are to keep their widths, for which the payload is CBOR.
-    init(_ notification: ArrivedNotification, details: [String: PropertyList], keepsWidths: Bool) {
+    ///   - run: that of the bridge's presence, to which a value is bound that goes with its poster (R8).
+    init(_ notification: ArrivedNotification, details: [String: PropertyList], keepsWidths: Bool, run: String) {
         func isTrue(_ detail: Detail) -> Bool { details[detail.rawValue] == .boolean(true) }
         func microseconds(_ detail: Detail) -> Int64? {
             if case .int64(let time)? = details[detail.rawValue] { time } else { nil }
@@ -36,6 +37,7 @@ struct OutwardMessage: Equatable {
         properties.time = microseconds(.time)
         properties.isOldValue = isTrue(.retained)
         properties.keepsWidths = keepsWidths
+        properties.boundTo = isTrue(.whileConnected) ? run : nil
     }
 
     /// One that was made before.

@@ -15,6 +15,8 @@ final class Exporter {
     }
 
     private let configuration: BridgeConfiguration
+    /// The run of the presence.
+    private let run: String
     private let environment: BridgeEnvironment
     private let context: MainContext
     private let broker: BrokerLink
@@ -37,10 +39,11 @@ final class Exporter {
     var onIdle: () -> Void = {}
 
     init(
-        _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, broker: BrokerLink,
+        _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, run: String, broker: BrokerLink,
         context: MainContext, lost: @escaping (UInt64, String?, LossReason) -> Void
     ) {
         self.configuration = configuration
+        self.run = run
         self.environment = environment
         self.context = context
         self.broker = broker
@@ -78,7 +81,7 @@ final class Exporter {
         }
         guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
-        let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths)
+        let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths, run: run)
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
         guard BridgeTopic.isPossible(topic) else {
             // A value that is replayed was announced when it was posted.

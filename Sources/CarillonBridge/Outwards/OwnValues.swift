@@ -91,7 +91,8 @@ struct OwnValues {
         guard !publication.payload.isEmpty else { return shown![kind] = nil }
         if shown![kind] != nil || shown!.count < Self.maxCount, name.utf8.count + object.utf8.count <= Self.maxKeyBytes
         {
-            shown![kind] = OutwardMessage.digest(publication.payload, publication.contentType)
+            let boundTo = publication.userProperties.first { $0.name == MessageProperties.Key.whileRun.rawValue }?.value
+            shown![kind] = OutwardMessage.digest(publication.payload, publication.contentType, boundTo)
         }
     }
 
@@ -149,12 +150,13 @@ extension OutwardMessage {
     /// Whether it sets a value; false for one that removes it, too.
     var isValue: Bool { isRetained && !payload.isEmpty }
 
-    var digest: Int { Self.digest(payload, contentType) }
+    var digest: Int { Self.digest(payload, contentType, properties.boundTo) }
 
-    static func digest(_ payload: [UInt8], _ contentType: String?) -> Int {
+    static func digest(_ payload: [UInt8], _ contentType: String?, _ boundTo: String?) -> Int {
         var hasher = Hasher()
         payload.withUnsafeBytes { hasher.combine(bytes: $0) }
         hasher.combine(contentType)
+        hasher.combine(boundTo)
         return hasher.finalize()
     }
 }

@@ -17,6 +17,8 @@ package struct SavedState {
     var queue: [ExportQueue.Entry]
     /// Imported messages that are acknowledged and not posted, in order.
     var inbox: [InwardMessage] = []
+    /// Values of other hosts that go with their posters, and whether the session has them.
+    var bound: [BoundValues.Value] = []
     /// Losses that are not announced.
     var losses: [LossLedger.Entry: UInt64] = [:]
 
@@ -33,6 +35,8 @@ package struct SavedState {
             "counts": .array(counts.all.map { .array([.string($0.topic), .uint64($0.count)]) }),
             "places": .array(places.map(\.propertyList)), "queue": .array(queue.map(\.propertyList)),
             "inbox": .array(inbox.map { $0.propertyList(now: now) }),
+            "bound": .array(
+                bound.map { .array([$0.message.propertyList(now: now), .boolean($0.isHere)]) }),
             "losses": .array(losses.map { $0.key.propertyList(count: $0.value) }),
         ]
         return Array(PropertyListJSON.text(.dictionary(entries)).utf8)
@@ -72,6 +76,12 @@ package struct SavedState {
         for element in entries["inbox"]?.list ?? [] {
             if let message = InwardMessage(element, now: now) { inbox.append(message) }
         }
+        for element in entries["bound"]?.list ?? [] {
+            guard let pair = element.list, pair.count == 2, let message = InwardMessage(pair[0], now: now) else {
+                continue
+            }
+            bound.append(.init(message: message, isHere: pair[1] == .boolean(true)))
+        }
         for element in entries["losses"]?.list ?? [] {
             if let (entry, count) = LossLedger.Entry.saved(element) { losses[entry] = count }
         }
@@ -79,7 +89,7 @@ package struct SavedState {
 
     init(
         realm: String, origin: Origin, counts: TopicCounts, places: [PlaceCheck.Saved], queue: [ExportQueue.Entry],
-        inbox: [InwardMessage] = [], losses: [LossLedger.Entry: UInt64] = [:]
+        inbox: [InwardMessage] = [], bound: [BoundValues.Value] = [], losses: [LossLedger.Entry: UInt64] = [:]
     ) {
         self.realm = realm
         self.origin = origin
@@ -87,6 +97,7 @@ package struct SavedState {
         self.places = places
         self.queue = queue
         self.inbox = inbox
+        self.bound = bound
         self.losses = losses
     }
 }
@@ -127,6 +138,7 @@ extension ExportQueue.Entry {
         entries["type"] = message.contentType.map { .string($0) }
         entries["expiry"] = message.expiry.map { .int64($0) }
         entries["serial"] = message.properties.serial.map { .uint64($0) }
+        entries["while"] = message.properties.boundTo.map { .string($0) }
         entries["time"] = message.properties.time.map { .int64($0) }
         if let place = message.properties.place {
             entries["run"] = .string(place.run)
@@ -147,6 +159,7 @@ extension ExportQueue.Entry {
         properties.isOldValue = isOld
         properties.keepsWidths = entries["type"]?.text == Payload.binaryContentType
         properties.serial = entries["serial"]?.unsigned
+        properties.boundTo = entries["while"]?.text
         properties.time = entries["time"]?.signed
         if let run = entries["run"]?.text, let count = entries["count"]?.unsigned {
             properties.place = .init(run: run, count: count)
