@@ -132,7 +132,8 @@ final class Crossing {
             if [.starting, .held].contains(broker.state), self.center.isThere { broker.connect() }
         }
         values = PagedQuestion(
-            "which values it keeps", of: center, on: context, pauses: .init(calm: 50), first: FollowValues(most: Self.page),
+            "which values it keeps", of: center, on: context, pauses: .init(calm: 50),
+            first: FollowValues(most: Self.page),
             further: { $0.last.map { FollowValues(after: $0.serial, most: Self.page) } },
             began: { [unowned self] in exporter.values.willAsk() }
         ) { [unowned self] pieces in

@@ -200,7 +200,8 @@ public final class RegularFile {
     /// as on a file system without it, has as much as there is.
     public static func syncDirectory(of path: String) {
         let end = path.lastIndex(of: "/")
-        let directory = open(end.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let directory = open(
+            end.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard directory >= 0 else { return }
         fsync(directory)
         close(directory)

@@ -107,7 +107,9 @@ struct BoundsTests {
         var table = HostTable()
         var presence = OwnPresence(run: "r")
         let message = presence.announcement(answer: nil, asking: nil, topic: "t")
-        #expect(table.take(message, of: origin) == HostTable.Host(isOnline: true, software: "carillon-bridge 0.1.0", run: "r"))
+        #expect(
+            table.take(message, of: origin)
+                == HostTable.Host(isOnline: true, software: "carillon-bridge 0.1.0", run: "r"))
         #expect(table.take(message, of: origin) == nil, "nothing is new")
         var stripped = message
         stripped.userProperties = []

@@ -43,7 +43,8 @@ struct InwardGateTests {
         case .ignored: "ignored"
         case .own(let topic): "own of \(topic.origin.text)"
         case .presence(let origin, let host, let before):
-            "\(origin.text) is \(host.isOnline ? "on" : "off")" + (host.isStripped && before?.isStripped != true ? ", stripped" : "")
+            "\(origin.text) is \(host.isOnline ? "on" : "off")"
+                + (host.isStripped && before?.isStripped != true ? ", stripped" : "")
         case .unwanted(let name): "unwanted \(name)"
         case .refused(_, _, let reason, _): "refused as \(reason?.rawValue ?? "no loss")"
         case .repeated: "repeated"

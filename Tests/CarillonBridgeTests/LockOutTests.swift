@@ -182,7 +182,9 @@ struct LockOutTests {
         #expect(!lab.exporter.compare(with: kept, hasLooked: true).isReplayNeeded)
     }
 
-    @Test("A value that had no room in the queue is published when there is some, and is no loss when it was there before")
+    @Test(
+        "A value that had no room in the queue is published when there is some, and is no loss when it was there before"
+    )
     func queueFull() throws {
         let lab = try Lab(inFlight: 20, queue: 2)
         try lab.post("a", "b", "c", isValue: true)

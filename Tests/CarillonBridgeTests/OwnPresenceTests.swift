@@ -74,8 +74,9 @@ struct OwnPresenceTests {
         own.closeChallenge()
         _ = own.announcement(answer: nil, asking: "two", topic: "t")
         var other = OwnPresence(run: "b")
-        #expect(own.judge(other.announcement(answer: "one", asking: nil, topic: "t"), isRetained: false)
-            == .correct(answer: nil))
+        #expect(
+            own.judge(other.announcement(answer: "one", asking: nil, topic: "t"), isRetained: false)
+                == .correct(answer: nil))
         #expect(own.judge(other.announcement(answer: "two", asking: nil, topic: "t"), isRetained: false) == .giveWay)
     }
 

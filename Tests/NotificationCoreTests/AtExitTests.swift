@@ -135,7 +135,8 @@ struct AtExitTests {
         #expect(center.names(one) == ["G", "E", "C", "F", "D"])
     }
 
-    @Test("R4: what it left waits until all else that it has queued is posted, also where that took the place of others")
+    @Test(
+        "R4: what it left waits until all else that it has queued is posted, also where that took the place of others")
     func behindAllElse() throws {
         let center = try scenario()
         try center.post("A", "left", style: .atExit, from: poster)

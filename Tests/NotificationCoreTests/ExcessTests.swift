@@ -94,7 +94,8 @@ struct ExcessTests {
         #expect(center.status(client(50))?.queued ?? 0 > 0, "half of the limit is all that one gets")
     }
 
-    @Test("E4: where others give back so much that there is room again, those that were over get more", arguments: [2, 3])
+    @Test(
+        "E4: where others give back so much that there is room again, those that were over get more", arguments: [2, 3])
     func othersGaveBack(count: Int) throws {
         let all = (0..<count).map { client(50 + $0) }
         for (number, one) in all.enumerated() {
@@ -125,7 +126,9 @@ struct ExcessTests {
         try center.center.checkInvariants()
     }
 
-    @Test("E4: a process that connects again and again gets no more than its share, also with a lowered limit", arguments: [256, 1000])
+    @Test(
+        "E4: a process that connects again and again gets no more than its share, also with a lowered limit",
+        arguments: [256, 1000])
     func manyConnections(_ usage: Int) throws {
         for number in 0..<usage / 125 {
             center.identify(client(10 + number), as: UInt32(10 + number))
@@ -143,7 +146,9 @@ struct ExcessTests {
         #expect(center.statistics.observers <= before + 256)
     }
 
-    @Test("E3, E4: one process whose connections are known to be its own only after a restart leaves room", arguments: [-20, 4])
+    @Test(
+        "E3, E4: one process whose connections are known to be its own only after a restart leaves room",
+        arguments: [-20, 4])
     func restarted(beyond: Int) throws {
         let hogs = (0..<8).map { client(50 + $0) }
         for hog in hogs { for _ in 0..<20 { try center.observe(hog, "A") } }

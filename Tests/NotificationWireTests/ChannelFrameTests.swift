@@ -369,7 +369,8 @@ struct ChannelFrameTests {
             userID: 1000, processID: 7, process: "bell", application: "org.example.Bell", unit: "bell.service",
             origin: try OutsideOrigin(host: "desk", user: "anna"))
         let notification = Notification(
-            name: "Ding", object: "", userInfo: content, poster: ":1.9", identity: identity, time: -5, retention: Retention(),
+            name: "Ding", object: "", userInfo: content, poster: ":1.9", identity: identity, time: -5,
+            retention: Retention(),
             serial: 3)
         for details: Details in [[], .host, Details(Detail.allCases)] {
             let delivery = Delivery(

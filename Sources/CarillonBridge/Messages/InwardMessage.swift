@@ -70,7 +70,8 @@ struct InwardMessage {
     ///
     /// - Parameter realm: that of the bridge.
     func removal(in realm: String) -> InwardMessage? {
-        let subject: BridgeTopic.Subject = object.isEmpty ? .notification(name: name) : .value(name: name, object: object)
+        let subject: BridgeTopic.Subject =
+            object.isEmpty ? .notification(name: name) : .value(name: name, object: object)
         let topic = BridgeTopic(subject, of: origin)
         return try? InwardMessage(
             Publication(topic: topic.text(in: realm), payload: [], isRetained: true), on: topic)

@@ -156,8 +156,9 @@ struct ModelPosters {
                 lines[style]!.append(one.post.poster)
             }
         }
-        queued = [PostingStyle.asap, .whenIdle].flatMap { style in
-            lines[style]!.flatMap { poster in queued.filter { $0.post.poster == poster && $0.style == style } }
-        } + queued.filter { $0.style == .atExit }
+        queued =
+            [PostingStyle.asap, .whenIdle].flatMap { style in
+                lines[style]!.flatMap { poster in queued.filter { $0.post.poster == poster && $0.style == style } }
+            } + queued.filter { $0.style == .atExit }
     }
 }
