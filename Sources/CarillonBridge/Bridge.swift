@@ -215,7 +215,7 @@ public final class Bridge {
                     try call.expectNoDescriptors()
                     var status = crossing.status
                     status.files = reading.files
-                    status.errors = reading.faults.map(\.description)
+                    status.errors = reading.faults.map(\.description) + FileRemarks(crossing.configuration).all
                     call.reply { status.append(to: &$0) }
                 },
                 Interface.Method(

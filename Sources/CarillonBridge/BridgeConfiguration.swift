@@ -170,10 +170,21 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
 
     private func path(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) -> String? {
         guard !entry.value.isEmpty else { return nil }
+        for prefix in ["~/", "%h/"] where entry.value.hasPrefix(prefix) {
+            return Self.homeDirectory + "/" + entry.value.dropFirst(prefix.count)
+        }
         guard entry.value.hasPrefix("/") else {
-            throw file.fault(entry, "'\(entry.value)' does not begin with /, as the path for \(entry.key) has to")
+            throw file.fault(
+                entry, "'\(entry.value)' does not begin with / or ~/, as the path for \(entry.key) has to")
         }
         return entry.value
+    }
+
+    private static var homeDirectory: String {
+        if let home = getenv("HOME"), home.pointee == CChar(bitPattern: UInt8(ascii: "/")) {
+            return String(cString: home)
+        }
+        return getpwuid(getuid())?.pointee.pw_dir.map { String(cString: $0) } ?? "/"
     }
 
     /// A text that is a level of topics.
@@ -194,13 +205,31 @@ public struct BridgeConfiguration: Equatable, KeyFileConfiguration {
         }
     }
 
+    /// A file that the configuration names.
+    struct NamedFile {
+        enum Kind { case certificate, secret }
+
+        let key: String
+        let path: String
+        let kind: Kind
+
+        /// Nil where there is no such file.
+        func contents() throws(FileError) -> [UInt8]? { try RegularFile.contents(of: path, atMost: 1 << 20) }
+    }
+
+    /// The files that it names and that are used.
+    var namedFiles: [NamedFile] {
+        let files: [(String, String?, NamedFile.Kind)] = [
+            ("password-file", passwordFile, .secret), ("ca-file", tls?.authorityFile, .certificate),
+            ("certificate-file", tls?.certificateFile, .certificate), ("key-file", tls?.keyFile, .secret),
+        ]
+        return files.compactMap { key, path, kind in path.map { NamedFile(key: key, path: $0, kind: kind) } }
+    }
+
     /// A digest of the contents of all files that it names; files that can't be read count as empty.
     func fileDigest() -> Int {
         var hasher = Hasher()
-        for path in [passwordFile, security.authorityFile, security.certificateFile, security.keyFile] {
-            let bytes = path.flatMap { try? RegularFile.contents(of: $0, atMost: 1 << 20) }
-            hasher.combine(bytes)
-        }
+        for file in namedFiles { hasher.combine(try? file.contents()) }
         return hasher.finalize()
     }
 

@@ -368,7 +368,7 @@ final class Crossing {
         case .takenOver: "another bridge has connected with the same realm, host and user"
         case .held: "the session has no notification center"
         case .starting, .connecting, .stopped: ""
-        case .connected: center.refusal ?? ""
+        case .connected: center.refusal ?? broker.missingGrant ?? ""
         }
     }
 
@@ -430,6 +430,8 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerConnected(sessionPresent: Bool) {
         Log.notice("connected to \(brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
+        for remark in FileRemarks(configuration).all { Log.warning(remark) }
+        if let reason = broker.missingGrant { Log.warning(reason) }
         // Without the flag as published: with it a message that the broker had kept could not be told from a new one.
         let own = TopicFilter(
             Self.topic(.online, configuration), excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
@@ -578,9 +580,6 @@ extension Crossing: BrokerLinkDelegate {
         if id == lookSubscription {
             // A broker that shows nothing has not forgotten anything.
             if reasons.contains(where: \.isFailure) { stopLooking() } else { waitForOwnValues() }
-        }
-        if let reason = reasons.first(where: \.isFailure) {
-            Log.warning("the broker refused a subscription: \(reason); look at its access list")
         }
     }
 }

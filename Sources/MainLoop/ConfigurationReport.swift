@@ -11,14 +11,22 @@ public struct ConfigurationReport {
     private let faults: [KeyFile.Fault]
     private let missing: [String]
     private let none: String
+    private let mistakes: [String]
+    private let warnings: [String]
 
     /// - Parameters:
     ///   - files: those that were read.
     ///   - faults: what is wrong with them.
     ///   - named: the files that somebody asked for, which have to exist.
     ///   - none: the line for a machine without files.
-    public init(files: [String], faults: [KeyFile.Fault], named: [String], none: String) {
+    ///   - mistakes: what else is wrong, of the files that these name.
+    ///   - warnings: what will be, or may be.
+    public init(
+        files: [String], faults: [KeyFile.Fault], named: [String], none: String, mistakes: [String] = [],
+        warnings: [String] = []
+    ) {
         (self.files, self.faults, self.none) = (files, faults, none)
+        (self.mistakes, self.warnings) = (mistakes, warnings)
         missing = named.filter { !files.contains($0) }
     }
 
@@ -30,7 +38,8 @@ public struct ConfigurationReport {
         if files.isEmpty, missing.isEmpty { lines.append(none) }
         for fault in faults { printError("\(fault)") }
         for path in missing { printError("\(path): there is no such file") }
-        guard faults.isEmpty, missing.isEmpty else {
+        for text in mistakes + warnings.map({ "warning: \($0)" }) { printError(text) }
+        guard faults.isEmpty, missing.isEmpty, mistakes.isEmpty else {
             lines.forEach(printLine)
             exit(1)
         }

@@ -46,9 +46,11 @@ struct CarillonBridgeProgram {
         if parser.value(check) {
             let reading =
                 files.isEmpty ? BridgeConfiguration.Reading.ofMachine() : BridgeConfiguration.Reading(paths: files)
+            let remarks = FileRemarks(reading.configuration)
             ConfigurationReport(
                 files: reading.files, faults: reading.faults, named: files,
-                none: "there is no carillon/bridge.conf: the bridge is off"
+                none: "there is no carillon/bridge.conf: the bridge is off", mistakes: remarks.faults,
+                warnings: remarks.warnings
             ).end()
         }
         Log.useStandardError()

@@ -21,23 +21,23 @@ class Authority:
         alternatives = ",".join([f"DNS:{name}", *(f"IP:{address}" for address in addresses)])
         return self._signed(f"server-{name}", name, ["-addext", f"subjectAltName={alternatives}"])
 
-    def client(self, name):
+    def client(self, name, days=90):
         """Certificate and key of a host, of which the broker reads the name."""
-        return self._signed(f"client-{name}", name, ["-addext", "extendedKeyUsage=clientAuth"])
+        return self._signed(f"client-{name}-{days}", name, ["-addext", "extendedKeyUsage=clientAuth"], days)
 
-    def _signed(self, file, name, options):
+    def _signed(self, file, name, options, days=90):
         certificate = os.path.join(self.directory, f"{file}.crt")
         key = os.path.join(self.directory, f"{file}.key")
         if not os.path.exists(certificate):
-            self._issue(name, certificate, key, ["-CA", self.file, "-CAkey", self._key, *options])
+            self._issue(name, certificate, key, ["-CA", self.file, "-CAkey", self._key, *options], days)
         return certificate, key
 
     @staticmethod
-    def _issue(name, certificate, key, options):
+    def _issue(name, certificate, key, options, days=90):
         # Without the machine's own configuration, which may add what contradicts these.
         subprocess.run(
             ["openssl", "req", "-x509", "-config", "/dev/stdin", "-newkey", "ec",
-             "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+             "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", str(days), "-subj", f"/CN={name}",
              "-keyout", key, "-out", certificate, *options],
             input="[req]\ndistinguished_name=name\n[name]\n", text=True, capture_output=True, timeout=30, check=True,
         )  # fmt: skip

@@ -177,3 +177,56 @@ class Ends(BridgeTest):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class Files(BridgeTest):
+    """The files that bridge.conf names, and what the broker does not grant."""
+
+    def check(self, desk, status):
+        code, printed, said = desk.run("carillon-bridge", "--check", status=None)
+        self.assertEqual(code, status, printed + said)
+        return said
+
+    def test_that_can_not_be_used(self):
+        lab = self.lab()
+        desk = lab.host("desk", bridge=False)
+        self.assertEqual(self.check(desk, 0), "")
+        desk.settings["Broker"] |= {"ca-file": "/nowhere/ca.crt", "key-file": desk.directory}
+        desk.write_settings()
+        said = self.check(desk, 1)
+        self.assertIn("ca-file: there is no file /nowhere/ca.crt", said)
+        self.assertIn(f"key-file: ", said)
+
+    def test_a_key_for_everybody(self):
+        lab = self.lab()
+        desk = lab.host("desk", bridge=False)
+        os.chmod(desk.settings["Broker"]["key-file"], 0o644)
+        self.assertRegex(self.check(desk, 0), "warning: key-file: every user")
+
+    def test_a_certificate_that_ends(self):
+        lab = self.lab()
+        desk = lab.host("desk", certificate=lab.authority.client("desk", days=5))
+        self.assertTrue(desk.status()["connected"])
+        self.assertRegex(desk.status()["configuration-errors"][0], "certificate-file: .* ends in [45] days")
+        self.assertRegex(desk.bridge.text(), "certificate-file: .* ends in [45] days")
+        self.assertRegex(self.check(desk, 0), "ends in [45] days")
+        self.assertIn("ends in", desk.run("carillon", "bridge", "status"))
+
+    def test_paths_below_the_home_directory(self):
+        lab = self.lab()
+        desk = lab.host("desk", bridge=False)
+        home = desk.environment["HOME"]
+        for key, prefix in (("ca-file", "~/"), ("certificate-file", "%h/"), ("key-file", "~/")):
+            shutil.copy(desk.settings["Broker"][key], os.path.join(home, key))
+            desk.settings["Broker"][key] = prefix + key
+        desk.write_settings()
+        self.assertEqual(self.check(desk, 0), "")
+        desk.start_bridge()
+        self.assertEqual(desk.status()["configuration-errors"], [])
+
+    def test_a_broker_that_grants_less(self):
+        # mosquitto refuses the connection then, as the will asks for both.
+        for setting, word in (("max_qos 0", "quality of service"), ("retain_available false", "no values")):
+            desk = self.lab(settings=setting).host("desk", bridge=False)
+            desk.start_bridge(wait=False)
+            desk.wait_status(lambda status: word in status["reason"], word)

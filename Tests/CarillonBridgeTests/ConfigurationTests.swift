@@ -198,7 +198,7 @@ struct ConfigurationTests {
             ("[Broker]\nhosts=a", "there is no key 'hosts' in [Broker]"),
             ("[Broker]\nport=0", "'0' is no number from 1 to 65535 for port"),
             ("[Broker]\ntls=yes", "'yes' is neither true nor false for tls"),
-            ("[Broker]\nca-file=a.pem", "'a.pem' does not begin with /"),
+            ("[Broker]\nca-file=a.pem", "'a.pem' does not begin with / or ~/"),
             ("[Broker]\nkeep-alive=4", "'4' is no number from 5"), ("[Bridge]\nrealm=", "realm has 1 to 255 bytes"),
             ("[Bridge]\nexport=a*b", "'a*b' is no name for export"),
             ("[Limits]\nqueue=0", "'0' is no number from 1 to 1000000 for queue"),

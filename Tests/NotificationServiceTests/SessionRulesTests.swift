@@ -54,6 +54,8 @@ struct SessionRulesTests {
             ("exports=Ding", "there is no key 'exports' in [Sessions], only: export, import, import-retained"),
             ("export=Di*ng", "'Di*ng' is no name for export"),
             ("import=Ding", "'Ding' for import stands behind no user"),
+            ("import=1:Ding:Dong", "has a second colon"), ("import=1:Ding,Dong", "has a comma"),
+            ("import=1:Ding Dong", "has white space"), ("import-retained=1:Ding;Dong:1", "is no user"),
             ("import=:Ding", "'' for import is no user of this machine"),
             ("import=nobody such:Ding", "'nobodysuch' for import is no user of this machine"),
             ("import=4294967295:Ding", "'4294967295' for import is no user of this machine"),

@@ -56,6 +56,7 @@ final class BrokerLink {
         didSet { if state != oldValue { delegate?.brokerChanged() } }
     }
     private(set) var limits: BrokerLimits?
+    private var grants = Grants()
     private var pause: UInt32 = 1_000
     private var timer: EventSource?
     private(set) var connectedAt: SuspendingClock.Instant?
@@ -70,6 +71,9 @@ final class BrokerLink {
         self.context = context
         client.delegate = self
     }
+
+    /// What the broker does not grant on this connection; nil where it is all.
+    var missingGrant: String? { grants.reason(limits) }
 
     var isConnected: Bool { state == .connected && farewell == nil }
 
@@ -162,7 +166,9 @@ final class BrokerLink {
     func subscribe(_ filters: [TopicFilter]) -> PacketID? {
         guard isConnected, !filters.isEmpty else { return nil }
         do throws(MQTTError) {
-            return try client.subscribe(filters)
+            let id = try client.subscribe(filters)
+            grants.asked(filters, id)
+            return id
         } catch {
             Log.warning("can't subscribe: \(error)")
             return nil
@@ -172,6 +178,7 @@ final class BrokerLink {
     func unsubscribe(_ topics: [String]) {
         guard isConnected, !topics.isEmpty else { return }
         do throws(MQTTError) {
+            grants.gaveUp(topics)
             _ = try client.unsubscribe(topics)
         } catch {
             Log.warning("can't unsubscribe: \(error)")
@@ -187,6 +194,7 @@ final class BrokerLink {
 extension BrokerLink: MQTTClientDelegate {
     func connected(sessionPresent: Bool, limits: BrokerLimits) {
         self.limits = limits
+        grants.begin()
         connectedAt = context.now
         state = .connected
         delegate?.brokerConnected(sessionPresent: sessionPresent)
@@ -210,6 +218,13 @@ extension BrokerLink: MQTTClientDelegate {
         delegate?.brokerAcknowledged(id, reason)
     }
 
-    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) { delegate?.brokerSubscribed(id, reasons) }
+    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
+        if let words = grants.answered(id, reasons) {
+            Log.warning(words)
+            delegate?.brokerChanged()
+        }
+        delegate?.brokerSubscribed(id, reasons)
+    }
+
     func unsubscribed(_: PacketID) {}
 }

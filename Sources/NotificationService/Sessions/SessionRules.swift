@@ -87,6 +87,12 @@ extension SessionRules {
             guard let user else {
                 throw file.fault(entry, "'\(part)' for \(entry.key) stands behind no user (1000:org.example.*)")
             }
+            // A name may have them, but nobody means that here.
+            if let mark = text.first(where: { $0 == ":" || $0 == "," || $0.isWhitespace }) {
+                let what = mark == ":" ? "a second colon" : mark == "," ? "a comma" : "white space"
+                throw file.fault(
+                    entry, "'\(part)' for \(entry.key) has \(what); ; is between names (1000:org.example.*;org.x.Ding)")
+            }
             names[user, default: []].append(try NamePattern.read(String(text), entry, of: file))
         }
         for (user, list) in names {
