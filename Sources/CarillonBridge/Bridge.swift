@@ -2,6 +2,7 @@
 import DBus
 import MQTT
 import MainLoop
+import NotificationCore
 import NotificationWire
 
 /// The bridge of a session to other machines (G2): one for each session, with a name on its bus.
@@ -237,7 +238,40 @@ public final class Bridge {
                     try call.expectNoDescriptors()
                     try reload()
                     call.reply()
-                },
+                }, forgetMethod,
             ], signals: [], properties: [])
+    }
+
+    private var forgetMethod: Interface.Method {
+        let arguments = [Interface.Argument("host", "s"), Interface.Argument("user", "s")]
+        let result = Interface.Argument("result", "a{sv}", qtType: "QVariantMap")
+        return Interface.Method(BridgeWire.forget, in: arguments, out: [result]) {
+            [unowned self] call throws(BusError) in
+            try call.expectNoDescriptors()
+            var reader = call.arguments
+            let (host, user): (String, String) = (try reader.read(), try reader.read())
+            guard let origin = Origin(host: host, user: user) else {
+                throw .invalidArgs("a host and a user have 1 to \(OutsideOrigin.mostBytes) bytes each")
+            }
+            guard origin != crossing.configuration.origin else {
+                throw .invalidArgs("\(origin.text) is this host: 'carillon forget' removes its values")
+            }
+            guard !crossing.isOnline(origin) else {
+                throw .invalidArgs("\(origin.text) is online: it removes its values itself")
+            }
+            let answer = call.answer
+            crossing.forget(origin) { result in
+                switch result {
+                case .success(let result):
+                    answer.reply {
+                        BridgeWire.append(
+                            removed: UInt64(result.removed.count), refused: result.refused, reason: result.reason,
+                            to: &$0)
+                    }
+                case .failure(let failure):
+                    answer.reply(with: BusError(name: BridgeWire.notConnected, message: failure.reason))
+                }
+            }
+        }
     }
 }

@@ -88,6 +88,7 @@ final class Crossing {
     private var lookSubscription: PacketID?
     private var lookingSince = SuspendingClock.now
     private var roundTrip: RoundTripTest?
+    private var hostRemoval: HostRemoval?
     private var presence: OwnPresence
     /// Whether this bridge has announced its presence on an earlier connection.
     private var hasBeenPresent = false
@@ -267,6 +268,7 @@ final class Crossing {
         stopLooking()
         presenceTimer = nil
         roundTrip?.end(.failure(.init(reason: "the bridge ends")))
+        hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
         guard isFirst else { return }
         drainTimer = .once(milliseconds: Time.drain, on: context) { [unowned self] in leave() }
@@ -360,6 +362,8 @@ final class Crossing {
         return status
     }
 
+    func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
+
     private var brokerText: String { "\(configuration.brokerHost):\(configuration.port)" }
 
     private var reason: String {
@@ -370,6 +374,30 @@ final class Crossing {
         case .starting, .connecting, .stopped: ""
         case .connected: center.refusal ?? broker.missingGrant ?? ""
         }
+    }
+
+    /// Removes what the broker and the session keep of a host that is gone for good.
+    func forget(
+        _ origin: Origin, _ done: @escaping (Result<HostRemoval.Result, RoundTripTest.Failure>) -> Void
+    ) {
+        guard broker.isConnected, phase == .running else {
+            let reason = reason.isEmpty ? broker.state.name : reason
+            return done(.failure(.init(reason: "not connected to \(brokerText): \(reason)")))
+        }
+        guard hostRemoval?.isOver != false else {
+            return done(.failure(.init(reason: "another host is being forgotten")))
+        }
+        hostRemoval = HostRemoval(origin, in: configuration.realm, broker: broker, context: context) {
+            [weak self] result in
+            if case .success(let result) = result, let self, phase == .running { hasForgotten(origin, result) }
+            done(result)
+        }
+    }
+
+    private func hasForgotten(_ origin: Origin, _ result: HostRemoval.Result) {
+        Log.notice("\(result.removed.count) retained messages of \(origin.text) are removed from the broker")
+        importer.forget(origin, topics: result.removed)
+        if importer.gate.hosts[origin] == nil { hosts.forget(origin) }
     }
 
     /// Sends a message to itself by way of the broker.
@@ -452,6 +480,7 @@ extension Crossing: BrokerLinkDelegate {
         (presenceTimer, challengeTimer, hostTimer) = (nil, nil, nil)
         dueCorrection = nil
         losses.brokerDisconnected()
+        hostRemoval?.fail("the connection to the broker has ended")
         exporter.connectionEnded(because: error)
         checkDrained()
     }
@@ -534,6 +563,7 @@ extension Crossing: BrokerLinkDelegate {
     }
 
     func brokerSent(_ publication: Publication) {
+        if hostRemoval?.take(publication) == true { return }
         switch importer.take(publication) {
         case .own(let topic): takeOwn(publication, topic)
         case .presence(let origin, let host, let before):
@@ -573,10 +603,14 @@ extension Crossing: BrokerLinkDelegate {
         }
     }
 
-    func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) { exporter.acknowledged(id, reason) }
+    func brokerAcknowledged(_ id: PacketID, _ reason: ReasonCode) {
+        hostRemoval?.acknowledged(id, reason)
+        exporter.acknowledged(id, reason)
+    }
 
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         roundTrip?.subscribed(id)
+        hostRemoval?.subscribed(id, reasons)
         if id == lookSubscription {
             // A broker that shows nothing has not forgotten anything.
             if reasons.contains(where: \.isFailure) { stopLooking() } else { waitForOwnValues() }

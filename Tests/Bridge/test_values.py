@@ -8,6 +8,7 @@ import time
 import unittest
 
 from case import BridgeTest
+from host import HOST
 from programs import wait_until
 
 NAME = "com.example.Battery"
@@ -171,10 +172,6 @@ class Values(BridgeTest):
         self.assertEqual(len(observer.notifications), 4, observer.notifications)
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 class Bound(BridgeTest):
     """Values that go with their posters, whatever ends the poster, its host or its session."""
 
@@ -248,3 +245,46 @@ class Bound(BridgeTest):
         observer.wait_for(lambda each: each["object"] == "BAT2", "what comes later")
         laptop.wait_value(NAME, "BAT0", {"percent": 80})
         self.assertEqual([each for each in observer.notifications if each["object"] == "BAT0"], [])
+
+
+class Forgotten(BridgeTest):
+    """What the broker keeps of a host that is gone for good."""
+
+    def test_by_command(self):
+        lab = self.lab(access="pattern readwrite #\n")
+        lab, desk, laptop = self.pair(lab=lab)
+        self.observe(laptop, NAME)
+        for object_ in ("BAT0", "a b/c", ""):
+            desk.post(NAME, {"percent": 80}, *([object_] if object_ else []), options=["--retain"])
+        laptop.post(NAME, {"percent": 5}, "BAT0", options=["--retain"])
+        wait_until(lambda: len(laptop.values(NAME)) == 4, "all are there")
+        status, _, said = laptop.run("carillon", "bridge", "forget", "desk/anna", status=None)
+        self.assertEqual(status, 2)
+        self.assertIn("online", said)
+        status, _, said = laptop.run("carillon", "bridge", "forget", "laptop/bert", status=None)
+        self.assertEqual(status, 2)
+        self.assertIn("this host", said)
+        self.assertEqual(laptop.run("carillon", "bridge", "forget", "desk", status=None)[0], 1)
+        desk.bridge.stop()
+        laptop.wait_value(HOST, "desk/anna", {"host": "desk", "user": "anna", "online": False})
+        self.assertIn("4 retained messages removed", laptop.run("carillon", "bridge", "forget", "desk/anna"))
+        self.assertEqual(lab.broker.retained("sensor", f"{ORIGIN}/#"), {})
+        wait_until(lambda: [each["object"] for each in laptop.values(NAME)] == ["BAT0"], "its own is left")
+        laptop.wait_value(HOST, "desk/anna", None)
+        self.assertEqual(laptop.status()["hosts"], [])
+        # It was not gone for good.
+        desk.start_bridge()
+        wait_until(lambda: len(laptop.values(NAME)) == 4, "all are there again")
+
+    def test_where_the_broker_allows_it_to_nobody(self):
+        _, desk, laptop = self.pair()
+        desk.post(NAME, {"percent": 80}, options=["--retain"])
+        desk.bridge.stop()
+        laptop.wait_value(HOST, "desk/anna", {"host": "desk", "user": "anna", "online": False})
+        status, printed, said = laptop.run("carillon", "bridge", "forget", "desk/anna", status=None)
+        self.assertEqual((status, printed.strip()), (2, "0 retained messages removed"))
+        self.assertRegex(said, "refused to remove 2: not authori[sz]ed")
+
+
+if __name__ == "__main__":
+    unittest.main()

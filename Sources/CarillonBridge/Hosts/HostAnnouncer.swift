@@ -36,9 +36,12 @@ final class HostAnnouncer {
 
     /// Removes the values of hosts that are those of another realm.
     func forget(_ table: HostTable) {
-        for origin in table.hosts.keys.sorted(by: { $0.text < $1.text }) {
-            center.submit(.call(RemoveRetained(name: Self.hostName, object: origin.text)) { _ in })
-        }
+        table.hosts.keys.sorted { $0.text < $1.text }.forEach(forget)
+    }
+
+    /// Removes the value of a host.
+    func forget(_ origin: Origin) {
+        center.submit(.call(RemoveRetained(name: Self.hostName, object: origin.text)) { _ in })
     }
 
     func tellConnection(_ isConnected: Bool, broker: String, reason: String) {

@@ -36,6 +36,11 @@ struct HostTable {
         return host
     }
 
+    mutating func forget(_ origin: Origin) {
+        hosts[origin] = nil
+        unconfirmed.remove(origin)
+    }
+
     /// There is a new connection, on which the broker shows all hosts that it knows.
     mutating func beginConfirming() { unconfirmed = Set(hosts.filter(\.value.isOnline).keys) }
 

@@ -167,6 +167,24 @@ final class Importer: @unchecked Sendable {
         pump()
     }
 
+    /// Nothing is kept on these topics of a host any more. The broker does not tell those that say so.
+    func forget(_ origin: Origin, topics: [String]) {
+        for topic in topics {
+            let publication = Publication(topic: topic, payload: [], isRetained: true)
+            guard let parsed = BridgeTopic(topic, in: configuration.realm) else { continue }
+            switch parsed.subject {
+            case .online: gate.forget(origin)
+            case .notification, .value:
+                if let message = try? InwardMessage(publication, on: parsed) {
+                    _ = bound.take(message, host: nil)
+                    inbox.append(message)
+                }
+            case .status, .test: break
+            }
+        }
+        pump()
+    }
+
     private func remove(_ message: InwardMessage) {
         if let removal = message.removal(in: configuration.realm) { inbox.append(removal) }
     }

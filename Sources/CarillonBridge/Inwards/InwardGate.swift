@@ -43,6 +43,7 @@ struct InwardGate {
     }
 
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
+    mutating func forget(_ host: Origin) { hosts.forget(host) }
     mutating func beginConfirmingHosts() { hosts.beginConfirming() }
     mutating func endConfirmingHosts() -> [Origin] { hosts.endConfirming() }
 

@@ -62,9 +62,10 @@ enum Certificate {
     private typealias MakeReader = @convention(c) (UnsafeRawPointer, CInt) -> Pointer?
     private typealias Read = @convention(c) (Pointer, Pointer?, Pointer?, Pointer?) -> Pointer?
     private typealias GetTime = @convention(c) (Pointer) -> Pointer?
-    private typealias Difference = @convention(c) (
-        UnsafeMutablePointer<CInt>, UnsafeMutablePointer<CInt>, Pointer?, Pointer?
-    ) -> CInt
+    private typealias Difference =
+        @convention(c) (
+            UnsafeMutablePointer<CInt>, UnsafeMutablePointer<CInt>, Pointer?, Pointer?
+        ) -> CInt
     private typealias Free = @convention(c) (Pointer) -> Void
     private typealias FreeReader = @convention(c) (Pointer) -> CInt
 

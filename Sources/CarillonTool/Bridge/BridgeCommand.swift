@@ -3,22 +3,24 @@ import DBus
 import MainLoop
 import NotificationWire
 
-/// `carillon bridge status|test|reload`: the bridge of the session to other machines (G2).
+/// `carillon bridge status|test|reload|forget`: the bridge of the session to other machines (G2).
 enum BridgeCommand {
     enum Action: String, CaseIterable {
         case status = "status"
         case test = "test"
         case reload = "reload"
+        case forget = "forget"
     }
 
     static func run(_ arguments: [String]) throws(UsageError) -> ExitCode {
         let parser = CommandLineParser(
-            program: "carillon bridge", usage: "ACTION",
+            program: "carillon bridge", usage: "ACTION [HOST/USER]",
             summary: "Looks at the bridge to other machines.",
             description: """
                 ACTION is status, which tells what the bridge does and which hosts it knows, test, which sends something
-                to it by way of the broker, or reload, which has it read bridge.conf again. The bridge is not started;
-                the exit status is 2 where there is none, and where the broker can't be reached.
+                to it by way of the broker, reload, which has it read bridge.conf again, or forget, which removes what the
+                broker and this session keep of a host that is gone for good. The bridge is not started; the exit status
+                is 2 where there is none, and where the broker can't be reached.
                 """)
         let json = parser.flag("json", short: "j", help: "Print one JSON object")
         let color = ColorChoice.declare(on: parser)
@@ -29,14 +31,24 @@ enum BridgeCommand {
         guard let action = Action(rawValue: word) else {
             throw UsageError("bridge knows no '\(word)', only: \(words)")
         }
-        if rest.count > 1 { throw UsageError("bridge \(word) takes no argument '\(rest[1])'") }
+        let count = action == .forget ? 2 : 1
+        if rest.count > count { throw UsageError("bridge \(word) takes no argument '\(rest[count])'") }
         let run = BridgeRun(
             isJSON: parser.value(json), terminal: Terminal(color: try ColorChoice.value(of: color, from: parser)))
         return switch action {
         case .status: run.status()
         case .test: run.test()
         case .reload: run.reload()
+        case .forget: run.forget(try origin(in: rest))
         }
+    }
+
+    private static func origin(in words: [String]) throws(UsageError) -> (host: String, user: String) {
+        let parts = words.dropFirst().first?.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false) ?? []
+        guard parts.count == 2, !parts[0].isEmpty, !parts[1].isEmpty else {
+            throw UsageError("bridge forget needs a host and its user as 'carillon bridge status' has them: HOST/USER")
+        }
+        return (String(parts[0]), String(parts[1]))
     }
 
     private static let words = Action.allCases.map(\.rawValue).joined(separator: ", ")
@@ -90,6 +102,30 @@ private final class BridgeRun: @unchecked Sendable {
 
     func reload() -> ExitCode {
         ask(BridgeWire.reload) { _ in }
+        return wait()
+    }
+
+    func forget(_ origin: (host: String, user: String)) -> ExitCode {
+        let call = BridgeWire.forgetCall(host: origin.host, user: origin.user)
+        inquirer.ask(call, within: .milliseconds(300_000)) { [self] result in
+            do throws(BusError) {
+                let (removed, refused, reason) = try BridgeWire.forgotten(in: try result.get())
+                if isJSON {
+                    print(PropertyListJSON.object([("removed", String(removed)), ("refused", String(refused))]))
+                } else {
+                    print("\(removed) retained messages removed")
+                }
+                if refused > 0 {
+                    printError(
+                        "carillon: the broker refused to remove \(refused): \(NotificationFormat.harmless(reason)); "
+                            + "its access list says who may")
+                    exitCode = .unavailable
+                }
+            } catch {
+                fail(error)
+            }
+            loop.quit()
+        }
         return wait()
     }
 

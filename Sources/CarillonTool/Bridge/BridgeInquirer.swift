@@ -21,10 +21,16 @@ final class BridgeInquirer: @unchecked Sendable {
         _ member: MemberName, within patience: ReplyTimeout = patience,
         _ answer: @escaping (Result<Message, BusError>) -> Void
     ) {
+        ask(BridgeWire.methodCall(member), within: patience, answer)
+    }
+
+    func ask(
+        _ message: Message, within patience: ReplyTimeout, _ answer: @escaping (Result<Message, BusError>) -> Void
+    ) {
         do throws(BusError) {
             let connection = try connected()
             connection.onDisconnect = { [weak self] in self?.stop() }
-            let call = { connection.call(BridgeWire.methodCall(member), timeout: patience, completion: answer) }
+            let call = { connection.call(message, timeout: patience, completion: answer) }
             guard !isGreeted else { return call() }
             connection.hello { [weak self] result in
                 if case .failure(let error) = result { return answer(.failure(error)) }

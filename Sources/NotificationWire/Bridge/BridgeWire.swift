@@ -9,16 +9,47 @@ public enum BridgeWire {
     public static let path: ObjectPath = "/org/carillon/Bridge1"
     public static let interface: InterfaceName = "org.carillon.Bridge1"
 
-    /// Methods, each with nothing that it takes.
+    /// Methods. All but ``forget`` take nothing.
     public static let getStatus: MemberName = "GetStatus"
     public static let test: MemberName = "Test"
     public static let reload: MemberName = "Reload"
+    public static let forget: MemberName = "Forget"
 
     /// The round trip did not come to its end.
     public static let notConnected: InterfaceName = "org.carillon.Error.NotConnected"
 
     public static func methodCall(_ member: MemberName) -> Message {
         .methodCall(to: busName, path: path, interface: interface, member: member, startsService: false)
+    }
+
+    /// A call of ``forget``.
+    public static func forgetCall(host: String, user: String) -> Message {
+        let call = methodCall(forget)
+        var writer = MessageWriter(call)
+        writer.append(host)
+        writer.append(user)
+        return call
+    }
+
+    /// Reads the answer to ``forget``.
+    ///
+    /// - Returns: how many retained messages were removed, how many the broker refused to remove, and why.
+    public static func forgotten(in reply: Message) throws(BusError) -> (
+        removed: UInt64, refused: UInt64, reason: String
+    ) {
+        var reader = MessageReader(reply)
+        var entries = WireDictionary(try UserInfoCoding.read(from: &reader))
+        return (
+            try entries.take("removed") { $0.uint64 }, try entries.take("refused") { $0.uint64 },
+            try entries.take("reason") { $0.string }
+        )
+    }
+
+    public static func append(
+        removed: UInt64, refused: UInt64, reason: String, to writer: inout MessageWriter
+    ) {
+        UserInfoCoding.append(
+            checked: ["removed": .uint64(removed), "refused": .uint64(refused), "reason": .string(reason)], to: &writer)
     }
 
     /// Reads the answer to ``test``.

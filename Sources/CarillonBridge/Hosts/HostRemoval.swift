@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import MQTT
+import MainLoop
+
+/// Removes everything that the broker keeps of a host that is gone for good: `carillon bridge forget`.
+final class HostRemoval {
+    struct Result {
+        /// The topics on which nothing is kept any more.
+        var removed: [String] = []
+        var refused: UInt64 = 0
+        /// Why, of the last one.
+        var reason = ""
+    }
+
+    private enum Phase {
+        /// The broker shows what it keeps.
+        case looking
+        /// It is told to keep it no longer.
+        case removing
+        case over
+    }
+
+    /// In milliseconds: the broker has shown everything when it has sent none of it for so long.
+    private static let calm: UInt32 = 2_000
+    /// The maximum for the broker to answer.
+    private static let timeout: UInt32 = 20_000
+    /// Messages that are on their way at once.
+    private static let window = 16
+    /// The maximum of topics that are removed together.
+    private static let maxTopics = 131_072
+
+    let origin: Origin
+    private let realm: String
+    private let filters: [String]
+    private let broker: BrokerLink
+    private let context: MainContext
+    private var phase = Phase.looking
+    private var subscription: PacketID?
+    private var topics: Set<String> = []
+    private var rest = Deque<String>()
+    private var inFlight: [PacketID: String] = [:]
+    private var result = Result()
+    private var timer: EventSource?
+    private var done: ((Swift.Result<Result, RoundTripTest.Failure>) -> Void)?
+
+    /// - Parameter done: called once.
+    init(
+        _ origin: Origin, in realm: String, broker: BrokerLink, context: MainContext,
+        _ done: @escaping (Swift.Result<Result, RoundTripTest.Failure>) -> Void
+    ) {
+        self.origin = origin
+        self.realm = realm
+        self.broker = broker
+        self.context = context
+        self.done = done
+        filters =
+            BridgeTopic.filters(of: origin, in: realm)
+            + [.online, .status].map { BridgeTopic($0, of: origin).text(in: realm) }
+        subscription = broker.subscribe(
+            filters.map { TopicFilter($0, quality: .atMostOnce, excludesOwn: true, retainHandling: .always) })
+        wait(Self.timeout)
+    }
+
+    var isOver: Bool { phase == .over }
+
+    private func wait(_ milliseconds: UInt32) {
+        timer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
+            switch phase {
+            case .looking where subscription == nil: remove()
+            case .looking, .removing: fail("the broker does not answer")
+            case .over: break
+            }
+        }
+    }
+
+    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
+        guard phase == .looking, id == subscription else { return }
+        subscription = nil
+        if let reason = reasons.first(where: \.isFailure) {
+            return fail("the broker does not show what it keeps of \(origin.text): \(reason)")
+        }
+        wait(Self.calm)
+    }
+
+    /// - Returns: whether the message is about the host, and nobody else's business meanwhile.
+    func take(_ publication: Publication) -> Bool {
+        guard phase == .looking, publication.isRetained, !publication.payload.isEmpty,
+            BridgeTopic(publication.topic, in: realm)?.origin == origin
+        else { return false }
+        if topics.count < Self.maxTopics { topics.insert(publication.topic) }
+        if subscription == nil { wait(Self.calm) }
+        return true
+    }
+
+    private func remove() {
+        phase = .removing
+        broker.unsubscribe(filters)
+        rest = Deque(topics.sorted())
+        goOn()
+    }
+
+    private func goOn() {
+        while inFlight.count < Self.window, let topic = rest.popFirst() {
+            do throws(MQTTError) {
+                inFlight[try broker.publish(Publication(topic: topic, payload: [], isRetained: true))] = topic
+            } catch {
+                return fail(error.description)
+            }
+        }
+        guard inFlight.isEmpty else { return wait(Self.timeout) }
+        end(.success(result))
+    }
+
+    func acknowledged(_ id: PacketID, _ reason: ReasonCode) {
+        guard let topic = inFlight.removeValue(forKey: id) else { return }
+        if reason.isFailure {
+            result.refused += 1
+            result.reason = reason.description
+        } else {
+            result.removed.append(topic)
+        }
+        goOn()
+    }
+
+    /// Ends before everything is removed, as the connection does.
+    func fail(_ reason: String) { end(.failure(.init(reason: reason))) }
+
+    private func end(_ result: Swift.Result<Result, RoundTripTest.Failure>) {
+        guard let done else { return }
+        if phase == .looking { broker.unsubscribe(filters) }
+        phase = .over
+        self.done = nil
+        timer = nil
+        done(result)
+    }
+}
