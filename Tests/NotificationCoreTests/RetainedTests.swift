@@ -128,6 +128,19 @@ struct RetainedTests {
         #expect(center.deliveries(one).map(\.isRetained) == [false])
     }
 
+    @Test("One that goes with its poster is none when that left while it waited, and nobody is told that it is")
+    func whileConnectedBehindTheQueue() throws {
+        let center = Scenario()
+        try center.setOptions(ClientOptionsChange(details: [.kept, .whileConnected]), of: one)
+        try center.observe(one)
+        try center.post("Here", style: .asap, retention: Retention(whileConnected: true), from: two)
+        center.disappear(two)
+        center.postQueued(.asap)
+        let deliveries = center.deliveries(one)
+        #expect(deliveries.count == 1 && deliveries[0].notification.retention == nil, "it is no value")
+        #expect(center.statistics.retained == 0)
+    }
+
     @Test("One that stays while its poster is connected goes when that leaves, and no other")
     func whileConnected() throws {
         let center = scenario()

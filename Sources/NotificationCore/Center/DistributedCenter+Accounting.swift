@@ -27,12 +27,12 @@ extension DistributedCenter {
         after.peers += 1
         peer.account = after
         if peer.flow.isHeldBack { heldBack.append(peer) }
-        lookForRoom(effects: &effects)
-        letGo(effects: &effects)
         after.clients.noteChange(of: peer)
         accounts.noteChange(of: before)
         accounts.noteChange(of: after)
         forgetIfUnused(before)
+        lookForRoom(effects: &effects)
+        letGo(effects: &effects)
     }
 
     func peer(_ name: ClientName) -> Peer {
@@ -215,7 +215,7 @@ extension DistributedCenter {
     private func forgetIfUnused(_ account: Account) {
         guard account.peers == 0, account.usage.isZero else { return }
         accountsByID[account.id] = nil
-        for resource in accountsWithExcess.keys { accountsWithExcess[resource]?[account.id] = nil }
+        for resource in Self.withExcess { accountsWithExcess[resource]?[account.id] = nil }
         heldBack.forget(account)
     }
 

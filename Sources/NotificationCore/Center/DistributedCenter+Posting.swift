@@ -114,6 +114,9 @@ extension DistributedCenter {
     func stage(
         _ post: PendingPost, from poster: ClientName, payer: Peer? = nil, effects: inout [Effect]
     ) -> Receipt {
+        var post = post
+        // R1: its poster has left, while it waited.
+        if post.retention?.whileConnected == true, clients[poster] == nil { post.retention = nil }
         lastSerial += 1
         counters.posted += 1
         peers[poster]?.posted += 1

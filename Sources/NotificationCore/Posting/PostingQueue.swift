@@ -102,9 +102,9 @@ final class PostingQueue {
     private var pairs = SteadyDictionary<Pair, List>()
     private(set) var count = 0
     private(set) var byteCount = 0
-    /// A place among the queues whose turn comes. Empty when it was given up.
+    /// A place among the queues whose turn comes. Empty when it was given up, which its queue does before it goes.
     final class Place {
-        var queue: PostingQueue?
+        unowned var queue: PostingQueue?
 
         init(_ queue: PostingQueue) { self.queue = queue }
     }
