@@ -47,9 +47,14 @@ final class Crossing {
         /// The maximum for sending queued messages at the end, and for posting those that were taken.
         static let drain: UInt32 = 2_000
         /// The maximum for the last notifications of the service.
-        static let withdraw: UInt32 = 1_000
-        /// Hosts that the broker has forgotten have so long to connect to it again.
-        static let confirming: UInt32 = 30_000
+        static let withdraw: UInt32 = 1_500
+        /// Hosts that the broker has forgotten have so long to connect to it again, which they do once in 75 seconds at least.
+        static let confirming: UInt32 = 90_000
+        /// For so long a value may arrive that had ended before.
+        static let behindRemoval = Duration.seconds(300)
+        static let askAgain: UInt32 = 1_000
+        /// Before values are asked for again that had no room.
+        static let replay: UInt32 = 1_000
         /// The maximum for another bridge to answer a challenge.
         static let challenge: UInt32 = 10_000
         /// The minimum between two announcements of the presence.
@@ -83,6 +88,9 @@ final class Crossing {
         case compared
     }
 
+    /// When the service told of ends of values last, and the question that values behind it cause.
+    private var lastRemoval: SuspendingClock.Instant?
+    private var removalTimer: EventSource?
     private var look = Look.none
     private var lookTimer: EventSource?
     private var lookSubscription: PacketID?
@@ -95,6 +103,7 @@ final class Crossing {
     private var presenceTimer: EventSource?
     private var challengeTimer: EventSource?
     private var hostTimer: EventSource?
+    private var replayTimer: EventSource?
     /// A correction that waits for the timer, with the challenge that it answers.
     private var dueCorrection: String??
     private var drainReason = DrainReason.end
@@ -118,7 +127,7 @@ final class Crossing {
         exporter = Exporter(configuration, environment, run: presence.run, broker: broker, context: context) {
             [losses] count, name, reason in losses.lostOutwards(count, name, reason)
         }
-        importer = Importer(configuration, center: center, broker: broker, context: context) {
+        importer = Importer(configuration, environment, center: center, broker: broker, context: context) {
             [losses] count, name, origin, reason in losses.lostInwards(count, name, origin, reason)
         }
         hosts = HostAnnouncer(configuration, center: center)
@@ -210,9 +219,9 @@ final class Crossing {
                 // It is for topics that are no longer those of this bridge.
                 for entry in state.queue { losses.lostByChange(entry.message.name, of: state.origin) }
             }
-            let isSameRealm = state.realm == configuration.realm
             importer.goOn(
-                with: isSameRealm ? state.places : [], state.inbox, bound: isSameRealm ? state.bound : [])
+                with: state.realm == configuration.realm ? state.places : [], state.inbox, bound: state.bound,
+                of: state.realm)
         }
         center.delegate = self
         center.export(configuration.exports)
@@ -266,7 +275,7 @@ final class Crossing {
         drainReason = reason
         serviceTimer = nil
         stopLooking()
-        presenceTimer = nil
+        (presenceTimer, removalTimer, replayTimer) = (nil, nil, nil)
         roundTrip?.end(.failure(.init(reason: "the bridge ends")))
         hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
@@ -288,7 +297,12 @@ final class Crossing {
 
     private func exporterIsIdle() {
         // Values that had no room in the queue have some now.
-        if phase == .running, exporter.values.takeReplay() { center.replayValues() }
+        if phase == .running, replayTimer == nil, exporter.values.takeReplay() {
+            replayTimer = .once(milliseconds: Time.replay, on: context) { [unowned self] in
+                replayTimer = nil
+                center.replayValues()
+            }
+        }
         checkDrained()
     }
 
@@ -310,9 +324,13 @@ final class Crossing {
         guard phase == .posting else { return }
         phase = .withdrawing
         guard drainReason == .end else { return end() }
-        drainTimer = .once(milliseconds: Time.withdraw, on: context) { [unowned self] in end() }
-        // Notifications that the service has sent and this process has not read are saved, too.
-        center.withdraw { [weak self] in self?.end() }
+        drainTimer = .once(milliseconds: 2 * Time.withdraw, on: context) { [unowned self] in end() }
+        // Notifications that the service still has for the bridge are saved, too.
+        center.withdraw(within: Time.withdraw) { [weak self] waiting in
+            guard let self, phase == .withdrawing else { return }
+            if waiting != 0 { losses.lostOutwards(waiting ?? 1, nil, .notSeen) }
+            end()
+        }
     }
 
     private func end() {
@@ -418,10 +436,24 @@ final class Crossing {
 // MARK: From the session
 
 extension Crossing: CenterLinkDelegate {
-    func arrived(_ notification: ArrivedNotification) { exporter.take(notification) }
+    func arrived(_ notification: ArrivedNotification) {
+        guard exporter.take(notification), let lastRemoval, phase == .running else { return }
+        // The service tells of ends ahead of notifications that wait for the bridge: this value may be gone again.
+        guard context.now - lastRemoval < Time.behindRemoval else { return self.lastRemoval = nil }
+        guard removalTimer == nil else { return }
+        removalTimer = .once(milliseconds: Time.askAgain, on: context) { [unowned self] in
+            removalTimer = nil
+            values.ask()
+        }
+    }
+
     func missed(_ count: UInt64) { losses.lostOutwards(count, nil, .notSeen) }
     func interestChanged() { interest.ask() }
-    func valuesRemoved() { values.ask() }
+
+    func valuesRemoved() {
+        lastRemoval = context.now
+        values.ask()
+    }
 
     func serviceChanged(isThere: Bool) {
         guard phase == .running else { return checkDrained() }
@@ -493,8 +525,14 @@ extension Crossing: BrokerLinkDelegate {
                 BridgeTopic.presenceFilter(in: configuration.realm), excludesOwn: true, keepsRetainFlag: true,
                 retainHandling: .always)
         ])
-        hostTimer = .once(milliseconds: Time.confirming, on: context) { [unowned self] in
+        waitForHosts(Time.confirming)
+    }
+
+    private func waitForHosts(_ milliseconds: UInt32) {
+        hostTimer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
             hostTimer = nil
+            // Presences that are not read yet are not shown.
+            if broker.isReadingPaused { return waitForHosts(Time.ownValues) }
             for origin in importer.endConfirmingHosts() {
                 if let host = importer.gate.hosts[origin] { hosts.tell(origin, host, before: nil) }
             }
@@ -613,7 +651,9 @@ extension Crossing: BrokerLinkDelegate {
         hostRemoval?.subscribed(id, reasons)
         if id == lookSubscription {
             // A broker that shows nothing has not forgotten anything.
-            if reasons.contains(where: \.isFailure) { stopLooking() } else { waitForOwnValues() }
+            if reasons.contains(where: \.isFailure) { return stopLooking() }
+            lookingSince = context.now
+            waitForOwnValues()
         }
     }
 }

@@ -205,6 +205,9 @@ public final class ServiceSession {
         if !registrations.isEmpty { tryAgainLater { [unowned self] in connect() } }
     }
 
+    /// The name of its connection to the bus; nil without one.
+    public var uniqueName: UniqueName? { connection?.uniqueName }
+
     // MARK: The service
 
     /// Asks the service what it has of ours, which starts it where the bus can, and repairs that.

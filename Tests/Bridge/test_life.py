@@ -49,6 +49,15 @@ class LifeTest(BridgeTest):
 
 
 class Ends(LifeTest):
+    def test_a_burst_that_the_service_still_has(self):
+        """More than the bridge is sent at once, and less than the export queue holds."""
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        desk.post_many(NAME, range(6_000))
+        self.restart_bridge(desk)
+        observer.wait(6_000)
+        self.assertEqual(observer.numbers, list(range(6_000)))
+
     def test_the_service_ends_before_the_bridge(self):
         """As at a log-out."""
         _, desk, laptop = self.pair()

@@ -233,6 +233,20 @@ class Bound(BridgeTest):
             laptop.wait_value(NAME, "BAT0", {"percent": 80})
         self.assertTrue(desk.status()["connected"])
 
+    def test_a_name_that_nobody_wants_any_more(self):
+        lab, desk, laptop = self.pair()
+        observer = self.observe(laptop, NAME)
+        poster = desk.poster(NAME, "--object", "BAT0", "--while-connected")
+        poster.send('{"percent": 80}\n')
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        observer.stop()
+        # Nobody would tell the bridge that it ends.
+        laptop.wait_value(NAME, "BAT0", None)
+        self.observe(laptop, NAME)
+        laptop.wait_value(NAME, "BAT0", {"percent": 80})
+        poster.kill()
+        laptop.wait_value(NAME, "BAT0", None)
+
     def test_a_reload_of_either_bridge_changes_nothing(self):
         _, desk, laptop = self.pair_with_a_value()
         observer = laptop.observe(NAME)

@@ -11,15 +11,17 @@ struct BoundValuesTests {
     private let online = HostTable.Host(isOnline: true, run: "1")
 
     private func message(
-        _ object: String, _ text: String = "{}", while run: String? = "1", isRetained: Bool = true
+        _ object: String, _ text: String = "{}", while run: String? = "1", isRetained: Bool = true,
+        of origin: Origin? = nil, expiry: UInt32? = nil
     ) throws -> InwardMessage {
+        let origin = origin ?? desk
         var properties = MessageProperties()
         properties.boundTo = run
         properties.object = object
         let topic = BridgeTopic(
-            isRetained && !object.isEmpty ? .value(name: "N", object: object) : .notification(name: "N"), of: desk)
+            isRetained && !object.isEmpty ? .value(name: "N", object: object) : .notification(name: "N"), of: origin)
         let publication = Publication(
-            topic: topic.text(in: "home"), payload: Array(text.utf8), isRetained: isRetained,
+            topic: topic.text(in: "home"), payload: Array(text.utf8), isRetained: isRetained, expiry: expiry,
             userProperties: properties.all)
         return try InwardMessage(publication, on: topic)
     }
@@ -30,19 +32,19 @@ struct BoundValuesTests {
     func follow() throws {
         var values = BoundValues()
         for object in ["b", "a"] {
-            let verdict = values.take(try message(object), host: online)
+            let verdict = values.take(try message(object), host: online, now: 0)
             #expect(verdict == .post)
         }
-        let other = values.take(try message("c", while: nil), host: online)
+        let other = values.take(try message("c", while: nil), host: online, now: 0)
         #expect(other == .post)
-        var change = values.follow(desk, online)
+        var change = values.follow(desk, online, now: 0)
         #expect(change.over.isEmpty && change.again.isEmpty)
         for host in [HostTable.Host(isOnline: false, run: "1"), HostTable.Host(isOnline: true, run: "2"), nil] {
-            change = values.follow(desk, host)
+            change = values.follow(desk, host, now: 0)
             #expect(objects(change.over) == ["a", "b"] && change.again.isEmpty)
-            change = values.follow(desk, host)
+            change = values.follow(desk, host, now: 0)
             #expect(change.over.isEmpty, "once")
-            change = values.follow(desk, online)
+            change = values.follow(desk, online, now: 0)
             #expect(objects(change.again) == ["a", "b"] && change.over.isEmpty)
         }
     }
@@ -51,34 +53,67 @@ struct BoundValuesTests {
     func wait() throws {
         var values = BoundValues()
         for (object, host) in [("a", nil), ("b", HostTable.Host(isOnline: false, run: "1")), ("c", nil), ("d", nil)] {
-            let verdict = values.take(try message(object), host: host)
+            let verdict = values.take(try message(object), host: host, now: 0)
             #expect(verdict == .wait)
         }
-        let plain = values.take(try message("c", while: nil), host: nil)
-        let removal = values.take(try message("d", ""), host: nil)
+        let plain = values.take(try message("c", while: nil), host: nil, now: 0)
+        let removal = values.take(try message("d", ""), host: nil, now: 0)
         #expect(plain == .post && removal == .post)
-        let change = values.follow(desk, online)
+        let change = values.follow(desk, online, now: 0)
         #expect(objects(change.again) == ["a", "b"])
     }
 
     @Test("A notification that is no value changes nothing")
     func noValue() throws {
         var values = BoundValues()
-        _ = values.take(try message(""), host: online)
-        let verdict = values.take(try message("", isRetained: false), host: online)
-        #expect(verdict == .post && values.all.count == 1)
+        _ = values.take(try message(""), host: online, now: 0)
+        let verdict = values.take(try message("", isRetained: false), host: online, now: 0)
+        #expect(verdict == .post && values.saved(at: 0).count == 1)
     }
 
-    @Test("They are bounded, and room comes back")
+    @Test("They are bounded, a host leaves room for others, and room comes back")
     func bounds() throws {
         var values = BoundValues()
-        for number in 0..<BoundValues.maxCount { _ = values.take(try message("\(number)"), host: online) }
-        let refused = values.take(try message("more"), host: online)
-        let again = values.take(try message("7"), host: online)
-        #expect(refused == .refuse && again == .post)
-        _ = values.take(try message("7", ""), host: online)
-        let next = values.take(try message("more"), host: online)
+        var count = 0
+        while values.take(try message("\(count)"), host: online, now: 0) == .post { count += 1 }
+        #expect(count == BoundValues.maxCount / 8 * 7)
+        // Its users are one machine's.
+        let another = Origin(host: "desk", user: "ben")!
+        let refused = values.take(try message("more", of: another), host: online, now: 0)
+        let lap = Origin(host: "lap", user: "ben")!
+        let other = values.take(try message("more", of: lap), host: online, now: 0)
+        let again = values.take(try message("7"), host: online, now: 0)
+        #expect(refused == .refuse && other == .post && again == .post)
+        _ = values.take(try message("8", ""), host: online, now: 0)
+        let next = values.take(try message("more", of: another), host: online, now: 0)
         #expect(next == .post)
+    }
+
+    @Test("What is over by its time does not come again, and takes no room; what is not has the rest of it")
+    func expiry() throws {
+        var values = BoundValues()
+        for (object, seconds) in [("a", 10), ("b", 60), ("c", nil)] as [(String, UInt32?)] {
+            _ = values.take(try message(object, expiry: seconds), host: online, now: 0)
+        }
+        _ = values.follow(desk, nil, now: 1_000_000)
+        let again = values.follow(desk, online, now: 40_000_000).again
+        #expect(objects(again) == ["b", "c"] && again.map(\.expiresAfter) == [20, nil])
+        #expect(again[0].publication.expiry == 20)
+        #expect(values.saved(at: 50_000_000).map(\.message.expiresAfter) == [10, nil])
+        var full = BoundValues()
+        var count = 0
+        while full.take(try message("\(count)", expiry: 1), host: online, now: 0) == .post { count += 1 }
+        let later = full.take(try message("more"), host: online, now: 2_000_000)
+        #expect(later == .post && full.saved(at: 2_000_000).count == 1)
+    }
+
+    @Test("Those of names that nobody wants are told, if the session has them")
+    func unwanted() throws {
+        var values = BoundValues()
+        _ = values.take(try message("a"), host: online, now: 0)
+        _ = values.take(try message("b", while: "2"), host: online, now: 0)
+        let gone = values.removeAll { $0.message.name == "N" }
+        #expect(objects(gone) == ["a"] && values.saved(at: 0).isEmpty && values.origins.isEmpty)
     }
 
     @Test("A removal of one is a message as the broker sends it")
@@ -93,15 +128,16 @@ struct BoundValuesTests {
     @Test("They come back with the state, and whether the session has them")
     func saved() throws {
         var values = BoundValues()
-        _ = values.take(try message("a"), host: online)
-        _ = values.take(try message("b", while: "2"), host: online)
+        _ = values.take(try message("a"), host: online, now: 0)
+        _ = values.take(try message("b", while: "2"), host: online, now: 0)
         let state = SavedState(
-            realm: "home", origin: desk, counts: TopicCounts(run: "r"), places: [], queue: [], bound: values.all)
+            realm: "home", origin: desk, counts: TopicCounts(run: "r"), places: [], queue: [],
+            bound: values.saved(at: 0))
         let read = try #require(SavedState(state.bytes(now: 0), now: 0))
         #expect(read.bound.map(\.isHere) == [true, false] && objects(read.bound.map(\.message)) == ["a", "b"])
         var next = BoundValues()
-        for value in read.bound { next.restore(value) }
-        let change = next.follow(desk, HostTable.Host(isOnline: true, run: "2"))
+        for value in read.bound { next.restore(value, now: 0) }
+        let change = next.follow(desk, HostTable.Host(isOnline: true, run: "2"), now: 0)
         #expect(objects(change.over) == ["a"] && objects(change.again) == ["b"])
     }
 

@@ -231,7 +231,7 @@ struct ProgramTests {
                     .joined(separator: ", ")
             }
         }
-        #expect(methods.count == 3)
+        #expect(methods.count == 4)
         return methods
     }
 }

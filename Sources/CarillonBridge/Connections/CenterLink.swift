@@ -91,29 +91,86 @@ final class CenterLink: @unchecked Sendable {
         outbox.add(.register(registered))
     }
 
-    /// Has the service send the values again that there are. No notification is missed meanwhile.
+    /// Has the service send the values again that there are. No notification is missed meanwhile: what waits for the earlier
+    /// observers arrives before these are removed.
     func replayValues() {
-        for (key, registered) in registrations {
-            register(key)
-            outbox.add(.unregister(registered))
+        let before = Array(registrations.values)
+        for key in registrations.keys { register(key) }
+        whenCaughtUp(within: Self.patience) { [weak self] _ in
+            guard let self else { return }
+            for registered in before { outbox.add(.unregister(registered)) }
+            session.pump()
         }
-        session.pump()
     }
 
-    /// Unregisters everything.
+    /// Unregisters everything, when all notifications from before have arrived.
     ///
-    /// - Parameter done: called when all notifications from before have arrived.
-    func withdraw(_ done: @escaping () -> Void) {
-        guard isThere, !registrations.isEmpty else { return done() }
+    /// - Parameters:
+    ///   - milliseconds: the maximum for that.
+    ///   - done: gets how many have not arrived; nil where nobody knows.
+    func withdraw(within milliseconds: UInt32, _ done: @escaping (UInt64?) -> Void) {
+        guard isThere, !registrations.isEmpty else { return done(0) }
+        whenCaughtUp(within: milliseconds) { [self] hasArrived in
+            guard !hasArrived else { return unregisterAll { done(0) } }
+            // Those that wait in the service are dropped with their observers.
+            let box = MainThreadClosure(done)
+            ask(ListClients()) { [self] result in
+                let own = session.uniqueName
+                let waiting = (try? result.get())?.first { $0.name == own }.map { UInt64($0.queued) }
+                unregisterAll { box.run(waiting) }
+            }
+        }
+    }
+
+    private func unregisterAll(_ done: @escaping () -> Void) {
         for registered in registrations.values { outbox.add(.unregister(registered)) }
         registrations = [:]
-        let box = MainThreadClosure(done)
-        submit(.barrier { _ in box.run() })
+        let box = MainThreadClosure<Void>(done)
+        submit(.barrier { _ in box.run(()) })
+    }
+
+    /// The name of what the bridge posts to itself: behind everything that waits for it.
+    private static let markName = "org.carillon.Bridge.Mark"
+    /// For a mark to arrive behind a replay, in milliseconds.
+    private static let patience: UInt32 = 600_000
+
+    private struct Mark {
+        let key: RegistrationKey
+        let timer: EventSource
+        let done: (Bool) -> Void
+    }
+
+    /// By their objects.
+    private var marks: [String: Mark] = [:]
+
+    /// Waits until all notifications have arrived that the service had for the bridge at this moment.
+    ///
+    /// - Parameter done: gets whether they have, within the time.
+    private func whenCaughtUp(within milliseconds: UInt32, _ done: @escaping (Bool) -> Void) {
+        lastNumber += 1
+        let object = "\(lastNumber)"
+        let options = ObserverOptions(suspensionBehavior: .deliverImmediately, automaticSuspension: false)
+        let key = RegistrationKey(
+            name: ExactText(Self.markName), object: ExactText(object), options: options, number: lastNumber)
+        let timer = EventSource.once(milliseconds: milliseconds, on: context) { [unowned self] in
+            arrivedMark(object, isInTime: false)
+        }
+        marks[object] = Mark(key: key, timer: timer, done: done)
+        outbox.add(.register(key))
+        tell(Self.markName, about: object, [:])
+    }
+
+    private func arrivedMark(_ object: String, isInTime: Bool) {
+        guard let mark = marks.removeValue(forKey: object) else { return }
+        outbox.add(.unregister(mark.key))
+        session.pump()
+        mark.done(isInTime)
     }
 
     /// Ends the connection when everything that was asked for is sent, or after a second.
     func stop(_ done: @escaping () -> Void) {
         isStarted = false
+        marks = [:]
         stop(attempts: isThere ? 50 : 0, done)
     }
 
@@ -147,11 +204,11 @@ final class CenterLink: @unchecked Sendable {
 }
 
 /// A closure for the thread of the bridge, through an interface that asks for one that any thread may call.
-private final class MainThreadClosure: @unchecked Sendable {
+private final class MainThreadClosure<Argument>: @unchecked Sendable {
     // Sendable: the bridge has one thread.
-    let run: () -> Void
+    let run: (Argument) -> Void
 
-    init(_ run: @escaping () -> Void) {
+    init(_ run: @escaping (Argument) -> Void) {
         self.run = run
     }
 }
@@ -176,13 +233,20 @@ extension SharedOutbox {
 }
 
 extension CenterLink: ServiceReceiver {
-    func received(_ notification: ArrivedNotification, for _: [RegistrationKey]) { delegate?.arrived(notification) }
+    func received(_ notification: ArrivedNotification, for _: [RegistrationKey]) {
+        guard notification.name != Self.markName else { return arrivedMark(notification.object, isInTime: true) }
+        delegate?.arrived(notification)
+    }
 
     func stateChanged(_ state: ConnectionState) {
         // A session without observers does not connect again by itself.
         if case .disconnected = state, registrations.isEmpty, isStarted { askSoon() }
         let isThere = state == .connected
         guard isThere != self.isThere else { return }
+        if isThere, isWithoutLifetimes {
+            isWithoutLifetimes = false
+            outbox.add(.details(Self.details.union(.whileConnected)))
+        }
         self.isThere = isThere
         delegate?.serviceChanged(isThere: isThere)
     }

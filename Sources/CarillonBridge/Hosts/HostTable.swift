@@ -18,6 +18,8 @@ struct HostTable {
     static let most = 4096
 
     private(set) var hosts: [Origin: Host] = [:]
+    /// How many of them are of one machine.
+    private var users: [String: Int] = [:]
     /// Hosts that are online by what the broker has said on an earlier connection only.
     private var unconfirmed: Set<Origin> = []
 
@@ -28,17 +30,26 @@ struct HostTable {
         unconfirmed.remove(origin)
         guard let host = Self.host(in: publication) else {
             // Its owner took it back.
-            guard publication.payload.isEmpty, hosts.removeValue(forKey: origin) != nil else { return nil }
+            guard publication.payload.isEmpty, hosts[origin] != nil else { return nil }
+            forget(origin)
             return Host(isOnline: false)
         }
-        guard hosts[origin] != host, hosts[origin] != nil || hosts.count < Self.most else { return nil }
-        hosts[origin] = host
+        guard hosts[origin] != host, hosts[origin] != nil || hasRoom(for: origin) else { return nil }
+        if hosts.updateValue(host, forKey: origin) == nil { users[origin.host, default: 0] += 1 }
         return host
     }
 
     mutating func forget(_ origin: Origin) {
-        hosts[origin] = nil
+        if hosts.removeValue(forKey: origin) != nil {
+            users[origin.host]! -= 1
+            if users[origin.host] == 0 { users[origin.host] = nil }
+        }
         unconfirmed.remove(origin)
+    }
+
+    /// A machine has seven times what is left to others at most, however many users it says that it has.
+    private func hasRoom(for origin: Origin) -> Bool {
+        hosts.count < Self.most && users[origin.host, default: 0] + 1 <= 7 * (Self.most - hosts.count)
     }
 
     /// There is a new connection, on which the broker shows all hosts that it knows.

@@ -34,6 +34,8 @@ final class Importer: @unchecked Sendable {
     private var isOpen = true
     private var holeTimer: EventSource?
     private let context: MainContext
+    /// Microseconds since 1970 in UTC.
+    private let time: () -> Int64
     var totals = Totals()
     /// Called when no message waits any more.
     var onIdle: () -> Void = {}
@@ -45,9 +47,10 @@ final class Importer: @unchecked Sendable {
     }
 
     init(
-        _ configuration: BridgeConfiguration, center: CenterLink, broker: BrokerLink, context: MainContext,
-        lost: @escaping (UInt64, String?, Origin, LossReason) -> Void
+        _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, center: CenterLink, broker: BrokerLink,
+        context: MainContext, lost: @escaping (UInt64, String?, Origin, LossReason) -> Void
     ) {
+        time = environment.time
         self.configuration = configuration
         self.center = center
         self.broker = broker
@@ -60,9 +63,19 @@ final class Importer: @unchecked Sendable {
     /// Continues where an earlier bridge ended.
     ///
     /// - Parameter places: the imported topics; empty when they are those of another realm.
-    func goOn(with places: [PlaceCheck.Saved], _ messages: [InwardMessage], bound values: [BoundValues.Value]) {
+    ///   - values: those that go with their posters.
+    ///   - realm: that of the values.
+    func goOn(
+        with places: [PlaceCheck.Saved], _ messages: [InwardMessage], bound values: [BoundValues.Value],
+        of realm: String
+    ) {
         hasState = true
-        for value in values { bound.restore(value) }
+        if realm == configuration.realm, configuration.followsPresence {
+            for value in values { bound.restore(value, now: time()) }
+        } else {
+            // Nobody would end them.
+            for value in values where value.isHere { remove(value.message) }
+        }
         var check = PlaceCheck()
         for place in places { check.restore(place, now: context.now) }
         gate = InwardGate(
@@ -95,6 +108,9 @@ final class Importer: @unchecked Sendable {
                     + "the rest is not taken")
         }
         let after = filters
+        // Nobody would tell that they end. Who wants them again gets them from the broker.
+        bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
+        pump()
         unsubscribe(before.subtracting(after))
         subscribe(after.subtracting(before))
     }
@@ -112,11 +128,12 @@ final class Importer: @unchecked Sendable {
                         filter, excludesOwn: true, keepsRetainFlag: true,
                         retainHandling: hasState || subscribed.contains(filter) ? .ifNew : .always)
                 })
-            if id != nil { subscribed.formUnion(part) }
+            if id != nil, !hasState { subscribed.formUnion(part) }
         }
     }
 
     private func unsubscribe(_ filters: Set<String>) {
+        subscribed.subtract(filters)
         for part in filters.sorted().chunks(of: Self.together) { broker.unsubscribe(Array(part)) }
     }
 
@@ -139,7 +156,7 @@ final class Importer: @unchecked Sendable {
         case .repeated: totals.repeated += 1
         case .message(let message):
             if configuration.followsPresence {
-                switch bound.take(message, host: gate.hosts[message.origin]) {
+                switch bound.take(message, host: gate.hosts[message.origin], now: time()) {
                 case .post: break
                 case .wait:
                     // The session may have it from a process that was killed.
@@ -150,6 +167,9 @@ final class Importer: @unchecked Sendable {
                     totals.refused += 1
                     Log.info("\(message.name) of \(message.origin.text) is not taken: too many values go with posters")
                     lost(1, message.name, message.origin, .refused)
+                    // An older one would never end.
+                    remove(message)
+                    pump()
                     return judgement
                 }
             }
@@ -161,7 +181,7 @@ final class Importer: @unchecked Sendable {
 
     /// Something is new about a host. Values that go with their posters end with it, and are there again with it (R8).
     func follow(_ origin: Origin) {
-        let (over, again) = bound.follow(origin, gate.hosts[origin])
+        let (over, again) = bound.follow(origin, gate.hosts[origin], now: time())
         over.forEach(remove)
         for message in again { inbox.append(message.told(anew: true)) }
         pump()
@@ -176,7 +196,7 @@ final class Importer: @unchecked Sendable {
             case .online: gate.forget(origin)
             case .notification, .value:
                 if let message = try? InwardMessage(publication, on: parsed) {
-                    _ = bound.take(message, host: nil)
+                    _ = bound.take(message, host: nil, now: time())
                     inbox.append(message)
                 }
             case .status, .test: break
@@ -195,7 +215,8 @@ final class Importer: @unchecked Sendable {
     /// - Returns: the hosts that the broker has forgotten.
     func endConfirmingHosts() -> [Origin] {
         let forgotten = gate.endConfirmingHosts()
-        forgotten.forEach(follow)
+        // Also those that an earlier process knew.
+        bound.origins.forEach(follow)
         return forgotten
     }
 
@@ -340,7 +361,7 @@ final class Importer: @unchecked Sendable {
             unanswered = [:]
         }
         defer { inbox.removeAll() }
-        return (Array(inbox), gate.places.saved, bound.all)
+        return (Array(inbox), gate.places.saved, bound.saved(at: time()))
     }
 }
 

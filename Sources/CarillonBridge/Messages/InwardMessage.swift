@@ -19,10 +19,10 @@ struct InwardMessage {
     /// Whether it stays as a value.
     let isKept: Bool
     /// In seconds; nil for never.
-    let expiresAfter: UInt32?
+    private(set) var expiresAfter: UInt32?
     let properties: MessageProperties
     /// As it arrived, to be saved.
-    let publication: Publication
+    private(set) var publication: Publication
     /// Whether it is a value that was there before: it is news only for who does not have it.
     private(set) var isToldAnew: Bool
 
@@ -64,6 +64,14 @@ struct InwardMessage {
         } catch {
             throw .undecodable(error.reason)
         }
+    }
+
+    /// The same, of which so many seconds are left.
+    func expiring(after seconds: UInt32) -> InwardMessage {
+        var message = self
+        message.expiresAfter = seconds
+        message.publication.expiry = seconds
+        return message
     }
 
     /// That a value of this message's host, name and object is gone.

@@ -16,6 +16,8 @@ struct ExportQueue {
         var wasSent = false
         /// How much speaks for this message as the cause of lost connections.
         var suspicion = 0
+        /// Whether it says that a value is gone.
+        var isRemoval: Bool { message.isRetained && message.payload.isEmpty }
     }
 
     let limits: Limits
@@ -33,6 +35,8 @@ struct ExportQueue {
     var count: Int { returned.count + entries.count }
     var byteCount: Int { byteCountOfReturned + byteCountOfEntries }
     var first: Entry? { returned.first ?? entries.first }
+
+    func neverFits(_ entry: Entry) -> Bool { entry.message.byteCount > limits.byteCount }
 
     /// - Returns: those that had to go; that may be this one, when it alone is beyond the limit.
     mutating func append(_ entry: Entry) -> [Entry] {

@@ -61,6 +61,10 @@ final class Exporter {
     func goOn(with counts: TopicCounts, _ entries: [ExportQueue.Entry]) {
         self.counts = counts
         for entry in entries {
+            if entry.isRemoval, !entry.wasSent {
+                removals.append(ValueKind(entry.message.name, entry.message.object))
+                continue
+            }
             guard BridgeTopic.isPossible(entry.topic) else {
                 lost(1, entry.message.name, .noTopic)
                 continue
@@ -71,30 +75,41 @@ final class Exporter {
 
     /// Exports a notification of the session if the configuration allows its name, and if it is not from outside: an
     /// imported one is never exported again, so that there are no loops (G2).
-    func take(_ notification: ArrivedNotification) {
-        guard exports(notification.name) else { return }
+    ///
+    /// - Returns: whether it is a new value that is exported.
+    @discardableResult
+    func take(_ notification: ArrivedNotification) -> Bool {
+        guard exports(notification.name) else { return false }
         guard let details = notification.details?.decoded(), details[Detail.retained.rawValue] != nil else {
             // The service was asked to say where it is from, and did not.
             if !hasWarned { Log.warning("the service does not tell where notifications are from: they stay here") }
             hasWarned = true
-            return lost(1, notification.name, .refused)
+            lost(1, notification.name, .refused)
+            return false
         }
-        guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return }
+        guard details[Detail.host.rawValue] == nil, details[Detail.user.rawValue] == nil else { return false }
         let keepsWidths = configuration.binaryNames.contains { $0.matches(notification.name) }
         let message = OutwardMessage(notification, details: details, keepsWidths: keepsWidths, run: run)
         let topic = message.topic(of: configuration.origin, in: configuration.realm)
         guard BridgeTopic.isPossible(topic) else {
             // A value that is replayed was announced when it was posted.
-            guard !message.properties.isOldValue else { return }
+            guard !message.properties.isOldValue else { return false }
             Log.info("\(message.name) can't be exported: its topic has too many levels or bytes for MQTT")
-            return lost(1, message.name, .noTopic)
+            lost(1, message.name, .noTopic)
+            return false
         }
         if message.isRetained {
             removals.remove(ValueKind(message.name, message.object))
-            guard values.publish(message, isReplayed: message.properties.isOldValue) else { return }
+            guard values.publish(message, isReplayed: message.properties.isOldValue) else {
+                return false
+            }
         }
-        lose(queue.append(ExportQueue.Entry(message: message, topic: topic)))
+        let entry = ExportQueue.Entry(message: message, topic: topic)
+        // One that never fits would be asked for again and again.
+        if queue.neverFits(entry) { values.refused(message) }
+        lose(queue.append(entry))
         pump()
+        return message.isValue && !message.properties.isOldValue
     }
 
     private func exports(_ name: String) -> Bool {

@@ -62,7 +62,9 @@ struct OwnValues {
     /// A value was lost before it was sent. It is due again, if it was the last one.
     mutating func lost(_ message: OutwardMessage) {
         let kind = ValueKind(message.name, message.object)
-        guard message.isValue, published[kind] == .digest(message.digest) else { return }
+        guard message.isValue, published[kind] == .digest(message.digest), refused[kind] != message.digest else {
+            return
+        }
         published[kind] = .older
         due.insert(kind)
         isReplayDue = true

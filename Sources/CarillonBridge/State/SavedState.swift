@@ -80,7 +80,7 @@ package struct SavedState {
             guard let pair = element.list, pair.count == 2, let message = InwardMessage(pair[0], now: now) else {
                 continue
             }
-            bound.append(.init(message: message, isHere: pair[1] == .boolean(true)))
+            bound.append(.init(message: message, isHere: pair[1] == .boolean(true), now: now))
         }
         for element in entries["losses"]?.list ?? [] {
             if let (entry, count) = LossLedger.Entry.saved(element) { losses[entry] = count }
