@@ -55,10 +55,6 @@ final class Crossing {
         static let askAgain: UInt32 = 1_000
         /// Before values are asked for again that had no room.
         static let replay: UInt32 = 1_000
-        /// The maximum for another bridge to answer a challenge.
-        static let challenge: UInt32 = 10_000
-        /// The minimum between two announcements of the presence.
-        static let presence: UInt32 = 1_000
     }
 
     let configuration: BridgeConfiguration
@@ -97,15 +93,9 @@ final class Crossing {
     private var lookingSince = SuspendingClock.now
     private var roundTrip: RoundTripTest?
     private var hostRemoval: HostRemoval?
-    private var presence: OwnPresence
-    /// Whether this bridge has announced its presence on an earlier connection.
-    private var hasBeenPresent = false
-    private var presenceTimer: EventSource?
-    private var challengeTimer: EventSource?
+    private let presence: PresenceKeeper
     private var hostTimer: EventSource?
     private var replayTimer: EventSource?
-    /// A correction that waits for the timer, with the challenge that it answers.
-    private var dueCorrection: String??
     private var drainReason = DrainReason.end
     private var drainTimer: EventSource?
     private var drained: ((@escaping () -> SavedState) -> Void)?
@@ -121,9 +111,10 @@ final class Crossing {
         self.context = context
         self.center = center
         self.losses = losses
-        self.presence = presence
         broker = try BrokerLink(
-            try Self.settings(configuration, presence, id: environment.state.clientID()), environment, context: context)
+            try .of(configuration, presence, id: environment.state.clientID()), environment, context: context)
+        self.presence = PresenceKeeper(
+            presence, on: Self.topic(.online, configuration), environment, broker: broker, context: context)
         exporter = Exporter(configuration, environment, run: presence.run, broker: broker, context: context) {
             [losses] count, name, reason in losses.lostOutwards(count, name, reason)
         }
@@ -159,40 +150,6 @@ final class Crossing {
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onIdle = { [weak self] in self?.checkDrained() }
     }
-
-    private static func settings(
-        _ configuration: BridgeConfiguration, _ presence: OwnPresence, id: String?
-    ) throws(MQTTError) -> MQTTClient.Settings {
-        let password: String?
-        do throws(FileError) {
-            password = try configuration.password()
-        } catch {
-            throw MQTTError(.settingsInvalid, error.description)
-        }
-        let origin = configuration.origin
-        var settings = MQTTClient.Settings(
-            host: configuration.brokerHost, port: configuration.port,
-            // Whoever knows it has the session, with what waits in it, if the broker does not bind it to a user.
-            clientID: (["carillon", configuration.realm, origin.host, origin.user, id] as [String?]).compactMap(\.self)
-                .joined(separator: "-"))
-        settings.keepAlive = configuration.keepAlive
-        settings.sessionExpiry = configuration.sessionExpiry
-        settings.receiveMaximum = configuration.receiveMaximum
-        settings.sendMaximum = configuration.inFlight
-        settings.maximumPacketSize = 4 << 20
-        settings.userName = configuration.userName
-        settings.password = password
-        settings.tls = configuration.tls.map { tls in
-            MQTTClient.TLS(
-                authorityFile: tls.authorityFile, certificateFile: tls.certificateFile, keyFile: tls.keyFile)
-        }
-        settings.will = presence.farewell(topic: topic(.online, configuration))
-        settings.willDelay = willDelay
-        return settings
-    }
-
-    /// In seconds: a bridge that connects again so soon was never offline.
-    private static let willDelay: UInt32 = 5
 
     private static func topic(_ subject: BridgeTopic.Subject, _ configuration: BridgeConfiguration) -> String {
         BridgeTopic(subject, of: configuration.origin).text(in: configuration.realm)
@@ -275,7 +232,8 @@ final class Crossing {
         drainReason = reason
         serviceTimer = nil
         stopLooking()
-        (presenceTimer, removalTimer, replayTimer) = (nil, nil, nil)
+        presence.stop()
+        (removalTimer, replayTimer) = (nil, nil)
         roundTrip?.end(.failure(.init(reason: "the bridge ends")))
         hostRemoval?.fail("the bridge ends")
         guard reason == .end else { return leave() }
@@ -311,7 +269,7 @@ final class Crossing {
         phase = .leaving
         losses.announceNow()
         let keepsPresence = drainReason == .reload(keepsPresence: true)
-        let farewell = keepsPresence ? nil : presence.farewell(topic: Self.topic(.online, configuration))
+        let farewell = keepsPresence ? nil : presence.farewell
         // The next crossing cancels the will, if it gets a connection in time.
         broker.end(as: .stopped, farewell, reason: keepsPresence ? .disconnectWithWill : .success) { [self] in
             phase = .posting
@@ -460,7 +418,7 @@ extension Crossing: CenterLinkDelegate {
         guard isThere else {
             serviceTimer = .once(milliseconds: Time.withoutService, on: context) { [unowned self] in
                 Log.notice("there is no notification center in the session: the broker keeps what comes")
-                broker.end(as: .held, presence.farewell(topic: Self.topic(.online, configuration)))
+                broker.end(as: .held, presence.farewell)
             }
             return
         }
@@ -492,14 +450,7 @@ extension Crossing: BrokerLinkDelegate {
         Log.notice("connected to \(brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
-        // Without the flag as published: with it a message that the broker had kept could not be told from a new one.
-        let own = TopicFilter(
-            Self.topic(.online, configuration), excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
-        _ = broker.subscribe([own])
-        // A bridge that comes back while another one has taken its place asks for it; a new one takes the place.
         presence.connected()
-        presence.closeChallenge()
-        announcePresence(answer: nil, asks: hasBeenPresent)
         if configuration.followsPresence { confirmHosts() }
         importer.connected()
         lookForOwnValues()
@@ -509,8 +460,8 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerDisconnected(because error: MQTTError?) {
         stopLooking()
-        (presenceTimer, challengeTimer, hostTimer) = (nil, nil, nil)
-        dueCorrection = nil
+        presence.stop()
+        hostTimer = nil
         losses.brokerDisconnected()
         hostRemoval?.fail("the connection to the broker has ended")
         exporter.connectionEnded(because: error)
@@ -536,24 +487,6 @@ extension Crossing: BrokerLinkDelegate {
             for origin in importer.endConfirmingHosts() {
                 if let host = importer.gate.hosts[origin] { hosts.tell(origin, host, before: nil) }
             }
-        }
-    }
-
-    private func announcePresence(answer: String?, asks: Bool) {
-        guard broker.isConnected else { return }
-        hasBeenPresent = true
-        let next = asks ? environment.makeToken() : nil
-        if asks, presence.challenge == nil {
-            challengeTimer = .once(milliseconds: Time.challenge, on: context) { [unowned self] in
-                challengeTimer = nil
-                presence.closeChallenge()
-            }
-        }
-        do throws(MQTTError) {
-            _ = try broker.publish(
-                presence.announcement(answer: answer, asking: next, topic: Self.topic(.online, configuration)))
-        } catch {
-            Log.warning("the presence of this host can't be published: \(error)")
         }
     }
 
@@ -616,28 +549,8 @@ extension Crossing: BrokerLinkDelegate {
         case .notification(let name): show(name, "", publication)
         case .value(let name, let object): show(name, object, publication)
         case .test: roundTrip?.received(publication)
-        case .online: takeOwnPresence(publication)
+        case .online: if phase == .running { presence.take(publication) }
         case .status: break
-        }
-    }
-
-    private func takeOwnPresence(_ publication: Publication) {
-        guard phase == .running else { return }
-        switch presence.judge(publication, isRetained: publication.isRetained) {
-        case .none: break
-        case .giveWay: broker.giveWay()
-        case .correct(let answer):
-            // At most one each second, however many come.
-            guard presenceTimer == nil else { return dueCorrection = .some(answer ?? dueCorrection.flatMap(\.self)) }
-            correctPresence(answer: answer)
-        }
-    }
-
-    private func correctPresence(answer: String?) {
-        announcePresence(answer: answer, asks: true)
-        presenceTimer = .once(milliseconds: Time.presence, on: context) { [unowned self] in
-            presenceTimer = nil
-            if let answer = dueCorrection.take() { correctPresence(answer: answer) }
         }
     }
 
@@ -655,11 +568,5 @@ extension Crossing: BrokerLinkDelegate {
             lookingSince = context.now
             waitForOwnValues()
         }
-    }
-}
-
-extension Duration {
-    var microseconds: Int64 {
-        components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000
     }
 }

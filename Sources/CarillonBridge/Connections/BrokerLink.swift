@@ -72,7 +72,7 @@ final class BrokerLink {
         client.delegate = self
     }
 
-    /// What the broker does not grant on this connection; nil where it is all.
+    /// The part of the requests that the broker does not grant on this connection; nil where it grants all.
     var missingGrant: String? { grants.reason(limits) }
 
     var isConnected: Bool { state == .connected && farewell == nil }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import MQTT
 
-/// What the broker does not grant on a connection. No input and output.
+/// The answers of the broker to subscriptions on a connection. No input and output.
 struct Grants {
     private var asked: [PacketID: [String]] = [:]
     private var refused: [String: ReasonCode] = [:]

@@ -40,11 +40,17 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     /// Of the questions: an answer to an earlier one counts for nothing.
     private var number = 0
     private var timer: EventSource?
-    /// Whether the timer is that before the question.
-    private var isDue = false
-    /// Whether an answer is on its way, and whether it is to be asked for again then.
-    private var isAsking = false
-    private var isAgainDue = false
+    private enum State {
+        case idle
+        /// The timer is that before the question.
+        case due
+        /// An answer is on its way.
+        case asking
+        /// The same, and the question is asked again behind it.
+        case askingAgain
+    }
+
+    private var state = State.idle
     private var pause: UInt32
     private var isRefusalLogged = false
 
@@ -74,22 +80,23 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     ///
     /// - Parameter isAnew: whether another service is asked, which knows nothing of that question.
     func ask(anew isAnew: Bool = false) {
-        if isAnew {
-            isAsking = false
-        } else if isAsking {
-            return isAgainDue = true
+        switch state {
+        case .asking, .askingAgain:
+            guard isAnew else { return state = .askingAgain }
+            state = .idle
+        case .due: return
+        case .idle: break
         }
         guard pauses.calm > 0 else { return begin() }
-        guard !isDue else { return }
-        isDue = true
+        state = .due
         timer = .once(milliseconds: pauses.calm, on: context) { [unowned self] in begin() }
     }
 
     private func begin() {
-        (timer, isDue) = (nil, false)
+        timer = nil
         number += 1
         pieces = []
-        (isAsking, isAgainDue) = (true, false)
+        state = .asking
         began()
         call(first, number)
     }
@@ -112,19 +119,21 @@ final class PagedQuestion<Method: CenterMethod>: @unchecked Sendable {
     private func end() {
         let all = pieces
         pieces = []
-        isAsking = false
+        let isAskedAgain = state == .askingAgain
+        // An answer to a question before one that is due is an answer all the same.
+        if state != .due { state = .idle }
         answered(all)
-        if isAgainDue { ask() }
+        if isAskedAgain, state == .idle { ask() }
     }
 
     private func askLater(because error: ServiceError) {
-        isAsking = false
+        if state != .due { state = .idle }
         // The first of many in a row.
         if !isRefusalLogged { Log.notice("the service does not tell \(subject): \(error)") }
         isRefusalLogged = true
         // Whoever has no such method never will.
         if case .refused(let refusal) = error, refusal.meansAnotherProgram { return }
-        guard service.isThere, !isDue else { return }
+        guard service.isThere, state == .idle else { return }
         timer = .once(milliseconds: pause, on: context) { [unowned self] in
             timer = nil
             if service.isThere { begin() }

@@ -63,3 +63,9 @@ final class RoundTripTest {
         done(result)
     }
 }
+
+extension Duration {
+    var microseconds: Int64 {
+        components.seconds * 1_000_000 + components.attoseconds / 1_000_000_000_000
+    }
+}

@@ -31,7 +31,7 @@ struct BoundValues {
     static let maxCount = 16_384
     static let maxByteCount = 16 << 20
 
-    /// What to do with a message.
+    /// The treatment of a message.
     enum Verdict {
         case post
         /// Its host is not there.
@@ -56,7 +56,7 @@ struct BoundValues {
     ///   - host: the host that it is from; nil for one that the broker has not shown.
     ///   - now: in microseconds since 1970.
     mutating func take(_ message: InwardMessage, host: HostTable.Host?, now: Int64) -> Verdict {
-        // Whatever was there before, this takes its place.
+        // It takes the place of an earlier one, of any kind.
         guard message.isKept else { return .post }
         let kind = ValueKind(message.name, message.object)
         remove(message.origin, kind)

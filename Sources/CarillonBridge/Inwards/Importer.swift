@@ -108,7 +108,7 @@ final class Importer: @unchecked Sendable {
                     + "the rest is not taken")
         }
         let after = filters
-        // Nobody would tell that they end. Who wants them again gets them from the broker.
+        // Nobody would tell that they end. The broker sends them again with the next subscription.
         bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
         pump()
         unsubscribe(before.subtracting(after))

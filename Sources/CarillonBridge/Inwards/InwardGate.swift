@@ -69,7 +69,7 @@ struct InwardGate {
             return .refused(
                 name: name, topic.origin, .undecodable, words: "a user property has a value that it can't have")
         }
-        // Whatever its host is said to be, one that has its number has lost nothing.
+        // A message that has its number has lost nothing, also where its host is said to be one of those.
         if hosts[topic.origin]?.isStripped == true, properties.place == nil {
             return .refused(name: name, topic.origin, .stripped, words: "it lost its properties on the way")
         }
