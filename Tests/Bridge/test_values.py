@@ -292,7 +292,9 @@ class Forgotten(BridgeTest):
 
     def test_where_the_broker_allows_it_to_nobody(self):
         _, desk, laptop = self.pair()
+        self.observe(laptop, NAME)
         desk.post(NAME, {"percent": 80}, options=["--retain"])
+        wait_until(lambda: len(laptop.values(NAME)) == 1, "the broker has it")
         desk.bridge.stop()
         laptop.wait_value(HOST, "desk/anna", {"host": "desk", "user": "anna", "online": False})
         status, printed, said = laptop.run("carillon", "bridge", "forget", "desk/anna", status=None)
