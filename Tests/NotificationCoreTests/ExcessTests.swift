@@ -162,6 +162,93 @@ struct ExcessTests {
         #expect(throws: CenterError.self) { try next.observe(hogs[0], "A") }
     }
 
+    /// Another service, which takes up from what this one remembers.
+    private func restart(_ before: Scenario, limit: UInt64) throws -> Scenario {
+        let next = Scenario()
+        before.center.forEachRememberedChange { _ = next.center.restore($0) }
+        next.center.limits[.observers] = limit
+        next.finishRestoring()
+        try next.center.checkInvariants()
+        return next
+    }
+
+    @Test("E3, E4: restarts leave no more room, whoever the connections turn out to belong to", arguments: [1, 4, 30])
+    func restartedAgain(perProcess: Int) throws {
+        let hogs = (0..<30).map { client(50 + $0) }
+        func identify(in center: Scenario) {
+            for (number, hog) in hogs.enumerated() { center.identify(hog, as: UInt32(100 + number / perProcess)) }
+        }
+        for hog in hogs { for _ in 0..<10 { try center.observe(hog, "A") } }
+        identify(in: center)
+        try lower(.observers, to: 128)
+        var (service, count, newcomers) = (center, 300, 0)
+        for round in 0..<5 {
+            for _ in 0..<20 {
+                newcomers += 1
+                service.identify(client(1000 + newcomers), as: UInt32(1000 + newcomers))
+                _ = try? service.observe(client(1000 + newcomers), "A")
+            }
+            #expect(service.statistics.observers > 300 && service.statistics.observers <= 316)
+            #expect(round == 0 || service.statistics.observers == count, "nobody gave anything back")
+            count = Int(service.statistics.observers)
+            service = try restart(service, limit: 128)
+            if round % 2 == 0 { identify(in: service) }
+            #expect(throws: CenterError.self) { try service.observe(hogs[0], "A") }
+        }
+        // They give back, and it is as it would have been without a restart.
+        identify(in: service)
+        for hog in hogs.dropFirst(3) { service.disappear(hog) }
+        try service.center.checkInvariants()
+        #expect(throws: Never.self) { for _ in 0..<30 { try service.observe(two, "A") } }
+        // A limit that is lowered meanwhile leaves room once.
+        service = try restart(service, limit: 64)
+        service.identify(three, as: 3)
+        #expect(throws: Never.self) { for _ in 0..<7 { try service.observe(three, "A") } }
+    }
+
+    private func excess(of service: Scenario) -> [Excess] {
+        var excess: [Excess] = []
+        service.center.forEachRememberedChange { if case .excess(.observers, let one) = $0 { excess.append(one) } }
+        return excess
+    }
+
+    @Test("E3, E4: what was given back before a crash does not count for the next service either")
+    func remembered() throws {
+        center.center.remembersChanges = true
+        let hogs = (0..<4).map { client(50 + $0) }
+        for (number, hog) in hogs.enumerated() {
+            center.identify(hog, as: UInt32(100 + number))
+            for _ in 0..<50 { try center.observe(hog, "A") }
+        }
+        try lower(.observers, to: 80)
+        for number in 0..<4 { try center.removeEveryObserver(of: hogs[number], atMost: 10) }
+        let changes = center.changes
+        let next = Scenario()
+        for change in changes { _ = next.center.restore(change) }
+        next.center.limits[.observers] = 80
+        next.finishRestoring()
+        try next.center.checkInvariants()
+        #expect(excess(of: next) == [Excess(amount: 90, limit: 80)])
+        #expect(excess(of: center) == [Excess(amount: 90, limit: 80)])
+    }
+
+    @Test("E4: a small limit leaves room for one at least", arguments: [1, 2, 7, 8, 16, 63])
+    func small(limit: Int) throws {
+        for number in 0..<60 {
+            center.identify(client(50 + number), as: UInt32(100 + number))
+            try center.observe(client(50 + number), "A")
+            try center.observe(client(50 + number), "B")
+        }
+        try lower(.observers, to: UInt64(limit))
+        center.identify(two, as: 2)
+        for _ in 0..<max(1, limit / 8) { try center.observe(two, "A") }
+        #expect(throws: CenterError.self) { try center.observe(client(50), "A") }
+        for number in 0..<60 { center.disappear(client(50 + number)) }
+        try center.center.checkInvariants()
+        for _ in 0..<limit - max(1, limit / 8) { try center.observe(two, "A") }
+        #expect(throws: CenterError.self) { try center.observe(two, "A") }
+    }
+
     @Test("E4: those that keep more answers together than there may be now are not served, until there is room")
     func answersOfSome() throws {
         let hogs = [one, two, three]
@@ -225,7 +312,9 @@ struct ExcessTests {
 }
 
 extension Scenario {
-    fileprivate func removeEveryObserver(of client: ClientName) throws {
-        for registration in center.registrations(of: client) ?? [] { try remove(registration.id, of: client) }
+    fileprivate func removeEveryObserver(of client: ClientName, atMost most: Int = .max) throws {
+        for registration in (center.registrations(of: client) ?? []).prefix(most) {
+            try remove(registration.id, of: client)
+        }
     }
 }

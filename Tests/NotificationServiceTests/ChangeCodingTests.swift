@@ -81,6 +81,7 @@ struct ChangeCodingTests: StateTests {
             .postQueued(one, post, coalescing: [.name]), .postQueued(one, full, coalescing: [.name, .object]),
             .postsReplaced(one, name: "N", object: "", coalescing: [.object]),
             .postsWithdrawn(one, name: "N", object: "o"), .postTaken(one, .asap), .clientGone(one),
+            .excess(.queuedPostBytes, Excess(amount: 300, limit: 128)),
         ]
     }
 
@@ -148,6 +149,7 @@ struct ChangeCodingTests: StateTests {
         1b040000003a312e31010000004e010000006f
         10040000003a312e310400000061736170
         03040000003a312e31
+        23110000007175657565642d706f73742d62797465732c010000000000008000000000000000
         1201000000000000000200000000000000
         13
         150c000000756e69783a706174683d2f62

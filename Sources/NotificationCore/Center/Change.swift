@@ -59,4 +59,6 @@ public enum Change {
     case postsWithdrawn(ClientName, name: String, object: String)
     /// The first of a style left its poster's queue, and was posted.
     case postTaken(ClientName, PostingStyle)
+    /// So much of what is used does not count, of the total with this limit. Nothing when no such change was remembered.
+    case excess(Limits.Key, Excess)
 }

@@ -22,7 +22,7 @@ extension DistributedCenter {
         before.clients.remove(peer)
         before.usage -= peer.usage
         after.usage += peer.usage
-        moveExcess(of: peer, from: before, to: after)
+        moveExcess(of: peer, from: before, to: after, effects: &effects)
         before.peers -= 1
         after.peers += 1
         peer.account = after
@@ -215,7 +215,7 @@ extension DistributedCenter {
     private func forgetIfUnused(_ account: Account) {
         guard account.peers == 0, account.usage.isZero else { return }
         accountsByID[account.id] = nil
-        for resource in Self.withExcess { accountsWithExcess[resource]?[account.id] = nil }
+        for resource in Self.withExcess { lowered[resource]?.accounts[account.id] = nil }
         heldBack.forget(account)
     }
 

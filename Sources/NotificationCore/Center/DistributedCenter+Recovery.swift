@@ -2,7 +2,9 @@
 /// What survives the process, and how it comes back (E3).
 extension DistributedCenter {
     func remember(_ change: @autoclosure () -> Change, effects: inout [Effect]) {
-        if remembersChanges { effects.append(.remember(change())) }
+        guard remembersChanges else { return }
+        if isExcessToRemember { rememberExcess(effects: &effects) }
+        effects.append(.remember(change()))
     }
 
     /// Takes over a change that an earlier process remembered. One that does not fit is passed over.
@@ -134,6 +136,7 @@ extension DistributedCenter {
                 $0.counts.dropped &+= count
                 $0.unannounced = Client.Loss(count: count, observers: observers, reason: reason)
             }
+        case .excess(let key, let excess): return takeOver(excess, key)
         case .lossAnnounced(let name):
             return withClient(name) {
                 $0.counts.dropped &-= $0.unannounced?.count ?? 0
@@ -269,8 +272,7 @@ extension DistributedCenter {
     /// until a source says otherwise.
     public func finishRestoring(effects: inout [Effect]) {
         defer { eventEnded() }
-        // The limits may be lower than an earlier process had them.
-        findExcess()
+        restoreExcess(effects: &effects)
         meter.count(retained.count + clients.count + peers.count)
         for peer in peers.values { peer.isRestored = !peer.isIdentified }
         for value in retained.all where value.isOfConnection && clients[value.notification.poster] == nil {

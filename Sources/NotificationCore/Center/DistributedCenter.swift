@@ -49,10 +49,9 @@ public final class DistributedCenter {
     var totals = Usage()
     /// The part of it that does not count, as a limit was lowered.
     var excess = Usage()
-    /// The accounts that have a part of it, or had one, and those that connections of them turned out to belong to.
-    var accountsWithExcess: [Resource: [AccountID: Account]] = [:]
-    /// Connections that turned out to be other accounts' since it was distributed.
-    var moves: [Resource: Int] = [:]
+    var lowered: [Resource: Lowered] = [:]
+    /// Whether a later process would know something else of it.
+    var isExcessToRemember = false
     /// Those whose queues are half full though they read; also some that are gone or suspended since.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)

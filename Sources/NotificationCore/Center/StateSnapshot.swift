@@ -30,13 +30,17 @@ public struct StateSnapshot {
     private var clients: [OfClient]
     private var values: RetainedValues.Snapshot?
     private var posts: [PostingQueues.Snapshot]
+    private var excess: [Change]
     private var lists: [() -> List] = []
     private var current: List?
 
-    init(clients: [OfClient], values: RetainedValues.Snapshot, posts: [PostingQueues.Snapshot]) {
+    init(
+        clients: [OfClient], values: RetainedValues.Snapshot, posts: [PostingQueues.Snapshot], excess: [Change]
+    ) {
         self.clients = clients.reversed()
         self.values = values
         self.posts = posts.reversed()
+        self.excess = excess
     }
 
     /// Tells the next changes.
@@ -68,9 +72,12 @@ public struct StateSnapshot {
         if let values = values.take() {
             return Self.list(of: values.all) { .retained($0.notification, $0.retention) }
         }
-        return posts.popLast().map { posts in
-            Self.list(of: posts.all) { .postQueued(posts.poster, $0, coalescing: []) }
+        if let posts = posts.popLast() {
+            return Self.list(of: posts.all) { .postQueued(posts.poster, $0, coalescing: []) }
         }
+        guard !excess.isEmpty else { return nil }
+        defer { excess = [] }
+        return Self.list(of: excess) { $0 }
     }
 
     /// Each is made when it is its turn.
@@ -121,7 +128,7 @@ extension DistributedCenter {
         meter.count(clients.count * 4)
         return StateSnapshot(
             clients: clients.values.map { snapshot(of: $0, withQueues: hasQueues) }, values: retained.snapshot,
-            posts: hasQueues ? postingQueues.snapshots : [])
+            posts: hasQueues ? postingQueues.snapshots : [], excess: rememberedExcess)
     }
 
     /// The same, told at once.

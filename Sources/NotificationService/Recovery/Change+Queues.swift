@@ -10,7 +10,7 @@ extension Change {
             true
         case .client, .clientGone, .observer, .observersRemoved, .observersRevoked, .revocationsKnown, .suspension,
             .suspensionOverridden, .options, .suspendedByActivity, .suspensionOwed, .interestFollowed, .valuesFollowed,
-            .retained, .unretained, .owed:
+            .retained, .unretained, .owed, .excess:
             false
         }
     }

@@ -45,6 +45,11 @@ struct ChangeDecoder {
         case .numbers: return .numbers(serial: try reader.readUInt64(), observer: try reader.readUInt64())
         case .queuesUnkept: return .queuesUnkept
         case .bus: return .bus(address: try reader.readText())
+        case .excess:
+            let key = Limits.Key(rawValue: try reader.readText())
+            let (amount, limit) = (Int(exactly: try reader.readUInt64()), Int(exactly: try reader.readUInt64()))
+            guard let key, let amount, let limit else { throw RecordReader.Malformed() }
+            return .change(.excess(key, Excess(amount: amount, limit: limit)))
         default: return .change(try change(kind, &reader, counts))
         }
     }
@@ -54,7 +59,7 @@ struct ChangeDecoder {
     ) throws(RecordReader.Malformed) -> Change {
         let client = try client(&reader)
         switch kind {
-        case .notification, .numbers, .queuesUnkept, .bus: throw RecordReader.Malformed()
+        case .notification, .numbers, .queuesUnkept, .bus, .excess: throw RecordReader.Malformed()
         case .client:
             let slot = try reader.readUInt32()
             let written = ClientCounts(

@@ -155,6 +155,11 @@ struct ChangeEncoder {
         case .postTaken(let poster, let style):
             begin(.postTaken, poster)
             records.append(style.rawValue)
+        case .excess(let key, let excess):
+            records.append(RecordKind.excess.rawValue)
+            records.append(key.rawValue)
+            records.append(UInt64(excess.amount))
+            records.append(UInt64(excess.limit))
         }
     }
 

@@ -40,6 +40,7 @@ enum RecordKind: UInt8 {
     case valuesFollowed
     case observersRevoked
     case revocationsKnown
+    case excess
 }
 
 /// How a list of observers is written.

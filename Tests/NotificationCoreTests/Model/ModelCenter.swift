@@ -25,6 +25,8 @@ struct ModelCenter {
 
     private var isBusy = false
     private var posters = ModelPosters()
+    private var clientExcess = ModelExcess(.clients)
+    private var observerExcess = ModelExcess(.observers)
 
     init(remembersChanges: Bool) {
         self.remembersChanges = remembersChanges
@@ -37,6 +39,8 @@ struct ModelCenter {
             settle()
             findWitnesses()
             posters.settle()
+            clientExcess.settle(usage.clients)
+            observerExcess.settle(usage.observers)
             return (answer, outcomes)
         } catch {
             return (.refused(error), outcomes)
@@ -127,7 +131,7 @@ struct ModelCenter {
         case .leave(let number): leave(number)
         case .limit(let key, let value):
             limits[key] = value
-            posters.findExcess(limits)
+            findExcess()
         case .restart: restart()
         }
         return .nothing
@@ -140,13 +144,27 @@ struct ModelCenter {
     /// The client, which is watched and asked for an answer when it is new.
     private mutating func known(_ number: Int) throws(CenterError) -> ModelClient {
         if let client = client(number) { return client }
-        try limits.check(.clients, clients.count + 1)
+        try clientExcess.check(1, of: number, usage.clients, limits)
         let client = ModelClient(number)
         client.isAutomationOn = isAutomationOn
         clients.append(client)
         outcomes.append(.watched, for: number)
         probe(client)
         return client
+    }
+
+    /// What each has of what there are limits for.
+    private var usage: (clients: [Int: Int], observers: [Int: Int]) {
+        func each(_ amount: (ModelClient) -> Int) -> [Int: Int] {
+            Dictionary(uniqueKeysWithValues: clients.map { ($0.number, amount($0)) })
+        }
+        return (each { _ in 1 }, each(\.observers.count))
+    }
+
+    private mutating func findExcess(restarted: Bool = false) {
+        posters.findExcess(limits, restarted: restarted)
+        clientExcess.find(usage.clients, limits, restarted: restarted)
+        observerExcess.find(usage.observers, limits, restarted: restarted)
     }
 
     // MARK: Observers (D2, D8)
@@ -163,7 +181,7 @@ struct ModelCenter {
     ) throws(CenterError) -> UInt64 {
         try limits.check(.nameLength, Step.texts[name].utf8.count)
         try limits.check(.objectLength, Step.texts[object].utf8.count)
-        try limits.check(.observers, clients.reduce(1) { $0 + $1.observers.count })
+        try observerExcess.check(1, of: number, usage.observers, limits)
         try limits.check(.observersPerClient, (client(number)?.observers.count ?? 0) + 1)
         let client = try known(number)
         lastObserver += 1
@@ -537,7 +555,7 @@ struct ModelCenter {
         turns = []
         isBusy = false
         if lastSerial % 2 == 0 { posters.beginAnew() }
-        posters.findExcess(limits)
+        findExcess(restarted: true)
         view = View()
         clients = clients.map { old in
             let client = ModelClient(old.number)

@@ -15,44 +15,20 @@ struct ModelPosters {
     /// The posters whose turn comes, for each style.
     private var lines: [PostingStyle: [Int]] = [.asap: [], .whenIdle: []]
 
-    var bytes: Int { queued.reduce(0) { $0 + $1.bytes } }
+    private var excess = ModelExcess(.queuedPostBytes)
 
-    /// E1: the bytes of posters that do not count, as the limit was lowered, and what they had when that was found.
-    private var excess: [Int: Int] = [:]
-    private var lastBytes: [Int: Int] = [:]
-    private var limit = 0
+    var bytes: Int { queued.reduce(0) { $0 + $1.bytes } }
 
     private var bytesByPoster: [Int: Int] {
         queued.reduce(into: [:]) { $0[$1.post.poster, default: 0] += $1.bytes }
     }
 
-    /// Nobody counts with more than one may have; and where that is too much together, neither do all.
-    mutating func findExcess(_ limits: Limits) {
-        lastBytes = bytesByPoster
-        excess = [:]
-        limit = Int(limits[.queuedPostBytes])
-        guard limit >= 64 else { return }
-        let one = limit / 8 * 7
-        var counted = lastBytes.mapValues { min($0, one) }
-        let all = counted.values.reduce(0, +)
-        for _ in 0..<(all > limit ? all - one : 0) {
-            // The largest gives a byte; of some alike the first.
-            counted[counted.max { ($0.value, $1.key) < ($1.value, $0.key) }!.key]! -= 1
-        }
-        excess = lastBytes.merging(counted) { $0 - $1 }
+    mutating func findExcess(_ limits: Limits, restarted: Bool = false) {
+        excess.find(bytesByPoster, limits, restarted: restarted)
     }
 
-    /// Bytes that are given back were excess first; and where all together have no more than they may, all counts but what
-    /// one has beyond its part. Call behind each step.
-    mutating func settle() {
-        let now = bytesByPoster
-        for (poster, had) in excess {
-            let givenBack = max(0, lastBytes[poster, default: 0] - now[poster, default: 0])
-            excess[poster] = max(0, had - givenBack)
-            if bytes <= limit { excess[poster] = min(excess[poster]!, max(0, now[poster, default: 0] - limit / 8 * 7)) }
-        }
-        lastBytes = now
-    }
+    /// Call behind each step.
+    mutating func settle() { excess.settle(bytesByPoster) }
 
     /// R4: what waits for an exit takes the place of nothing else.
     private static func isSimilar(
@@ -68,15 +44,9 @@ struct ModelPosters {
         let own = rest.filter { $0.post.poster == new.post.poster }
         try limits.check(.queuedPostsPerClient, own.count)
         try limits.check(.queuedPostBytesPerClient, own.reduce(0) { $0 + $1.bytes })
-        let all = rest.reduce(0) { $0 + $1.bytes }
-        let counted = all - excess.values.reduce(0, +)
-        try limits.check(.queuedPostBytes, max(0, counted))
-        // E4: of what is added, nobody gets more than seven times what is left to others.
-        let limit = limits[.queuedPostBytes]
-        let isOver = excess[new.post.poster, default: 0] > 0
-        if limit >= 64, all > bytes, isOver || own.reduce(0, { $0 + $1.bytes }) > 7 * (Int(limit) - counted) {
-            throw .shareExceeded(.queuedPostBytes, value: limit)
-        }
+        let all = bytesByPoster
+        let poster = new.post.poster
+        try excess.check(own.reduce(0) { $0 + $1.bytes } - all[poster, default: 0], of: poster, all, limits)
     }
 
     mutating func removeSimilar(
