@@ -203,7 +203,7 @@ let package = Package(
             name: "Simulation",
             dependencies: [
                 "NotificationService", "ServiceClient", "NotificationWire", "NotificationCore", "DesktopActivity",
-                "Collections", "DBus", "BusNames", "MainLoop",
+                "CarillonBridge", "MQTT", "Collections", "DBus", "BusNames", "MainLoop",
             ],
             path: "Tests/Simulation", exclude: ["seeds"]
         ),

@@ -80,6 +80,9 @@ public final class Bridge {
         connection.onDisconnect = { [unowned self] in stop { self.ended(.disconnected) } }
     }
 
+    /// Whether there is a connection to the broker.
+    package var isConnected: Bool { crossing.isConnected }
+
     private static func crossing(
         _ configuration: BridgeConfiguration, _ environment: BridgeEnvironment, _ center: CenterLink,
         _ losses: LossAnnouncer, _ presence: OwnPresence, _ context: MainContext

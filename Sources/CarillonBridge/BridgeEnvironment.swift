@@ -18,6 +18,21 @@ package struct BridgeEnvironment {
     var time: () -> Int64
     var random: () -> UInt64
 
+    package init(
+        connect: @escaping (MainContext) throws(BusError) -> Connection, sessionBus: any SessionBus,
+        makeBrokerClient: @escaping (MQTTClient.Settings, MainContext) throws(MQTTError) -> any BrokerClient,
+        readConfiguration: @escaping () -> BridgeConfiguration.Reading, state: any StateStore,
+        time: @escaping () -> Int64, random: @escaping () -> UInt64
+    ) {
+        self.connect = connect
+        self.sessionBus = sessionBus
+        self.makeBrokerClient = makeBrokerClient
+        self.readConfiguration = readConfiguration
+        self.state = state
+        self.time = time
+        self.random = random
+    }
+
     /// The machine itself.
     ///
     /// - Parameter address: the address of the session bus.

@@ -338,6 +338,8 @@ final class Crossing {
         return status
     }
 
+    var isConnected: Bool { broker.isConnected }
+
     func isOnline(_ origin: Origin) -> Bool { importer.gate.hosts[origin]?.isOnline == true }
 
     private var brokerText: String { "\(configuration.brokerHost):\(configuration.port)" }

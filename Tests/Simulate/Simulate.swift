@@ -20,6 +20,7 @@ struct Simulate {
         var seedsFile: String?
         var kept: [Int]?
         var isQuiet = false
+        var isRealm = false
         var shrinks = true
         var dials = Dials()
         var mostFailures = 20
@@ -28,6 +29,7 @@ struct Simulate {
 
     static func main() {
         let options = parse(Array(CommandLine.arguments.dropFirst()))
+        if options.isRealm { exit(searchRealms(options) ? 0 : 1) }
         if let seed = options.seed {
             exit(show(seed, options) ? 0 : 1)
         }
@@ -46,6 +48,15 @@ struct Simulate {
             printError("simulate: \(error)")
             return false
         }
+    }
+
+    private static func searchRealms(_ options: Options) -> Bool {
+        if let seed = options.seed {
+            return RealmSearch.show(seed, keeping: options.kept, isQuiet: options.isQuiet)
+        }
+        return RealmSearch.search(
+            from: options.first, runs: options.runs ?? (options.minutes == nil ? 20 : .max),
+            seconds: (options.minutes ?? 1e6) * 60, maxFailures: options.mostFailures, shrinks: options.shrinks)
     }
 
     // MARK: One seed
@@ -192,6 +203,7 @@ struct Simulate {
                 exit(0)
             case "--costs": exit(checkCosts() ? 0 : 1)
             case "--quiet": options.isQuiet = true
+            case "--realm": options.isRealm = true
             case "--no-shrink": options.shrinks = false
             case "--most-failures": options.mostFailures = value(positive)
             case "--commit": options.commit = value { $0 }

@@ -28,7 +28,7 @@ package struct SavedState {
     /// As JSON.
     ///
     /// - Parameter now: microseconds since 1970 in UTC.
-    func bytes(now: Int64) -> [UInt8] {
+    package func bytes(now: Int64) -> [UInt8] {
         let entries: [String: PropertyList] = [
             "version": .int64(1), "realm": .string(realm), "host": .string(origin.host), "user": .string(origin.user),
             "run": .string(counts.run),
@@ -44,7 +44,7 @@ package struct SavedState {
 
     /// - Parameter now: microseconds since 1970 in UTC.
     /// - Returns: nil for bytes that no bridge of this version has written.
-    init?(_ bytes: [UInt8], now: Int64) {
+    package init?(_ bytes: [UInt8], now: Int64) {
         guard let json = try? JSON(bytes), let entries = try? PropertyListJSON.userInfo(from: json),
             entries["version"]?.unsigned == 1, let realm = entries["realm"]?.text, let host = entries["host"]?.text,
             let user = entries["user"]?.text, let origin = Origin(host: host, user: user),
