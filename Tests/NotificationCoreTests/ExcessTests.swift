@@ -162,10 +162,13 @@ struct ExcessTests {
         #expect(throws: CenterError.self) { try next.observe(hogs[0], "A") }
     }
 
-    /// Another service, which takes up from what this one remembers.
-    private func restart(_ before: Scenario, limit: UInt64) throws -> Scenario {
+    /// Another service, which takes up from the log of this one. It writes that anew before it looks at anything.
+    private func restart(_ before: Scenario, log: inout [Change], limit: UInt64) throws -> Scenario {
         let next = Scenario()
-        before.center.forEachRememberedChange { _ = next.center.restore($0) }
+        next.center.remembersChanges = true
+        for change in log + before.changes { _ = next.center.restore(change) }
+        log = []
+        next.center.forEachRememberedChange { log.append($0) }
         next.center.limits[.observers] = limit
         next.finishRestoring()
         try next.center.checkInvariants()
@@ -178,8 +181,10 @@ struct ExcessTests {
         func identify(in center: Scenario) {
             for (number, hog) in hogs.enumerated() { center.identify(hog, as: UInt32(100 + number / perProcess)) }
         }
+        center.center.remembersChanges = true
         for hog in hogs { for _ in 0..<10 { try center.observe(hog, "A") } }
         identify(in: center)
+        var log: [Change] = []
         try lower(.observers, to: 128)
         var (service, count, newcomers) = (center, 300, 0)
         for round in 0..<5 {
@@ -191,7 +196,7 @@ struct ExcessTests {
             #expect(service.statistics.observers > 300 && service.statistics.observers <= 316)
             #expect(round == 0 || service.statistics.observers == count, "nobody gave anything back")
             count = Int(service.statistics.observers)
-            service = try restart(service, limit: 128)
+            service = try restart(service, log: &log, limit: 128)
             if round % 2 == 0 { identify(in: service) }
             #expect(throws: CenterError.self) { try service.observe(hogs[0], "A") }
         }
@@ -201,7 +206,7 @@ struct ExcessTests {
         try service.center.checkInvariants()
         #expect(throws: Never.self) { for _ in 0..<30 { try service.observe(two, "A") } }
         // A limit that is lowered meanwhile leaves room once.
-        service = try restart(service, limit: 64)
+        service = try restart(service, log: &log, limit: 64)
         service.identify(three, as: 3)
         #expect(throws: Never.self) { for _ in 0..<7 { try service.observe(three, "A") } }
     }
@@ -221,6 +226,8 @@ struct ExcessTests {
             for _ in 0..<50 { try center.observe(hog, "A") }
         }
         try lower(.observers, to: 80)
+        center.identify(two, as: 2)
+        for _ in 0..<8 { try center.observe(two, "A") }
         for number in 0..<4 { try center.removeEveryObserver(of: hogs[number], atMost: 10) }
         let changes = center.changes
         let next = Scenario()

@@ -21,7 +21,8 @@ struct Lowered {
     var moves = 0
     /// What a later process would know.
     var remembered: Excess?
-    /// The maximum that may come about when connections that came back turn out to be one process's.
+    /// The maximum that may come about when connections that came back turn out to be one process's: what an earlier service
+    /// had. Until the limit is lowered again.
     var maxExcess = Int.max
 }
 
@@ -55,8 +56,11 @@ extension DistributedCenter {
     private func findExcess() {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
-            let isLowered = lowered[resource, default: Lowered()].limit.map { limit < $0 } ?? true
+            // What does not last comes down by itself; and the limit of answers follows the memory that is left.
+            let isLasting = Self.withLastingExcess.contains(resource)
+            let isLowered = lowered[resource]?.limit.map { limit < $0 || !isLasting } ?? true
             lowered[resource, default: Lowered()].limit = limit
+            if isLowered { lowered[resource]?.maxExcess = .max }
             distribute(isLowered ? newExcess(of: resource) : keptExcess(excess[resource], of: resource), of: resource)
             dropExcess(of: resource)
         }
@@ -91,21 +95,22 @@ extension DistributedCenter {
         }
     }
 
-    /// What does not count, for a later process.
+    /// What does not count, for a later process: until ``restoreExcess(effects:)`` has looked, that of an earlier one.
     var rememberedExcess: [Change] {
-        Self.withLastingExcess.filter { excess[$0] > 0 }.map { resource in
-            .excess(
-                resource.limit, Excess(amount: excess[resource], limit: lowered[resource]?.limit ?? limit(of: resource))
-            )
+        Self.withLastingExcess.compactMap { resource in
+            guard let known = lowered[resource] else { return nil }
+            let now = known.limit.map { Excess(amount: excess[resource], limit: $0) } ?? known.remembered
+            return now.flatMap { $0.amount > 0 ? .excess(resource.limit, $0) : nil }
         }
     }
 
     /// Takes over what did not count for an earlier process.
     func takeOver(_ before: Excess, _ key: Limits.Key) -> Bool {
-        guard let resource = Self.withLastingExcess.first(where: { $0.limit == key }), before.amount >= 0 else {
-            return false
+        guard before.amount >= 0 else { return false }
+        // Another version may remember it of other resources.
+        if let resource = Self.withLastingExcess.first(where: { $0.limit == key }) {
+            lowered[resource, default: Lowered()].remembered = before
         }
-        lowered[resource, default: Lowered()].remembered = before
         return true
     }
 
@@ -128,11 +133,12 @@ extension DistributedCenter {
         lowered[resource]?.moves = 0
         excess[resource] = amount
         guard amount > 0 else { return }
+        let all = accounts.map { $0.reduce(0) { $0 + $1.usage[resource] } } ?? totals[resource]
         let accounts = accounts ?? Array(accountsByID.values)
         let smallestFirst = accounts.sorted { ($0.usage[resource], $1.id) < ($1.usage[resource], $0.id) }
-        meter.count(3 * accounts.count)
+        meter.count(2 * accounts.count)
         meter.countSort(of: accounts.count)
-        var rest = accounts.reduce(-amount) { $0 + $1.usage[resource] }
+        var rest = all - amount
         for (number, account) in smallestFirst.enumerated() {
             let left = smallestFirst.count - number
             let part = min(account.usage[resource], (rest + left - 1) / left)
@@ -182,7 +188,7 @@ extension DistributedCenter {
         account.excess[resource] -= less
         excess[resource] -= less
         dropExcess(of: resource)
-        isExcessToRemember = true
+        if Self.withLastingExcess.contains(resource) { isExcessToRemember = true }
     }
 
     /// Where all together have no more than they may, each has no more excess than it has beyond what one may: the others

@@ -48,7 +48,9 @@ struct ChangeDecoder {
         case .excess:
             let key = Limits.Key(rawValue: try reader.readText())
             let (amount, limit) = (Int(exactly: try reader.readUInt64()), Int(exactly: try reader.readUInt64()))
-            guard let key, let amount, let limit else { throw RecordReader.Malformed() }
+            guard let amount, let limit else { throw RecordReader.Malformed() }
+            // Of a limit of a later version.
+            guard let key else { return .part }
             return .change(.excess(key, Excess(amount: amount, limit: limit)))
         default: return .change(try change(kind, &reader, counts))
         }
