@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import BusNames
 import CarillonBridge
 import DBus
 import MQTT
@@ -37,6 +38,10 @@ final class RealmHost {
         var peers: [Peer] = []
         var lines: [WeakLine] = []
         var sessionBus: ProcessBus?
+        /// Its name on the bus, as the service knows it.
+        var name: UniqueName?
+        /// Whether it has observed, and does not end.
+        var isExporting = false
 
         init(_ process: LoopProcess) {
             self.process = process
@@ -75,6 +80,16 @@ final class RealmHost {
     var clientID: String { "carillon-home-\(name)-\(Self.user)-\(secret)" }
     fileprivate var secret: String { "s\(name)" }
     private(set) var isBridgeWanted = true
+    private var isEnding = false
+
+    /// Whether what is posted from now on is seen by the bridge.
+    var isExporting: Bool {
+        guard let bridge, !isEnding else { return false }
+        if !bridge.isExporting, let status = services.center?.clientStatuses.first(where: { $0.name == bridge.name }) {
+            bridge.isExporting = status.observers > 0
+        }
+        return bridge.isExporting
+    }
 
     private func reading() -> BridgeConfiguration.Reading {
         BridgeConfiguration.Reading(
@@ -97,9 +112,11 @@ final class RealmHost {
         let process = LoopProcess(world, id: lastProcessID, name: "bridge of \(name)")
         let instance = BridgeProcess(process)
         bridge = instance
+        isEnding = false
         world.note("\(process.name) \(process.id) starts")
         let sessionBus = ProcessBus(bus, streams, process)
         instance.sessionBus = sessionBus
+        sessionBus.onName = { [unowned instance] name in instance.name = name }
         let environment = BridgeEnvironment(
             connect: { [unowned self, unowned instance] context throws(BusError) in
                 let peer = bus.connect(processID: instance.process.id)
@@ -141,6 +158,8 @@ final class RealmHost {
     func endBridge() {
         isBridgeWanted = false
         guard let instance = bridge else { return }
+        instance.isExporting = false
+        isEnding = true
         instance.process.perform {
             instance.bridge?.stop { [unowned instance] in instance.process.kill() }
         }

@@ -7,6 +7,8 @@ final class RealmLedger {
         let host: Int
         let name: String
         let isValue: Bool
+        /// Whether a bridge was there to see it.
+        let isSeen: Bool
         /// Whether its service has taken it.
         var isAccepted = false
     }
@@ -32,8 +34,8 @@ final class RealmLedger {
         self.world = world
     }
 
-    func post(_ host: Int, _ name: String, isValue: Bool) -> Int {
-        posts.append(Post(host: host, name: name, isValue: isValue))
+    func post(_ host: Int, _ name: String, isValue: Bool, isSeen: Bool = true) -> Int {
+        posts.append(Post(host: host, name: name, isValue: isValue, isSeen: isSeen))
         return posts.count - 1
     }
 
@@ -86,7 +88,7 @@ final class RealmLedger {
                 for name in RealmPlan.names {
                     let missing = posts.indices.filter {
                         let post = posts[$0]
-                        return post.host == from && post.name == name && post.isAccepted
+                        return post.host == from && post.name == name && post.isAccepted && post.isSeen
                             && !arrived[to, default: []].contains($0)
                     }
                     let host = RealmPlan.hostNames[from]

@@ -6,7 +6,7 @@ import NotificationCore
 enum RealmAction: Sendable {
     case post(name: Int, count: Int)
     case value(name: Int, object: Int, isBound: Bool)
-    case removeValue(name: Int, object: Int)
+    case removeValue(object: Int)
     /// The program that has posted values that go with their poster leaves, and another one comes.
     case restartOwner
     case endBridge(seconds: Int)
@@ -40,8 +40,12 @@ struct RealmPlan {
 
     static let hostNames = ["desk", "laptop", "tower"]
     static let names = ["org.realm.A", "org.realm.B"]
-    /// Those of values.
-    static let valueNames = ["org.realm.V", "org.realm.W"]
+    /// Of values that all machines have, and of those that one machine has, which alone are removed: who removes a value
+    /// removes those of others in this session, too.
+    static func valueName(_ number: Int, of host: Int) -> String {
+        number == 0 ? "org.realm.V" : "org.realm.W.\(hostNames[host])"
+    }
+    static let allValueNames = ["org.realm.V"] + hostNames.map { "org.realm.W.\($0)" }
     static let objects = ["", "x", "y/z"]
 
     let seed: UInt64
@@ -66,7 +70,7 @@ struct RealmPlan {
         manner.timeBetweenSaves = random.happens(0.5) ? Int64(random.number(1...60)) * 1_000_000 : nil
         self.manner = manner
         lists = (0..<hostCount).map { _ in
-            let all = (Self.names + Self.valueNames).joined(separator: ";")
+            let all = (Self.names + Self.allValueNames).joined(separator: ";")
             let list = random.happens(0.5) ? "org.realm.*" : all
             return "export=\(list)\nimport=\(random.happens(0.5) ? "org.realm.*" : all)"
         }
@@ -112,7 +116,7 @@ struct RealmPlan {
         case 0...4: return .post(name: random.number(0...1), count: random.pick([1, 1, 1, 3, 100]))
         case 5...7:
             return .value(name: random.number(0...1), object: random.number(0...2), isBound: random.happens(0.4))
-        case 8: return .removeValue(name: random.number(0...1), object: random.number(0...2))
+        case 8: return .removeValue(object: random.number(0...2))
         default: return random.happens(0.3) ? .restartOwner : .post(name: 0, count: 1)
         }
     }

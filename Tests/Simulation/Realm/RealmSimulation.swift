@@ -40,7 +40,7 @@ final class RealmSimulation {
             let observer = program(on: host)
             observer.onReceipt = { [unowned self] receipt in ledger.received(receipt, at: number) }
             for name in RealmPlan.names + [RealmLedger.lostName] { observer.observe(name, values: false) }
-            for name in RealmPlan.valueNames { observer.observe(name, values: true) }
+            for name in RealmPlan.allValueNames { observer.observe(name, values: true) }
             observers.append(observer)
             posters.append(program(on: host))
             owners.append(program(on: host))
@@ -78,7 +78,7 @@ final class RealmSimulation {
     }
 
     private func post(_ host: Int, _ name: Int) {
-        let number = ledger.post(host, RealmPlan.names[name], isValue: false)
+        let number = ledger.post(host, RealmPlan.names[name], isValue: false, isSeen: hosts[host].isExporting)
         posters[host].post(RealmPlan.names[name], object: "", number: number) { [ledger] isAccepted in
             ledger.settle(number, isAccepted)
         }
@@ -91,13 +91,14 @@ final class RealmSimulation {
         switch step.action {
         case .post(let name, let count): for _ in 0..<count { post(step.host, name) }
         case .value(let name, let object, let isBound):
-            let number = ledger.post(step.host, RealmPlan.valueNames[name], isValue: true)
+            let name = RealmPlan.valueName(name, of: step.host)
+            let number = ledger.post(step.host, name, isValue: true)
             (isBound ? owners : posters)[step.host].post(
-                RealmPlan.valueNames[name], object: RealmPlan.objects[object], number: number,
+                name, object: RealmPlan.objects[object], number: number,
                 retention: Retention(whileConnected: isBound)
             ) { [ledger] isAccepted in ledger.settle(number, isAccepted) }
-        case .removeValue(let name, let object):
-            posters[step.host].removeValue(RealmPlan.valueNames[name], object: RealmPlan.objects[object])
+        case .removeValue(let object):
+            posters[step.host].removeValue(RealmPlan.valueName(1, of: step.host), object: RealmPlan.objects[object])
         case .restartOwner:
             owners[step.host].leave()
             owners[step.host] = program(on: host)
@@ -180,7 +181,7 @@ final class RealmSimulation {
 
     private func numbers(_ values: [KeptValue]) -> [String: Int] {
         var numbers: [String: Int] = [:]
-        for value in values where RealmPlan.valueNames.contains(value.name) {
+        for value in values where RealmPlan.allValueNames.contains(value.name) {
             if case .int64(let number)? = value.userInfo["n"] { numbers["\(value.name) \(value.object)"] = Int(number) }
         }
         return numbers
