@@ -87,6 +87,14 @@ final class Crossing {
     /// When the service told of ends of values last, and the question that values behind it cause.
     private var lastRemoval: SuspendingClock.Instant?
     private var removalTimer: EventSource?
+    /// Whether others are to be told that the broker has all values of this host.
+    private enum Due {
+        case nothing
+        /// - Parameter again: whether it has lacked some.
+        case mark(again: Bool)
+    }
+
+    private var due = Due.nothing
     private var look = Look.none
     private var lookTimer: EventSource?
     private var lookSubscription: PacketID?
@@ -144,6 +152,10 @@ final class Crossing {
             let difference = exporter.compare(
                 with: Set(own.map { ValueKind($0.name, $0.object) }), hasLooked: hasLooked)
             if difference.isReplayNeeded { self.center.replayValues() }
+            if hasLooked {
+                due = .mark(again: difference.isReplayNeeded || !difference.gone.isEmpty)
+                checkMark()
+            }
             if difference.isUnsure { values.ask() }
         }
         broker.delegate = self
@@ -254,6 +266,7 @@ final class Crossing {
     }
 
     private func exporterIsIdle() {
+        checkMark()
         // Values that had no room in the queue have some now.
         if phase == .running, replayTimer == nil, exporter.values.takeReplay() {
             replayTimer = .once(milliseconds: Time.replay, on: context) { [unowned self] in
@@ -262,6 +275,13 @@ final class Crossing {
             }
         }
         checkDrained()
+    }
+
+    /// Tells others that the broker has all values of this host, when it has acknowledged them.
+    private func checkMark() {
+        guard case .mark(let again) = due, exporter.isIdle, broker.isConnected, phase == .running else { return }
+        due = .nothing
+        presence.tellValues(again: again)
     }
 
     private func leave() {
@@ -452,9 +472,9 @@ extension Crossing: BrokerLinkDelegate {
         Log.notice("connected to \(brokerText)\(sessionPresent ? ", which kept what came meanwhile" : "")")
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
-        presence.connected()
+        presence.connected(sessionPresent: sessionPresent)
         if configuration.followsPresence { confirmHosts() }
-        importer.connected()
+        importer.connected(sessionPresent: sessionPresent)
         lookForOwnValues()
         losses.brokerConnected()
         exporter.pump()
@@ -466,6 +486,8 @@ extension Crossing: BrokerLinkDelegate {
         hostTimer = nil
         losses.brokerDisconnected()
         hostRemoval?.fail("the connection to the broker has ended")
+        importer.connectionEnded()
+        due = .nothing
         exporter.connectionEnded(because: error)
         checkDrained()
     }
@@ -541,7 +563,7 @@ extension Crossing: BrokerLinkDelegate {
         case .own(let topic): takeOwn(publication, topic)
         case .presence(let origin, let host, let before):
             hosts.tell(origin, host, before: before)
-            importer.follow(origin)
+            importer.follow(origin, host, before: before)
         case .ignored, .unwanted, .refused, .repeated, .message: break
         }
     }
@@ -564,6 +586,7 @@ extension Crossing: BrokerLinkDelegate {
     func brokerSubscribed(_ id: PacketID, _ reasons: [ReasonCode]) {
         roundTrip?.subscribed(id)
         hostRemoval?.subscribed(id, reasons)
+        importer.subscribed(id, reasons)
         if id == lookSubscription {
             // A broker that shows nothing has not forgotten anything.
             if reasons.contains(where: \.isFailure) { return stopLooking() }

@@ -88,7 +88,7 @@ struct OwnPresenceTests {
         #expect(own.judge(theirs, isRetained: true) == .none)
         #expect(own.judge(mine, isRetained: true) == .none)
         #expect(own.judge(theirs, isRetained: true) == .correct(answer: nil))
-        own.connected()
+        own.connected(sessionPresent: true)
         #expect(own.judge(theirs, isRetained: true) == .none)
     }
 

@@ -12,6 +12,9 @@ struct HostTable {
         var isStripped = false
         /// The run of its bridge; nil for one that does not say.
         var run: String?
+        /// Another one each time when the broker has lacked values of the host, and has them again; nil while it may lack some,
+        /// and for a host that does not say.
+        var mark: String?
     }
 
     /// Hosts that are remembered.
@@ -82,9 +85,12 @@ struct HostTable {
         let hasProperty = publication.userProperties.contains {
             $0.name == MessageProperties.Key.carillon.rawValue
         }
+        func token(_ key: String) -> String? {
+            json[key]?.text.flatMap { $0.utf8.count > MessageProperties.maxRunBytes ? nil : $0 }
+        }
         return Host(
             isOnline: isOnline, software: String((json["software"]?.text ?? "").prefix(100).filter { $0 != "\0" }),
             isStripped: isBridge && !hasProperty,
-            run: json["run"]?.text.flatMap { $0.utf8.count > MessageProperties.maxRunBytes ? nil : $0 })
+            run: token("run"), mark: token("values"))
     }
 }

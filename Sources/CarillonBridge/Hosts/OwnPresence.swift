@@ -38,6 +38,8 @@ struct OwnPresence {
     let run: String
     /// The challenge that is open: it waits for an answer.
     private(set) var challenge: String?
+    /// Tells others that the broker has all values of this host: another one each time when it has lacked some.
+    var mark: String?
     /// Whether the broker has shown an announcement of this process on this connection.
     private var hasSeenOwn = false
 
@@ -46,7 +48,12 @@ struct OwnPresence {
     }
 
     /// There is a new connection to the broker.
-    mutating func connected() { hasSeenOwn = false }
+    ///
+    /// - Parameter sessionPresent: whether it has kept the session, and so perhaps everything.
+    mutating func connected(sessionPresent: Bool) {
+        hasSeenOwn = false
+        if !sessionPresent { mark = nil }
+    }
 
     /// Nobody has answered for a while.
     mutating func closeChallenge() { challenge = nil }
@@ -76,23 +83,25 @@ struct OwnPresence {
     ///   - next: a challenge to ask with, if none is open; nil for asking nothing.
     mutating func announcement(answer: String?, asking next: String?, topic: String) -> Publication {
         guard answer == nil, let next else {
-            return Self.message(isOnline: true, run: run, answer: answer, topic: topic)
+            return Self.message(isOnline: true, run: run, mark: mark, answer: answer, topic: topic)
         }
         // Another one would make the answer to this one worth nothing.
         let challenge = challenge ?? next
         self.challenge = challenge
-        return Self.message(isOnline: true, run: run, challenge: challenge, topic: topic)
+        return Self.message(isOnline: true, run: run, mark: mark, challenge: challenge, topic: topic)
     }
 
     func farewell(topic: String) -> Publication { Self.message(isOnline: false, run: run, topic: topic) }
 
     private static func message(
-        isOnline: Bool, run: String, challenge: String? = nil, answer: String? = nil, topic: String
+        isOnline: Bool, run: String, mark: String? = nil, challenge: String? = nil, answer: String? = nil,
+        topic: String
     ) -> Publication {
         var fields = [
             ("online", isOnline ? "true" : "false"), ("protocol", "1"), ("run", JSON.quoted(run)),
             ("software", JSON.quoted("carillon-bridge \(Wire.softwareVersion)")),
         ]
+        if let mark { fields.append(("values", JSON.quoted(mark))) }
         if let challenge { fields.append(("ask", JSON.quoted(challenge))) }
         if let answer { fields.append(("answer", JSON.quoted(answer))) }
         return Publication(

@@ -36,14 +36,23 @@ final class PresenceKeeper {
 
     var farewell: Publication { presence.farewell(topic: topic) }
 
-    func connected() {
+    func connected(sessionPresent: Bool) {
         // Without the flag as published: with it a message that the broker had kept could not be told from a new one.
         let own = TopicFilter(topic, excludesOwn: false, keepsRetainFlag: false, retainHandling: .always)
         _ = broker.subscribe([own])
-        presence.connected()
+        presence.connected(sessionPresent: sessionPresent)
         presence.closeChallenge()
         // A bridge that comes back while another one has taken its place asks for it; a new one takes the place.
         announce(answer: nil, asks: hasBeenPresent)
+    }
+
+    /// The broker has all values of this host.
+    ///
+    /// - Parameter again: whether it has lacked some.
+    func tellValues(again: Bool) {
+        guard presence.mark == nil || again else { return }
+        presence.mark = environment.makeToken()
+        announce(answer: nil, asks: false)
     }
 
     /// The connection has ended, or the bridge corrects nothing any more.

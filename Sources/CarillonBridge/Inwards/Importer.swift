@@ -28,11 +28,14 @@ final class Importer: @unchecked Sendable {
     /// The messages whose posts the service has not answered, by the order of their posts.
     private var unanswered: [UInt64: InwardMessage] = [:]
     private var lastPost: UInt64 = 0
+    /// Those of values that were not answered before the service was gone.
+    private var uncertain: [InwardMessage] = []
     /// Whether the first of the inbox waits for a comparison, and all others behind it.
     private var isComparing = false
     /// Whether messages are posted. Otherwise they wait for another importer.
     private var isOpen = true
     private var holeTimer: EventSource?
+    private var sweep: ValueSweep!
     private let context: MainContext
     /// Microseconds since 1970 in UTC.
     private let time: () -> Int64
@@ -58,6 +61,10 @@ final class Importer: @unchecked Sendable {
         self.lost = lost
         gate = InwardGate(
             realm: configuration.realm, own: configuration.origin, imports: configuration.imports)
+        sweep = ValueSweep(
+            realm: configuration.realm, center: center, broker: broker, context: context,
+            hosts: { [unowned self] in gate.hosts },
+            remove: { [unowned self] origin, topics in forget(origin, topics: topics) })
     }
 
     /// Continues where an earlier bridge ended.
@@ -112,23 +119,36 @@ final class Importer: @unchecked Sendable {
         bound.removeAll { [wanted = gate.wanted] in !wanted.contains($0.message.name) }.forEach(remove)
         pump()
         unsubscribe(before.subtracting(after))
-        subscribe(after.subtracting(before))
+        subscribe(after.subtracting(before), isNew: true)
     }
 
     /// Subscribes to everything again, as the broker may have forgotten. It sends values only for what is new to it.
-    func connected() { subscribe(filters) }
+    func connected(sessionPresent: Bool) {
+        sweep.connected()
+        subscribe(filters, isNew: !sessionPresent)
+    }
+
+    func connectionEnded() { sweep.stop() }
+
+    func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) { sweep.answered(id, reasons) }
 
     private static let together = 32
 
-    private func subscribe(_ filters: Set<String>) {
-        for part in filters.sorted().chunks(of: Self.together) {
-            let id = broker.subscribe(
-                part.map { filter in
-                    TopicFilter(
-                        filter, excludesOwn: true, keepsRetainFlag: true,
-                        retainHandling: hasState || subscribed.contains(filter) ? .ifNew : .always)
-                })
-            if id != nil, !hasState { subscribed.formUnion(part) }
+    /// - Parameter isNew: whether the broker has none of these subscriptions, as far as is known.
+    private func subscribe(_ filters: Set<String>, isNew: Bool) {
+        // All of a packet have the same options.
+        let isKnown = { [self] filter in !isNew && (hasState || subscribed.contains(filter)) }
+        for known in [true, false] {
+            for part in filters.filter({ isKnown($0) == known }).sorted().chunks(of: Self.together) {
+                let id = broker.subscribe(
+                    part.map { filter in
+                        TopicFilter(
+                            filter, excludesOwn: true, keepsRetainFlag: true, retainHandling: known ? .ifNew : .always)
+                    })
+                guard let id else { continue }
+                if !hasState { subscribed.formUnion(part) }
+                if !known { sweep.subscribed(Array(part), by: id) }
+            }
         }
     }
 
@@ -143,6 +163,7 @@ final class Importer: @unchecked Sendable {
     ///
     /// - Returns: its kind, for the other parts of the bridge.
     func take(_ publication: Publication) -> InwardGate.Judgement {
+        sweep.take(publication)
         let judgement = gate.judge(publication, now: context.now)
         defer { watchHoles() }
         switch judgement {
@@ -180,7 +201,13 @@ final class Importer: @unchecked Sendable {
     }
 
     /// Something is new about a host. Values that go with their posters end with it, and are there again with it (R8).
-    func follow(_ origin: Origin) {
+    func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
+        follow(origin)
+        // The broker has forgotten something: so it may have done with what was to come here.
+        if sweep.follow(origin, host, before: before) { subscribe(filters, isNew: true) }
+    }
+
+    private func follow(_ origin: Origin) {
         let (over, again) = bound.follow(origin, gate.hosts[origin], now: time())
         over.forEach(remove)
         for message in again { inbox.append(message.told(anew: true)) }
@@ -238,11 +265,12 @@ final class Importer: @unchecked Sendable {
     }
 
     /// Whether every message that was taken is posted and answered.
-    var isIdle: Bool { inbox.isEmpty && unanswered.isEmpty && !isComparing }
+    var isIdle: Bool { inbox.isEmpty && unanswered.isEmpty && uncertain.isEmpty && !isComparing }
 
     /// Posts messages that wait, while the service is there and answers.
     func pump() {
         defer { pauseReading() }
+        if isOpen, !isComparing { retryUncertain() }
         while isOpen, center.isThere, !isComparing, unanswered.count < Self.window, let message = inbox.popFirst() {
             if case .notification(let userInfo) = message.content, message.isToldAnew {
                 compare(message, userInfo)
@@ -315,10 +343,27 @@ final class Importer: @unchecked Sendable {
         if case .refused = error {
             Log.info("\(message.name) of \(message.origin.text) was refused: \(error)")
             lost(1, message.name, message.origin, .refused)
+        } else if message.isKept {
+            // It is known what there has to be.
+            uncertain.append(message)
         } else {
             // It may have been posted. Nothing comes twice, so it is announced as a possible loss.
             lost(1, message.name, message.origin, .uncertain)
         }
+    }
+
+    /// Has values, and ends of values, carried out again of which nobody knows whether they were, before anything newer.
+    private func retryUncertain() {
+        guard !uncertain.isEmpty, unanswered.isEmpty else { return }
+        var newer = Set(inbox.lazy.filter(\.isKept).map(\.value))
+        for message in uncertain.reversed() {
+            if newer.insert(message.value).inserted {
+                inbox.prepend(message.told(anew: true))
+            } else {
+                lost(1, message.name, message.origin, .uncertain)
+            }
+        }
+        uncertain = []
     }
 
     /// Posts a value that was at the broker before only if the session does not have it: after a new connection the broker
@@ -355,11 +400,11 @@ final class Importer: @unchecked Sendable {
         isComparing = false
         holeTimer = nil
         if !awaitsAnswers {
-            for (_, message) in unanswered.sorted(by: { $0.key < $1.key }) {
-                lost(1, message.name, message.origin, .uncertain)
-            }
+            let left = unanswered.sorted { $0.key < $1.key }.map(\.value)
             unanswered = [:]
+            for message in left { failed(message, .disconnected("the bridge ends")) }
         }
+        retryUncertain()
         defer { inbox.removeAll() }
         return (Array(inbox), gate.places.saved, bound.saved(at: time()))
     }

@@ -74,6 +74,15 @@ struct InwardMessage {
         return message
     }
 
+    /// Identifies a value of a host.
+    struct HostValue: Hashable {
+        let origin: Origin
+        let kind: ValueKind
+    }
+
+    /// The value that it sets or ends, if it is kept.
+    var value: HostValue { HostValue(origin: origin, kind: ValueKind(name, object)) }
+
     /// That a value of this message's host, name and object is gone.
     ///
     /// - Parameter realm: that of the bridge.

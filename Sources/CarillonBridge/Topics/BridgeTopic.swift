@@ -126,6 +126,19 @@ struct BridgeTopic {
         return [root + "n/" + levels + "/#", root + "v/" + levels + "/#"]
     }
 
+    /// Whether a filter is for a topic.
+    static func matches(_ filter: String, _ topic: String) -> Bool {
+        let wanted = filter.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let levels = topic.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        for (index, level) in wanted.enumerated() {
+            if level.elementsEqual("#".utf8) { return levels.count >= index }
+            guard index < levels.count, level.elementsEqual("+".utf8) || level.elementsEqual(levels[index]) else {
+                return false
+            }
+        }
+        return wanted.count == levels.count
+    }
+
     static func presenceFilter(in realm: String) -> String { root(realm, "+", "+") + "online" }
 
     /// All that one origin keeps at the broker.

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+import Collections
+import MQTT
+import MainLoop
+import NotificationWire
+
+/// Finds values of other hosts that the session still has, and their hosts do not: they were removed while the broker did not
+/// know this bridge, or while nobody here wanted their names, or the broker has forgotten the removal (R1).
+///
+/// A filter that is new to the broker has it show all values. A value that it has not shown is removed, where its host has said
+/// that the broker has all its values (``HostTable/Host/mark``), and where the broker does not show the value when it is asked
+/// for that one alone: it may have dropped it for want of room.
+final class ValueSweep {
+    private enum Time {
+        /// The broker has shown everything when it has sent nothing of it for so long, in milliseconds.
+        static let calm: UInt32 = 5_000
+        /// What a host has said before this connection is trusted after so long: a broker that has forgotten something has
+        /// ended the host's connection, too.
+        static let trust = Duration.seconds(95)
+    }
+
+    /// The maximum of topics that are remembered. With more of them nothing is found.
+    private static let maxShown = 131_072
+    /// Values that are asked for together.
+    private static let together = 32
+
+    private struct Candidate {
+        let origin: Origin
+        let topic: String
+    }
+
+    private let realm: String
+    private let broker: BrokerLink
+    private let context: MainContext
+    /// The hosts of the realm.
+    private let hosts: () -> HostTable
+    private let remove: (Origin, [String]) -> Void
+    private var question: PagedQuestion<FollowValues>!
+    /// The filters that are new to the broker, and those that it has not answered.
+    private var filters: Set<String> = []
+    private var asked: [PacketID: [String]] = [:]
+    /// The hash values of the topics on which it has sent values since.
+    private var shown: Set<Int> = []
+    private var lastShown: SuspendingClock.Instant
+    private var connectedAt: SuspendingClock.Instant
+    /// Hosts that have changed on this connection, and those of them that have said since that all their values are there.
+    private var changed: Set<Origin> = []
+    private var certain: Set<Origin> = []
+    private var done: Set<Origin> = []
+    /// Hosts whose values the service is asked for.
+    private var asking: Set<Origin> = []
+    private var candidates = Deque<Candidate>()
+    /// Values that the broker is asked for, by their topics, and by which subscription.
+    private var checked: [String: Candidate] = [:]
+    private var check: PacketID?
+    private var timer: EventSource?
+
+    init(
+        realm: String, center: CenterLink, broker: BrokerLink, context: MainContext, hosts: @escaping () -> HostTable,
+        remove: @escaping (Origin, [String]) -> Void
+    ) {
+        self.realm = realm
+        self.broker = broker
+        self.context = context
+        self.hosts = hosts
+        self.remove = remove
+        (lastShown, connectedAt) = (context.now, context.now)
+        question = PagedQuestion(
+            "which values of others it keeps", of: center, on: context, first: FollowValues(most: 1_000),
+            further: { $0.last.map { FollowValues(after: $0.serial, most: 1_000) } }
+        ) { [unowned self] pieces in find(among: pieces.joined()) }
+    }
+
+    func connected() { connectedAt = context.now }
+
+    func stop() {
+        (filters, asked, shown) = ([], [:], [])
+        (changed, certain, done, asking) = ([], [], [], [])
+        candidates.removeAll()
+        (checked, check) = ([:], nil)
+        timer = nil
+    }
+
+    private var isActive: Bool { !filters.isEmpty || !asked.isEmpty }
+
+    /// The broker is asked for all values of filters.
+    func subscribed(_ new: [String], by id: PacketID) {
+        asked[id] = new
+        done = []
+    }
+
+    func answered(_ id: PacketID, _ reasons: [ReasonCode]) {
+        if id == check {
+            for (topic, reason) in zip(checked.keys.sorted(), reasons) where reason.isFailure { checked[topic] = nil }
+            check = nil
+            lastShown = context.now
+            return wait()
+        }
+        guard let new = asked.removeValue(forKey: id) else { return }
+        filters.formUnion(zip(new, reasons).filter { !$0.1.isFailure }.map(\.0))
+        lastShown = context.now
+        wait()
+    }
+
+    /// The broker has sent a value, one of those that there were or a new one.
+    func take(_ publication: Publication) {
+        guard isActive, publication.isRetained, !publication.payload.isEmpty else { return }
+        checked[publication.topic] = nil
+        lastShown = context.now
+        if shown.count < Self.maxShown { shown.insert(publication.topic.hashValue) }
+    }
+
+    /// Something is new about a host.
+    ///
+    /// - Returns: whether the broker has forgotten something of it, which is there again.
+    func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) -> Bool {
+        let isMarked = host.isOnline && host.mark != nil && host.mark != before?.mark
+        if isMarked, changed.contains(origin) { certain.insert(origin) }
+        changed.insert(origin)
+        wait()
+        return isMarked && !isActive && before?.mark != nil && before?.run == host.run
+    }
+
+    // MARK: Looking
+
+    private func wait() {
+        guard isActive, timer == nil else { return }
+        timer = .once(milliseconds: Time.calm, on: context) { [unowned self] in
+            timer = nil
+            goOn()
+        }
+    }
+
+    private func goOn() {
+        guard asked.isEmpty, check == nil, asking.isEmpty, !broker.isReadingPaused,
+            context.now - lastShown >= .milliseconds(Time.calm)
+        else { return wait() }
+        if !checked.isEmpty { removeUnseen() }
+        if !candidates.isEmpty { return askForNext() }
+        guard shown.count < Self.maxShown else { return }
+        let isTrusted = context.now - connectedAt >= Time.trust
+        let marked = hosts().hosts.filter { $0.value.isOnline && $0.value.mark != nil && !done.contains($0.key) }.keys
+        asking = Set(marked.filter { isTrusted || certain.contains($0) })
+        if !asking.isEmpty { return question.ask() }
+        // Otherwise the next word of a host goes on with it.
+        if !isTrusted { wait() }
+    }
+
+    private func find(among values: some Sequence<FollowValues.Listed>) {
+        done.formUnion(asking)
+        for value in values {
+            guard let origin = Origin(host: value.host ?? "", user: value.user ?? ""), asking.contains(origin) else {
+                continue
+            }
+            let subject: BridgeTopic.Subject =
+                value.object.isEmpty
+                ? .notification(name: value.name) : .value(name: value.name, object: value.object)
+            let topic = BridgeTopic(subject, of: origin).text(in: realm)
+            guard !shown.contains(topic.hashValue), filters.contains(where: { BridgeTopic.matches($0, topic) }) else {
+                continue
+            }
+            candidates.append(Candidate(origin: origin, topic: topic))
+        }
+        asking = []
+        lastShown = context.now
+        wait()
+    }
+
+    private func askForNext() {
+        checked = [:]
+        while checked.count < Self.together, let next = candidates.popFirst() { checked[next.topic] = next }
+        check = broker.subscribe(
+            checked.keys.sorted().map {
+                TopicFilter($0, quality: .atMostOnce, keepsRetainFlag: true, retainHandling: .always)
+            })
+    }
+
+    private func removeUnseen() {
+        broker.unsubscribe(checked.keys.sorted())
+        for (origin, gone) in Dictionary(grouping: checked.values, by: \.origin).sorted(by: {
+            $0.key.text < $1.key.text
+        }) {
+            Log.info("\(gone.count) values of \(origin.text) are gone")
+            remove(origin, gone.map(\.topic).sorted())
+        }
+        checked = [:]
+    }
+}
