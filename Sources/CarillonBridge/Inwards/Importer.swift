@@ -204,7 +204,12 @@ final class Importer: @unchecked Sendable {
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) {
         follow(origin)
         // The broker has forgotten something: so it may have done with what was to come here.
-        if sweep.follow(origin, host, before: before) { subscribe(filters, isNew: true) }
+        if sweep.follow(origin, host, before: before) { lookAgain() }
+    }
+
+    /// Has the broker show all values, at most once on a connection.
+    private func lookAgain() {
+        if !sweep.isActive { subscribe(filters, isNew: true) }
     }
 
     private func follow(_ origin: Origin) {
@@ -259,7 +264,10 @@ final class Importer: @unchecked Sendable {
         guard gate.isWaitingForLosses, holeTimer == nil, isOpen else { return }
         holeTimer = .once(milliseconds: 1_000, on: context) { [unowned self] in
             holeTimer = nil
-            for loss in gate.losses(at: context.now) { lost(loss.count, loss.name, loss.origin, .missing) }
+            let losses = gate.losses(at: context.now)
+            for loss in losses { lost(loss.count, loss.name, loss.origin, .missing) }
+            // A broker that has dropped messages may have dropped values, and their ends.
+            if !losses.isEmpty { lookAgain() }
             watchHoles()
         }
     }

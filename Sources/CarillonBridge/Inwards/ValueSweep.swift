@@ -81,7 +81,8 @@ final class ValueSweep {
         timer = nil
     }
 
-    private var isActive: Bool { !filters.isEmpty || !asked.isEmpty }
+    /// Whether the broker is asked for values, or was on this connection.
+    var isActive: Bool { !filters.isEmpty || !asked.isEmpty }
 
     /// The broker is asked for all values of filters.
     func subscribed(_ new: [String], by id: PacketID) {
@@ -118,7 +119,7 @@ final class ValueSweep {
         if isMarked, changed.contains(origin) { certain.insert(origin) }
         changed.insert(origin)
         wait()
-        return isMarked && !isActive && before?.mark != nil && before?.run == host.run
+        return isMarked && before?.mark != nil && before?.run == host.run
     }
 
     // MARK: Looking
