@@ -166,10 +166,12 @@ struct ExcessTests {
     private func restart(_ before: Scenario, log: inout [Change], limit: UInt64) throws -> Scenario {
         let next = Scenario()
         next.center.remembersChanges = true
+        // The limits are known before anything comes back.
+        next.center.limits[.observers] = limit
+        next.perform { effects in next.center.limitsChanged(effects: &effects) }
         for change in log + before.changes { _ = next.center.restore(change) }
         log = []
         next.center.forEachRememberedChange { log.append($0) }
-        next.center.limits[.observers] = limit
         next.finishRestoring()
         try next.center.checkInvariants()
         return next

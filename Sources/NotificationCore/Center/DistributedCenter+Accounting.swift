@@ -77,6 +77,8 @@ extension DistributedCenter {
     /// Every change of what somebody uses goes through here, so that the totals are the sums of their parts.
     func charge(_ peer: Peer, _ resource: Resource, _ amount: Int) {
         guard amount != 0 else { return }
+        // What is given back is of those that have most, whoever the connections turned out to belong to.
+        if amount < 0, excess[resource] > 0 { _ = distributeExcess(of: resource) }
         let account = peer.account
         peer.usage[resource] += amount
         account.usage[resource] += amount

@@ -21,6 +21,8 @@ struct Lowered {
     var moves = 0
     /// What a later process would know.
     var remembered: Excess?
+    /// What an earlier process had, until ``DistributedCenter/restoreExcess(effects:)`` has looked at it.
+    var restored: Excess?
     /// The maximum that may come about when connections that came back turn out to be one process's: what an earlier service
     /// had. Until the limit is lowered again.
     var maxExcess = Int.max
@@ -71,7 +73,7 @@ extension DistributedCenter {
         for resource in Self.withExcess {
             let limit = limit(of: resource)
             lowered[resource, default: Lowered()].limit = limit
-            if let before = lowered[resource]?.remembered, before.amount > 0, limit >= before.limit {
+            if let before = lowered[resource]?.restored.take(), before.amount > 0, limit >= before.limit {
                 lowered[resource]?.maxExcess = before.amount
                 distribute(keptExcess(before.amount, of: resource), of: resource)
             } else {
@@ -99,7 +101,7 @@ extension DistributedCenter {
     var rememberedExcess: [Change] {
         Self.withLastingExcess.compactMap { resource in
             guard let known = lowered[resource] else { return nil }
-            let now = known.limit.map { Excess(amount: excess[resource], limit: $0) } ?? known.remembered
+            let now = known.restored ?? known.limit.map { Excess(amount: excess[resource], limit: $0) }
             return now.flatMap { $0.amount > 0 ? .excess(resource.limit, $0) : nil }
         }
     }
@@ -110,6 +112,7 @@ extension DistributedCenter {
         // Another version may remember it of other resources.
         if let resource = Self.withLastingExcess.first(where: { $0.limit == key }) {
             lowered[resource, default: Lowered()].remembered = before
+            lowered[resource]?.restored = before
         }
         return true
     }
@@ -126,7 +129,8 @@ extension DistributedCenter {
         return true
     }
 
-    /// So much does not count from now on: those of `accounts` that use most have it, as many as it takes to make them alike.
+    /// So much does not count from now on: those of `accounts` that use most have it, as many as it takes to make them alike;
+    /// of those that use the same the oldest.
     private func distribute(_ amount: Int, of resource: Resource, among accounts: [Account]? = nil) {
         for account in lowered[resource, default: Lowered()].accounts.values { account.excess[resource] = 0 }
         lowered[resource]?.accounts = [:]
@@ -135,7 +139,10 @@ extension DistributedCenter {
         guard amount > 0 else { return }
         let all = accounts.map { $0.reduce(0) { $0 + $1.usage[resource] } } ?? totals[resource]
         let accounts = accounts ?? Array(accountsByID.values)
-        let smallestFirst = accounts.sorted { ($0.usage[resource], $1.id) < ($1.usage[resource], $0.id) }
+        let smallestFirst = accounts.sorted {
+            $0.usage[resource] == $1.usage[resource]
+                ? $1.id.isOlder(than: $0.id) : $0.usage[resource] < $1.usage[resource]
+        }
         meter.count(2 * accounts.count)
         meter.countSort(of: accounts.count)
         var rest = all - amount

@@ -11,6 +11,15 @@ public enum AccountID: Hashable, Comparable, Sendable {
     case user(UInt32)
     /// The application in a sandbox, by its id.
     case sandbox(String)
+
+    /// Whether it is, as far as is known, that of a connection that came before the other's.
+    func isOlder(than other: AccountID) -> Bool {
+        if case .connection(let name) = self, case .connection(let later) = other {
+            name.isOlder(than: later)
+        } else {
+            self < other
+        }
+    }
 }
 
 /// What one payer uses of each total.
