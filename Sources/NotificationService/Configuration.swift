@@ -46,7 +46,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
             switch entry.group {
             case "Limits":
                 guard let key = Limits.Key(rawValue: entry.key) else { continue }
-                let value = try? file.number(entry, 1...Limits.row(key).hardMaximum)
+                let value = try? file.number(entry, Limits.row(key).range)
                 limits[key] = min(limits[key], value ?? limits[key])
             case "Channels" where entry.value != "true": allowsChannels = false
             case "Channels", "Activity": continue
@@ -101,7 +101,7 @@ package struct Configuration: Equatable, KeyFileConfiguration {
             let known = Limits.Key.allCases.map(\.rawValue).joined(separator: ", ")
             throw file.fault(entry, "there is no limit '\(entry.key)', only: \(known)")
         }
-        limits[key] = try file.number(entry, 1...Limits.row(key).hardMaximum)
+        limits[key] = try file.number(entry, Limits.row(key).range)
     }
 
     private mutating func applyChannels(_ entry: KeyFile.Entry, of file: KeyFile) throws(KeyFile.Fault) {

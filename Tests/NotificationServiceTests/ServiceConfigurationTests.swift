@@ -317,11 +317,11 @@ struct ServiceConfigurationTests {
         #expect(configuration.activitySource == .kind(.x11) && configuration.activityChoice == .none)
     }
 
-    @Test("A limit is from 1 to its hard maximum", arguments: Limits.Key.allCases)
+    @Test("A limit is from its minimum to its hard maximum", arguments: Limits.Key.allCases)
     func bounds(_ key: Limits.Key) throws {
-        let most = Limits.row(key).hardMaximum
-        for value in [1, most] { #expect(try read("[Limits]\n\(key.rawValue)=\(value)").limits[key] == value) }
-        for value in [0, most + 1] { #expect(try fault("[Limits]\n\(key.rawValue)=\(value)").line == 2) }
+        let (least, most) = (Limits.row(key).minimum, Limits.row(key).hardMaximum)
+        for value in [least, most] { #expect(try read("[Limits]\n\(key.rawValue)=\(value)").limits[key] == value) }
+        for value in [least - 1, most + 1] { #expect(try fault("[Limits]\n\(key.rawValue)=\(value)").line == 2) }
     }
 
     @Test(

@@ -37,7 +37,20 @@ public struct Limits: Equatable, Sendable {
         public let standard: UInt64
         /// No configuration can go beyond it.
         public let hardMaximum: UInt64
+        /// No configuration can go below it.
+        public let minimum: UInt64
         public let reason: String
+
+        init(key: Key, standard: UInt64, hardMaximum: UInt64, minimum: UInt64 = 1, reason: String) {
+            self.key = key
+            self.standard = standard
+            self.hardMaximum = hardMaximum
+            self.minimum = minimum
+            self.reason = reason
+        }
+
+        /// The values that a configuration can have.
+        public var range: ClosedRange<UInt64> { minimum...hardMaximum }
     }
 
     public static let table: [Row] = [
@@ -81,7 +94,8 @@ public struct Limits: Equatable, Sendable {
             key: .answerBytes, standard: 32 << 20, hardMaximum: 4 << 30,
             reason: "what all callers that do not read together may cost; a process gets what is left to others"),
         Row(
-            key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30,
+            // With less one program that does not read could leave no room for answers to others.
+            key: .inFlightBytes, standard: 32 << 20, hardMaximum: 1 << 30, minimum: 1 << 20,
             reason: "what the bus may hold for all that were sent something; a process gets what is left to others"),
         Row(
             key: .waitingCallBytes, standard: 128 << 20, hardMaximum: 4 << 30,
