@@ -48,8 +48,6 @@ final class Crossing {
         static let drain: UInt32 = 2_000
         /// The maximum for the last notifications of the service.
         static let withdraw: UInt32 = 1_500
-        /// Hosts that the broker has forgotten have so long to connect to it again, which they do once in 75 seconds at least.
-        static let confirming: UInt32 = 90_000
         /// For so long a value may arrive that had ended before.
         static let behindRemoval = Duration.seconds(300)
         static let askAgain: UInt32 = 1_000
@@ -102,7 +100,7 @@ final class Crossing {
     private var roundTrip: RoundTripTest?
     private var hostRemoval: HostRemoval?
     private let presence: PresenceKeeper
-    private var hostTimer: EventSource?
+    private var confirmation: HostConfirmation!
     private var replayTimer: EventSource?
     private var drainReason = DrainReason.end
     private var drainTimer: EventSource?
@@ -158,6 +156,9 @@ final class Crossing {
             }
             if difference.isUnsure { values.ask() }
         }
+        confirmation = HostConfirmation(
+            realm: configuration.realm, broker: broker, context: context,
+            unconfirmed: { [importer] in importer.gate.hosts.unconfirmed }, forget: { [unowned self] in forget($0) })
         broker.delegate = self
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onIdle = { [weak self] in self?.checkDrained() }
@@ -473,7 +474,10 @@ extension Crossing: BrokerLinkDelegate {
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
         presence.connected(sessionPresent: sessionPresent)
-        if configuration.followsPresence { confirmHosts() }
+        if configuration.followsPresence {
+            importer.beginConfirmingHosts()
+            confirmation.begin()
+        }
         importer.connected(sessionPresent: sessionPresent)
         lookForOwnValues()
         losses.brokerConnected()
@@ -483,7 +487,7 @@ extension Crossing: BrokerLinkDelegate {
     func brokerDisconnected(because error: MQTTError?) {
         stopLooking()
         presence.stop()
-        hostTimer = nil
+        confirmation.stop()
         losses.brokerDisconnected()
         hostRemoval?.fail("the connection to the broker has ended")
         importer.connectionEnded()
@@ -492,25 +496,9 @@ extension Crossing: BrokerLinkDelegate {
         checkDrained()
     }
 
-    /// Has the broker show all hosts that it knows.
-    private func confirmHosts() {
-        importer.beginConfirmingHosts()
-        _ = broker.subscribe([
-            TopicFilter(
-                BridgeTopic.presenceFilter(in: configuration.realm), excludesOwn: true, keepsRetainFlag: true,
-                retainHandling: .always)
-        ])
-        waitForHosts(Time.confirming)
-    }
-
-    private func waitForHosts(_ milliseconds: UInt32) {
-        hostTimer = .once(milliseconds: milliseconds, on: context) { [unowned self] in
-            hostTimer = nil
-            // Presences that are not read yet are not shown.
-            if broker.isReadingPaused { return waitForHosts(Time.ownValues) }
-            for origin in importer.endConfirmingHosts() {
-                if let host = importer.gate.hosts[origin] { hosts.tell(origin, host, before: nil) }
-            }
+    private func forget(_ hosts: [Origin]) {
+        for origin in importer.endConfirmingHosts(hosts) {
+            if let host = importer.gate.hosts[origin] { self.hosts.tell(origin, host, before: nil) }
         }
     }
 
@@ -559,6 +547,7 @@ extension Crossing: BrokerLinkDelegate {
 
     func brokerSent(_ publication: Publication) {
         if hostRemoval?.take(publication) == true { return }
+        confirmation.take(publication)
         switch importer.take(publication) {
         case .own(let topic): takeOwn(publication, topic)
         case .presence(let origin, let host, let before):
@@ -587,6 +576,7 @@ extension Crossing: BrokerLinkDelegate {
         roundTrip?.subscribed(id)
         hostRemoval?.subscribed(id, reasons)
         importer.subscribed(id, reasons)
+        confirmation.answered(id, reasons)
         if id == lookSubscription {
             // A broker that shows nothing has not forgotten anything.
             if reasons.contains(where: \.isFailure) { return stopLooking() }

@@ -149,9 +149,9 @@ struct BoundValuesTests {
         for origin in [desk, lap] { _ = hosts.take(message, of: origin) }
         hosts.beginConfirming()
         let isNews = hosts.take(message, of: lap) != nil
-        let forgotten = hosts.endConfirming()
+        let forgotten = hosts.endConfirming(Array(hosts.unconfirmed))
         #expect(!isNews && forgotten == [desk] && hosts[desk]?.isOnline == false && hosts[lap]?.isOnline == true)
-        let again = hosts.endConfirming()
+        let again = hosts.endConfirming(Array(hosts.unconfirmed))
         #expect(again == [])
     }
 }

@@ -24,7 +24,7 @@ struct HostTable {
     /// How many of them are of one machine.
     private var users: [String: Int] = [:]
     /// Hosts that are online by what the broker has said on an earlier connection only.
-    private var unconfirmed: Set<Origin> = []
+    private(set) var unconfirmed: Set<Origin> = []
 
     /// Takes what was published on ``BridgeTopic/Subject/online``.
     ///
@@ -61,9 +61,9 @@ struct HostTable {
     /// The broker has had time to show all, and the hosts to connect to it. One that it has forgotten is offline.
     ///
     /// - Returns: the hosts that are offline now.
-    mutating func endConfirming() -> [Origin] {
-        defer { unconfirmed = [] }
-        let forgotten = unconfirmed.sorted { $0.text < $1.text }
+    mutating func endConfirming(_ forgotten: [Origin]) -> [Origin] {
+        defer { unconfirmed.subtract(forgotten) }
+        let forgotten = unconfirmed.intersection(forgotten).sorted { $0.text < $1.text }
         for origin in forgotten { hosts[origin]?.isOnline = false }
         return forgotten
     }

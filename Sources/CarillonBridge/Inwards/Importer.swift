@@ -36,6 +36,9 @@ final class Importer: @unchecked Sendable {
     private var isOpen = true
     private var holeTimer: EventSource?
     private var sweep: ValueSweep!
+    /// After the values were looked for again, and whether there was a reason to do so since.
+    private var lookTimer: EventSource?
+    private var isLookDue = false
     private let context: MainContext
     /// Microseconds since 1970 in UTC.
     private let time: () -> Int64
@@ -133,6 +136,8 @@ final class Importer: @unchecked Sendable {
     func subscribed(_ id: PacketID, _ reasons: [ReasonCode]) { sweep.answered(id, reasons) }
 
     private static let together = 32
+    /// The minimum between two looks at all values, in milliseconds.
+    private static let calm: UInt32 = 60_000
 
     /// - Parameter isNew: whether the broker has none of these subscriptions, as far as is known.
     private func subscribe(_ filters: Set<String>, isNew: Bool) {
@@ -207,9 +212,16 @@ final class Importer: @unchecked Sendable {
         if sweep.follow(origin, host, before: before) { lookAgain() }
     }
 
-    /// Has the broker show all values, at most once on a connection.
+    /// Has the broker show all values, at most once in a while.
     private func lookAgain() {
-        if !sweep.isActive { subscribe(filters, isNew: true) }
+        guard lookTimer == nil else { return isLookDue = true }
+        isLookDue = false
+        sweep.restart()
+        subscribe(filters, isNew: true)
+        lookTimer = .once(milliseconds: Self.calm, on: context) { [unowned self] in
+            lookTimer = nil
+            if isLookDue { lookAgain() }
+        }
     }
 
     private func follow(_ origin: Origin) {
@@ -244,9 +256,11 @@ final class Importer: @unchecked Sendable {
     /// There is a new connection: what the broker does not show any more will be over.
     func beginConfirmingHosts() { gate.beginConfirmingHosts() }
 
-    /// - Returns: the hosts that the broker has forgotten.
-    func endConfirmingHosts() -> [Origin] {
-        let forgotten = gate.endConfirmingHosts()
+    /// The broker has forgotten these hosts.
+    ///
+    /// - Returns: those that were online.
+    func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] {
+        let forgotten = gate.endConfirmingHosts(forgotten)
         // Also those that an earlier process knew.
         bound.origins.forEach(follow)
         return forgotten
@@ -406,7 +420,7 @@ final class Importer: @unchecked Sendable {
         isOpen = false
         onIdle = {}
         isComparing = false
-        holeTimer = nil
+        (holeTimer, lookTimer) = (nil, nil)
         if !awaitsAnswers {
             let left = unanswered.sorted { $0.key < $1.key }.map(\.value)
             unanswered = [:]

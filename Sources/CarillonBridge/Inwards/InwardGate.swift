@@ -45,7 +45,7 @@ struct InwardGate {
     mutating func take(_ hosts: HostTable) { self.hosts = hosts }
     mutating func forget(_ host: Origin) { hosts.forget(host) }
     mutating func beginConfirmingHosts() { hosts.beginConfirming() }
-    mutating func endConfirmingHosts() -> [Origin] { hosts.endConfirming() }
+    mutating func endConfirmingHosts(_ forgotten: [Origin]) -> [Origin] { hosts.endConfirming(forgotten) }
 
     mutating func judge(_ publication: Publication, now: SuspendingClock.Instant) -> Judgement {
         guard let topic = BridgeTopic(publication.topic, in: realm) else { return .ignored }

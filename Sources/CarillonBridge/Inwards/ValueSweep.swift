@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import Collections
 import MQTT
 import MainLoop
 import NotificationWire
@@ -21,20 +20,11 @@ final class ValueSweep {
 
     /// The maximum of topics that are remembered. With more of them nothing is found.
     private static let maxShown = 131_072
-    /// Values that are asked for together.
-    private static let together = 32
-
-    private struct Candidate {
-        let origin: Origin
-        let topic: String
-    }
-
     private let realm: String
     private let broker: BrokerLink
     private let context: MainContext
     /// The hosts of the realm.
     private let hosts: () -> HostTable
-    private let remove: (Origin, [String]) -> Void
     private var question: PagedQuestion<FollowValues>!
     /// The filters that are new to the broker, and those that it has not answered.
     private var filters: Set<String> = []
@@ -49,10 +39,8 @@ final class ValueSweep {
     private var done: Set<Origin> = []
     /// Hosts whose values the service is asked for.
     private var asking: Set<Origin> = []
-    private var candidates = Deque<Candidate>()
-    /// Values that the broker is asked for, by their topics, and by which subscription.
-    private var checked: [String: Candidate] = [:]
-    private var check: PacketID?
+    /// The broker is asked for each value that it has not shown.
+    private let check: RetainedCheck
     private var timer: EventSource?
 
     init(
@@ -63,7 +51,13 @@ final class ValueSweep {
         self.broker = broker
         self.context = context
         self.hosts = hosts
-        self.remove = remove
+        check = RetainedCheck(broker: broker, context: context) { topics in
+            for (origin, gone) in Dictionary(grouping: topics, by: { BridgeTopic($0, in: realm)?.origin }) {
+                guard let origin else { continue }
+                Log.info("\(gone.count) values of \(origin.text) are gone")
+                remove(origin, gone)
+            }
+        }
         (lastShown, connectedAt) = (context.now, context.now)
         question = PagedQuestion(
             "which values of others it keeps", of: center, on: context, first: FollowValues(most: 1_000),
@@ -76,13 +70,16 @@ final class ValueSweep {
     func stop() {
         (filters, asked, shown) = ([], [:], [])
         (changed, certain, done, asking) = ([], [], [], [])
-        candidates.removeAll()
-        (checked, check) = ([:], nil)
+        check.stop()
         timer = nil
     }
 
-    /// Whether the broker is asked for values, or was on this connection.
-    var isActive: Bool { !filters.isEmpty || !asked.isEmpty }
+    /// The broker is asked for all values again.
+    func restart() {
+        (filters, asked, shown) = ([], [:], [])
+    }
+
+    private var isActive: Bool { !filters.isEmpty || !asked.isEmpty }
 
     /// The broker is asked for all values of filters.
     func subscribed(_ new: [String], by id: PacketID) {
@@ -91,12 +88,7 @@ final class ValueSweep {
     }
 
     func answered(_ id: PacketID, _ reasons: [ReasonCode]) {
-        if id == check {
-            for (topic, reason) in zip(checked.keys.sorted(), reasons) where reason.isFailure { checked[topic] = nil }
-            check = nil
-            lastShown = context.now
-            return wait()
-        }
+        check.answered(id, reasons)
         guard let new = asked.removeValue(forKey: id) else { return }
         filters.formUnion(zip(new, reasons).filter { !$0.1.isFailure }.map(\.0))
         lastShown = context.now
@@ -106,7 +98,7 @@ final class ValueSweep {
     /// The broker has sent a value, one of those that there were or a new one.
     func take(_ publication: Publication) {
         guard isActive, publication.isRetained, !publication.payload.isEmpty else { return }
-        checked[publication.topic] = nil
+        check.take(publication)
         lastShown = context.now
         if shown.count < Self.maxShown { shown.insert(publication.topic.hashValue) }
     }
@@ -133,11 +125,9 @@ final class ValueSweep {
     }
 
     private func goOn() {
-        guard asked.isEmpty, check == nil, asking.isEmpty, !broker.isReadingPaused,
+        guard asked.isEmpty, check.isIdle, asking.isEmpty, !broker.isReadingPaused,
             context.now - lastShown >= .milliseconds(Time.calm)
         else { return wait() }
-        if !checked.isEmpty { removeUnseen() }
-        if !candidates.isEmpty { return askForNext() }
         guard shown.count < Self.maxShown else { return }
         let isTrusted = context.now - connectedAt >= Time.trust
         let marked = hosts().hosts.filter { $0.value.isOnline && $0.value.mark != nil && !done.contains($0.key) }.keys
@@ -149,6 +139,7 @@ final class ValueSweep {
 
     private func find(among values: some Sequence<FollowValues.Listed>) {
         done.formUnion(asking)
+        var missing: [String] = []
         for value in values {
             guard let origin = Origin(host: value.host ?? "", user: value.user ?? ""), asking.contains(origin) else {
                 continue
@@ -160,30 +151,11 @@ final class ValueSweep {
             guard !shown.contains(topic.hashValue), filters.contains(where: { BridgeTopic.matches($0, topic) }) else {
                 continue
             }
-            candidates.append(Candidate(origin: origin, topic: topic))
+            missing.append(topic)
         }
+        if !missing.isEmpty { check.check(missing) }
         asking = []
         lastShown = context.now
         wait()
-    }
-
-    private func askForNext() {
-        checked = [:]
-        while checked.count < Self.together, let next = candidates.popFirst() { checked[next.topic] = next }
-        check = broker.subscribe(
-            checked.keys.sorted().map {
-                TopicFilter($0, quality: .atMostOnce, keepsRetainFlag: true, retainHandling: .always)
-            })
-    }
-
-    private func removeUnseen() {
-        broker.unsubscribe(checked.keys.sorted())
-        for (origin, gone) in Dictionary(grouping: checked.values, by: \.origin).sorted(by: {
-            $0.key.text < $1.key.text
-        }) {
-            Log.info("\(gone.count) values of \(origin.text) are gone")
-            remove(origin, gone.map(\.topic).sorted())
-        }
-        checked = [:]
     }
 }
