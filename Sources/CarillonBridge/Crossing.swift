@@ -162,6 +162,8 @@ final class Crossing {
         broker.delegate = self
         exporter.onIdle = { [weak self] in self?.exporterIsIdle() }
         importer.onIdle = { [weak self] in self?.checkDrained() }
+        // So it may have done with presences.
+        importer.onDrops = { [weak self] in self?.confirmHosts() }
     }
 
     private static func topic(_ subject: BridgeTopic.Subject, _ configuration: BridgeConfiguration) -> String {
@@ -474,10 +476,7 @@ extension Crossing: BrokerLinkDelegate {
         for remark in FileRemarks(configuration).all { Log.warning(remark) }
         if let reason = broker.missingGrant { Log.warning(reason) }
         presence.connected(sessionPresent: sessionPresent)
-        if configuration.followsPresence {
-            importer.beginConfirmingHosts()
-            confirmation.begin()
-        }
+        confirmHosts()
         importer.connected(sessionPresent: sessionPresent)
         lookForOwnValues()
         losses.brokerConnected()
@@ -494,6 +493,12 @@ extension Crossing: BrokerLinkDelegate {
         due = .nothing
         exporter.connectionEnded(because: error)
         checkDrained()
+    }
+
+    private func confirmHosts() {
+        guard configuration.followsPresence, broker.isConnected else { return }
+        importer.beginConfirmingHosts()
+        confirmation.begin()
     }
 
     private func forget(_ hosts: [Origin]) {

@@ -45,6 +45,8 @@ final class Importer: @unchecked Sendable {
     var totals = Totals()
     /// Called when no message waits any more.
     var onIdle: () -> Void = {}
+    /// Called when the broker has dropped messages, at most once in a while.
+    var onDrops: () -> Void = {}
 
     struct Totals {
         var imported: UInt64 = 0
@@ -218,6 +220,7 @@ final class Importer: @unchecked Sendable {
         isLookDue = false
         sweep.restart()
         subscribe(filters, isNew: true)
+        onDrops()
         lookTimer = .once(milliseconds: Self.calm, on: context) { [unowned self] in
             lookTimer = nil
             if isLookDue { lookAgain() }
@@ -418,7 +421,7 @@ final class Importer: @unchecked Sendable {
         awaitsAnswers: Bool
     ) -> (inbox: [InwardMessage], places: [PlaceCheck.Saved], bound: [BoundValues.Value]) {
         isOpen = false
-        onIdle = {}
+        (onIdle, onDrops) = ({}, {})
         isComparing = false
         (holeTimer, lookTimer) = (nil, nil)
         if !awaitsAnswers {

@@ -81,6 +81,7 @@ final class RealmHost {
     fileprivate var secret: String { "s\(name)" }
     private(set) var isBridgeWanted = true
     private var isEnding = false
+    private var pausedUntil: Int64 = 0
 
     /// Whether what is posted from now on is seen by the bridge.
     var isExporting: Bool {
@@ -146,6 +147,7 @@ final class RealmHost {
 
     private func died(_ instance: BridgeProcess) {
         bridge = nil
+        pausedUntil = 0
         for peer in instance.peers { peer.close(losing: true) }
         instance.sessionBus?.close(losing: true)
         for line in instance.lines { line.line?.die() }
@@ -160,6 +162,12 @@ final class RealmHost {
         guard let instance = bridge else { return }
         instance.isExporting = false
         isEnding = true
+        // A stopped process gets the signal when it goes on.
+        let delay = max(0, pausedUntil - world.now)
+        world.after(delay) { [self] in if bridge === instance, !isBridgeWanted { stop(instance) } }
+    }
+
+    private func stop(_ instance: BridgeProcess) {
         instance.process.perform {
             instance.bridge?.stop { [unowned instance] in instance.process.kill() }
         }
@@ -173,14 +181,15 @@ final class RealmHost {
 
     func reloadBridge() {
         reloads += 1
-        guard let instance = bridge else { return }
+        guard let instance = bridge, pausedUntil <= world.now else { return }
         instance.process.perform { try? instance.bridge?.reload() }
     }
 
     func pauseBridge(_ microseconds: Int64) {
         guard let process = bridge?.process else { return }
         process.isStopped = true
-        world.after(microseconds) { process.isStopped = false }
+        pausedUntil = max(pausedUntil, world.now + microseconds)
+        world.after(microseconds) { [self] in if world.now >= pausedUntil { process.isStopped = false } }
     }
 
     /// The cable is pulled for a while.
