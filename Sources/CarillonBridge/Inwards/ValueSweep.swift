@@ -37,6 +37,8 @@ final class ValueSweep {
     private var changed: Set<Origin> = []
     private var certain: Set<Origin> = []
     private var done: Set<Origin> = []
+    /// Hosts whose bridge has another run than before, without an end.
+    private var restarted: Set<Origin> = []
     /// Hosts whose values the service is asked for.
     private var asking: Set<Origin> = []
     /// The broker is asked for each value that it has not shown.
@@ -69,7 +71,7 @@ final class ValueSweep {
 
     func stop() {
         (filters, asked, shown) = ([], [:], [])
-        (changed, certain, done, asking) = ([], [], [], [])
+        (changed, certain, done, restarted, asking) = ([], [], [], [], [])
         check.stop()
         timer = nil
     }
@@ -105,13 +107,17 @@ final class ValueSweep {
 
     /// Something is new about a host.
     ///
-    /// - Returns: whether the broker has forgotten something of it, which is there again.
+    /// - Returns: whether there is a reason to have the broker show all values again: it had forgotten something of the host,
+    ///   which is there again, or the host's bridge is another one, and the one before did not end in order.
     func follow(_ origin: Origin, _ host: HostTable.Host, before: HostTable.Host?) -> Bool {
+        if let before, before.isOnline, host.isOnline, before.run != host.run { restarted.insert(origin) }
         let isMarked = host.isOnline && host.mark != nil && host.mark != before?.mark
         if isMarked, changed.contains(origin) { certain.insert(origin) }
         changed.insert(origin)
         wait()
-        return isMarked && before?.mark != nil && before?.run == host.run
+        guard isMarked else { return false }
+        let isAgain = before?.mark != nil && before?.run == host.run
+        return restarted.remove(origin) != nil || isAgain
     }
 
     // MARK: Looking

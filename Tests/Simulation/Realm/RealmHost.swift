@@ -27,7 +27,7 @@ final class RealmHost {
     fileprivate var saved: [UInt8]?
     /// Changes of the configuration.
     private var reloads = 0
-    /// Whether a bridge ever ended without saving its state.
+    /// Whether a bridge was ever killed, or stopped while it was ending, so that it had no time for that.
     private(set) var wasBridgeKilled = false
     /// When the service may have lost something that it has no word of.
     private(set) var wasServiceKilled = false
@@ -164,6 +164,7 @@ final class RealmHost {
         isEnding = true
         // A stopped process gets the signal when it goes on.
         let delay = max(0, pausedUntil - world.now)
+        if delay > 0 { wasBridgeKilled = true }
         world.after(delay) { [self] in if bridge === instance, !isBridgeWanted { stop(instance) } }
     }
 
@@ -188,6 +189,7 @@ final class RealmHost {
     func pauseBridge(_ microseconds: Int64) {
         guard let process = bridge?.process else { return }
         process.isStopped = true
+        if isEnding { wasBridgeKilled = true }
         pausedUntil = max(pausedUntil, world.now + microseconds)
         world.after(microseconds) { [self] in if world.now >= pausedUntil { process.isStopped = false } }
     }
