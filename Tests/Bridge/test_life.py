@@ -357,8 +357,10 @@ class Forgetting(LifeTest):
         wait_until(lambda: {each["object"]: each["userInfo"]["n"] for each in late.values(NAME)} == expected, "the values")
         presence = lab.broker.retained("sensor", "carillon/1/home/desk/anna/online")
         self.assertTrue(next(iter(presence.values())).json["online"])
-        # The removal of o0 came when the broker did not know the laptop any more.
         laptop.wait_value(NAME, "o1", {"n": 9})
+        # The removal of o0 came when the broker did not know the laptop any more.
+        wait_until(lambda: {each["object"]: each["userInfo"]["n"] for each in laptop.values(NAME)} == expected,
+                   "the value that was removed unseen ends", seconds=130)
         # Of the values that are published again none is posted again.
         self.assertEqual(sorted(observer.numbers), [0, 1, 2, 3, 4, 9])
 
