@@ -57,6 +57,7 @@ extension DistributedCenter {
         invariant(!peer.isClient, "D8: a client is forgotten before its connection")
         peers[peer.name] = nil
         peer.isKnown = false
+        noteForgotten(peer)
         noteDeparted(peer)
         // What was on its way goes with the bus's queue for it.
         charge(peer, .inFlightBytes, -peer.usage[.inFlightBytes])

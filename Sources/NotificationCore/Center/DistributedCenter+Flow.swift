@@ -292,6 +292,20 @@ extension DistributedCenter {
         return peer
     }
 
+    /// One has been forgotten. Those keep their places only until they are half of all, as it may take long until others come.
+    func noteForgotten(_ peer: Peer) {
+        guard peer.isAmongStrangers else { return }
+        forgottenStrangers += 1
+        guard 2 * forgottenStrangers > strangers.count + 64 else { return }
+        meter.count(strangers.count)
+        forgottenStrangers = 0
+        strangers.removeAll { peer in
+            guard !peer.isKnown else { return false }
+            peer.isAmongStrangers = false
+            return true
+        }
+    }
+
     /// Puts one behind the others, if it is not there.
     func noteStranger(_ peer: Peer) {
         guard !peer.isAmongStrangers else { return }

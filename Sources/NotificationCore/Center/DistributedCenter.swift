@@ -82,6 +82,8 @@ public final class DistributedCenter {
     var isLettingGo = false
     /// Those that were sent answers and were no clients, the oldest first; also those that are over.
     var strangers = Deque<Peer>()
+    /// About how many of them have been forgotten.
+    var forgottenStrangers = 0
     /// Those whose calls wait to be served, also when nothing else is left of them.
     #if !DEBUG && !CARILLON_METER
         @exclusivity(unchecked)
